@@ -48,7 +48,7 @@ def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any],
             OmegaConf.create([text])
         except GrammarParseError as error:
             failures[path] = _reason(path, text, error)
-    if failures:
+    if failures or not texts:
         return values, failures  # one text with broken grammar makes the whole tree unreadable
     lookups = EnvLookups()
     for path, text in texts.items():
