@@ -96,6 +96,7 @@ def test_a_job_trains_on_both_nodes_outlives_its_client_and_is_attached_to_again
     assert files_with(cluster.token, *places) == [cluster.folder / "token"]
 
 
+@pytest.mark.slow
 def test_stop_ends_everything_of_the_job_and_leaves_the_cluster(
     workspace: Workspace, cluster: RayCluster
 ) -> None:

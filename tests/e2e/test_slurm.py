@@ -124,6 +124,7 @@ def test_a_run_uses_both_nodes_and_goes_on_after_the_time_limit_with_each_step_o
     assert not processes_of_tests()
 
 
+@pytest.mark.slow
 def test_a_users_own_job_uses_its_nodes_and_scancel_ends_all_of_it(
     workspace: Workspace, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

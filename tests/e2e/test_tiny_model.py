@@ -34,6 +34,7 @@ def test_the_shipped_model_loads_as_qwen3_and_measures_what_it_says(workspace: W
     )
 
 
+@pytest.mark.slow
 def test_a_model_that_is_made_is_inside_the_same_gate_and_learns(workspace: Workspace) -> None:
     made = workspace.model("models/made", "--anew")
     shipped = workspace.model_report

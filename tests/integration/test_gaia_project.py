@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import os
 import subprocess
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from aworld_train.env.directory import find_directory
 from aworld_train.env.interpreter import find_interpreter
+from tests.properties import TRY_ALL
 
 DIRECTORY = find_directory("gaia-mcp-server")
 _SECONDS = 3000
@@ -35,13 +37,18 @@ def with_test_packages(python: Path) -> Path:
 def test_the_tools_pass_their_own_tests(tmp_path: Path) -> None:
     python = with_test_packages(Path(find_interpreter(DIRECTORY, print)))
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    all_files = {"GAIA_TOOLS_TESTS_TRY_ALL": "1"} if TRY_ALL in os.environ else {}
     # The browser's wait most of the time, so they run beside the others.
     parts = {"browser": ["tests/test_browser.py"], "others": ["tests", "--ignore", "tests/test_browser.py"]}
     running = {}
     for part, chosen in parts.items():
         with (tmp_path / part).open("wb") as output:
             running[part] = subprocess.Popen(
-                [*command, *chosen], cwd=DIRECTORY.path, stdout=output, stderr=subprocess.STDOUT
+                [*command, *chosen],
+                cwd=DIRECTORY.path,
+                env={**os.environ, **all_files},
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
     try:
         failed = [part for part, process in running.items() if process.wait(_SECONDS) != 0]

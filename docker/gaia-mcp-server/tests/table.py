@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.recorded_calls import VARIABLE
+from tests.strangers.files import TRY_ALL
 
 HERE = Path(__file__).parent.parent
 README = HERE / "README.md"
@@ -24,7 +25,7 @@ def main() -> int:
     """The exit status of the tests; the README is written where they pass."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "calls.jsonl")
-        everything = {**os.environ, VARIABLE: str(file), "GAIA_TOOLS_TESTS_NEED_ALL": "1"}
+        everything = {**os.environ, VARIABLE: str(file), "GAIA_TOOLS_TESTS_NEED_ALL": "1", TRY_ALL: "1"}
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE, env=everything)
         if done.returncode == 0:
             calls = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
