@@ -137,7 +137,8 @@ class Cassette:
             CassetteError: It cannot be written.
         """
         record = {"server": server, "tools": list(tools)}
-        if not self.has_tools(server) or self._file.bytes_at(self._tools[server]) != encode(record):
+        self._catch_up()
+        if server not in self._tools or self._file.bytes_at(self._tools[server]) != encode(record):
             self._file.append(record)
 
     def miss(self, call: CallKey) -> str:
@@ -158,10 +159,8 @@ class Cassette:
         recorded = self._calls.get(digest)
         if not recorded:
             return None
-        if call.nth in recorded:
-            return recorded[call.nth]
-        before = [nth for nth in recorded if nth < call.nth]
-        return recorded[max(before) if before else min(recorded)]
+        up_to_this = [nth for nth in recorded if nth <= call.nth]
+        return recorded[max(up_to_this) if up_to_this else min(recorded)]
 
     def _catch_up(self) -> None:
         """Read the lines that this and other processes have added since."""

@@ -31,12 +31,12 @@ def _read_turn(text: str, tools: Tools) -> ParsedTurn:
     thoughts: list[str] = []
     calls: list[ToolCall] = []
     position = 0
-    while position < len(text):
+    while True:
         body = text.find(_BODY, position)
         if body < 0:
             if "<|channel|>" not in text[position:]:
                 content.append(text[position:])
-            break
+            return ParsedTurn(joined(content), joined(thoughts), calls)
         header = text[position:body]
         start = body + len(_BODY)
         recipient, channel = _RECIPIENT.search(header), _CHANNEL.search(header)
@@ -56,7 +56,6 @@ def _read_turn(text: str, tools: Tools) -> ParsedTurn:
         else:
             content.append(piece)
         position = end.end() if end else len(text)
-    return ParsedTurn(joined(content), joined(thoughts), calls)
 
 
 def _call(recipient: str, text: str, start: int) -> tuple[ToolCall, int] | None:

@@ -126,6 +126,6 @@ def delimited(mark: str) -> Callable[[str, int], Found | None]:
         if not text.startswith(mark, position):
             return None
         end = text.find(mark, position + len(mark))
-        return (text[position + len(mark) : end], end + len(mark)) if end >= 0 else None
+        return (text[position + len(mark) : end], end + len(mark)) if end != -1 else None
 
     return string_at

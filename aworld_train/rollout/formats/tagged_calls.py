@@ -80,7 +80,7 @@ class _Tagged:
     def _value_end(self, text: str, start: int) -> int | None:
         """The position of the tag that ends a value."""
         end = text.find(self.parameter_end, start)
-        while end >= 0:
+        while end != -1:
             position = end + len(self.parameter_end)
             if self.parameter.match(text, position) or after(text, position, self.function_end) is not None:
                 return end

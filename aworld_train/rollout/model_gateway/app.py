@@ -282,7 +282,7 @@ class ModelGateway:
             parsed = session._read(agent, dialect, body)
             completion = session._complete(agent, parsed, delivery)
             if parsed.stream:
-                return await _stream(request, dialect, parsed, session, completion)
+                return await _stream(request, dialect, parsed, session, completion, delivery)
             return _json(dialect.answer(await completion, parsed, session.model))
         except RequestRefused as refused:
             delivery.fail()
@@ -346,13 +346,14 @@ async def _stream(
     parsed: ParsedRequest,
     session: ModelGatewaySession,
     completion: Coroutine[Any, Any, Sequence[Completion]],
+    delivery: Delivery,
 ) -> web.StreamResponse:
     """An answer as events; if it is late, comments come first and keep the connection alive."""
     task = asyncio.create_task(completion)
     task.add_done_callback(_retrieve_exception)
     try:
         if not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
-            return await _stream_late(request, dialect, parsed, session, task)
+            return await _stream_late(request, dialect, parsed, session, task, delivery)
         events = dialect.events(await task, parsed, session.model)
     finally:
         task.cancel()
@@ -370,6 +371,7 @@ async def _stream_late(
     parsed: ParsedRequest,
     session: ModelGatewaySession,
     task: "asyncio.Task[Sequence[Completion]]",
+    delivery: Delivery,
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
     await response.prepare(request)
@@ -382,6 +384,7 @@ async def _stream_late(
         events = dialect.error_event(refused)
     except Exception as error:
         log.exception("the gateway failed")
+        delivery.fail()
         events = dialect.error_event(_internal_error(error))
     # At once: a client may leave when it has read the last event.
     await response.write_eof(events)

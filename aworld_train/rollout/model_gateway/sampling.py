@@ -39,7 +39,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "n": (1,),
     "presence_penalty": (0,),
-    "prompt_logprobs": (False, 0),
+    "prompt_logprobs": (0,),  # or False
     "regex": ("",),
     "repetition_penalty": (1,),
     "stop_token_ids": ([],),

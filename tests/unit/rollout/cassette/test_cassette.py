@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import CassetteError, UsageError
 from aworld_train.rollout.cassette import Cassette, Mode, open_cassette, server_identity
-from aworld_train.rollout.cassette.key import canonical
+from aworld_train.rollout.cassette import cassette as cassette_module
+from aworld_train.rollout.cassette.key import CallKey, canonical
+from aworld_train.rollout.cassette.no_tools import NoTools
+from aworld_train.rollout.cassette.storage import CassetteFile, encode
 from tests.properties import examples
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
@@ -155,7 +158,8 @@ def test_a_rule_that_came_later_holds_for_what_was_recorded_before(tmp_path: Pat
         ("http://127.0.0.1:9/mcp", {"Authorization": "Bearer x", "MCP_SERVERS": "b, a"}, "local:a,b"),
         ("http://10.1.2.3:8000/mcp", {"mcp-servers": "a,b"}, "local:a,b"),
         ("http://node17:8000/mcp", {}, "local"),
-        ("http://localhost/mcp", {}, "local"),
+        ("http://localhost/mcp", {"MCP-Servers": " , b,b,"}, "local:b"),
+        ("http://localhost/mcp", {"mcp-servers": ","}, "local"),
         ("http://[::1]:8000/mcp", {}, "local"),
         ("https://user:pw@mcp.example.com:443/s3cret/mcp?key=k", {}, "mcp.example.com"),
     ],
@@ -208,7 +212,75 @@ def test_a_miss_says_which_call_which_file_and_the_nearest_one(tmp_path: Path) -
     assert "no call of this tool at all" in cassette.miss(cassette.key("local", "other", {}))
 
 
+def test_of_many_calls_the_latest_are_compared_by_their_beginnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cassette = Cassette(tmp_path / "c", Mode.record)
+    values = ["b", "a" * 100 + "1", "a" * 100 + "2", "y" * 292, "z" * 293]
+    for value in values:
+        cassette.keep(cassette.key("local", "t", {"v": value}), answered(""))
+    replayed = Cassette(tmp_path / "c", Mode.replay)
+
+    def nearest(value: str) -> str:
+        return replayed.miss(cassette.key("local", "t", {"v": value})).partition("of this tool has ")[2]
+
+    shown = [f'{{"v":"{value}"}}' for value in values]
+    assert (len(shown[3]), len(shown[4])) == (300, 301)
+    asked = ["b1", "a" * 100 + "2", "y" * 99, "z" * 99]
+    assert [nearest(value) for value in asked] == [shown[0], shown[1], shown[3], f"{shown[4][:300]}..."]
+    monkeypatch.setattr(cassette_module, "_MAX_COMPARED_CALLS", 2)
+    assert nearest("b1") in shown[3:]
+
+
+def test_a_call_that_came_later_in_every_recording_gets_the_first_answer_there_is(tmp_path: Path) -> None:
+    cassette = Cassette(tmp_path / "c", Mode.record)
+    for nth in (3, 5):
+        cassette.keep(cassette.key("local", "t", {}, nth), answered(str(nth)))
+    found = [text_of(cassette.find(cassette.key("local", "t", {}, nth))) for nth in range(1, 7)]
+    assert found == ["3", "3", "3", "3", "5", "5"]
+
+
+def test_calls_that_differ_in_their_number_alone_have_one_digest() -> None:
+    keys = [NoTools().key("s", "t", {}), CallKey("s", "t", "{}", 2), CallKey("s", "t", "[]", 1)]
+    digests = [key.digest() for key in keys]
+    assert digests[0] == digests[1] != digests[2]
+    assert [len(digest) for digest in digests] == [16] * 3
+
+
+def test_without_tools_every_call_is_missed(tmp_path: Path) -> None:
+    cassette = NoTools()
+    call = cassette.playback("local").next("t", {"b": 1, "a": 2})
+    assert call == CallKey("local", "t", '{"a":2,"b":1}', 1)
+    assert (cassette.records, cassette.replays, cassette.find(call)) == (False, True, None)
+    assert (cassette.tools("local"), cassette.has_tools("local")) == ([], True)
+    assert cassette.miss(call) == "Error: there is no tool t; there are no tools"
+
+
 # The file
+
+
+def test_a_file_is_made_with_its_folders_and_closed_with_its_cassette(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "c"
+    for _ in range(2):
+        file = CassetteFile(path, writable=True)
+    assert path.stat().st_mode & 0o133 == 0
+    assert path.stat().st_mode & 0o600 == 0o600
+    descriptor = file._descriptor
+    file.append({"server": "s", "tools": []})
+    [(location, record)] = file.read_new()
+    assert list(file.read_new()) == []
+    assert (file.record_at(location), file.bytes_at(location)) == (record, encode(record))
+    del file
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_a_line_that_was_written_in_part_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = CassetteFile(tmp_path / "c", writable=True)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:-1]))
+    with pytest.raises(CassetteError, match=r"c cannot be written: No space left on device\.$"):
+        file.append({"server": "s", "tools": []})
 
 
 @examples(50)
@@ -228,8 +300,11 @@ def test_half_a_character_in_a_result_is_kept(tmp_path: Path) -> None:
     cassette = Cassette(tmp_path / "c", Mode.record)
     call = cassette.key("local", "t", {})
     cassette.keep(call, answered("\ud800"))
-    (tmp_path / "c").read_text("utf-8")
-    assert Cassette(tmp_path / "c", Mode.replay).find(call) == answered("\ud800")
+    cassette.keep(cassette.key("local", "é", {}), {"error": {"message": "é"}})
+    assert (tmp_path / "c").read_text("utf-8").count("é") == 2
+    again = Cassette(tmp_path / "c", Mode.replay)
+    assert again.find(call) == answered("\ud800")
+    assert again.find(again.key("local", "é", {})) == {"error": {"message": "é"}}
 
 
 def append_many(path: Path, process: int, start: Any) -> None:
@@ -262,7 +337,11 @@ def test_what_another_process_records_meanwhile_is_found(tmp_path: Path) -> None
     call = one.key("local", "t", {})
     assert one.find(call) is None
     other.keep(call, answered("here"))
+    one.keep(call, answered("here"))
+    other.keep_tools("local", [])
+    assert one.has_tools("local") and not one.has_tools("other")
     assert one.find(call) == answered("here")
+    assert len((tmp_path / "c").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("left", range(1, 60, 7))
@@ -311,6 +390,16 @@ HEADER = '{"format": "aworld-train cassette", "version": 1}\n'
         (HEADER.replace("1}", "2}"), "line 1 says version 2, and this program reads version 1"),
         (HEADER + "<<<<<<< HEAD\n", "line 2 is no JSON"),
         (HEADER + '\n{"server": "a"}\n', "line 3 is neither a call nor a tool list"),
+        (HEADER + '{"tools": []}\n', "line 2 is neither a call nor a tool list"),
+        (HEADER + '{"server": "a", "tools": 5}\n', "line 2 is neither a call nor a tool list"),
+        (
+            HEADER + '{"server": "a", "tool": "t", "arguments": {}, "nth": 1, "result": 5}\n',
+            "line 2 is neither a call",
+        ),
+        (
+            HEADER + '{"server": "a", "tool": "t", "arguments": {}, "nth": 1, "result": {}, "error": {}}\n',
+            "line 2 is neither a call",
+        ),
         (HEADER + "[]\n", "line 2 is neither a call nor a tool list"),
         (HEADER + '{"server": "a", "tool": "t", "arguments": {}, "nth": 1}\n', "line 2 is neither a call"),
         (
@@ -326,6 +415,10 @@ HEADER = '{"format": "aworld-train cassette", "version": 1}\n'
         "version",
         "conflict",
         "keys",
+        "tools of no server",
+        "tools",
+        "result",
+        "two answers",
         "array",
         "no answer",
         "types",
@@ -354,9 +447,9 @@ def test_what_cannot_be_opened_or_written_is_an_error_that_says_why(tmp_path: Pa
 def test_a_tool_list_is_kept_once_and_asked_for_by_server(tmp_path: Path) -> None:
     tools = [{"name": "t", "inputSchema": {"type": "object"}}]
     cassette = Cassette(tmp_path / "c", Mode.record)
-    for _ in range(2):
-        cassette.keep_tools("local:a", tools)
-    assert len((tmp_path / "c").read_text().splitlines()) == 2
+    for listed in ([], [], tools, tools):
+        cassette.keep_tools("local:a", listed)
+    assert len((tmp_path / "c").read_text().splitlines()) == 3
     replayed = Cassette(tmp_path / "c", Mode.replay)
     assert replayed.tools("local:a") == tools
     with pytest.raises(CassetteError, match=r"no tool list of the server 'local', only those of local:a"):
@@ -364,9 +457,10 @@ def test_a_tool_list_is_kept_once_and_asked_for_by_server(tmp_path: Path) -> Non
 
 
 def test_a_recipe_s_cassette_is_opened_once_per_process(tmp_path: Path) -> None:
-    rules = {"search": {"ignore": ["now"]}}
+    rules = {"search": {"ignore": ["now", "at"]}, "a": {"ignore": []}}
     one = open_cassette(tmp_path / "c", "record", rules)
-    assert one is not None and one is open_cassette(str(tmp_path / "c"), Mode.record, rules)
+    same_rules = {"a": {"ignore": []}, "search": {"ignore": ["at", "now"]}}
+    assert one is not None and one is open_cassette(str(tmp_path / "c"), Mode.record, same_rules)
     assert one.key("s", "search", {"now": 1}) == one.key("s", "search", {"now": 2})
     assert open_cassette(None, "off") is None
     with pytest.raises(UsageError, match=r"env\.cassette\.path is not set"):

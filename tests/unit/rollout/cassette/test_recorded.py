@@ -1,6 +1,7 @@
 """An episode of our own loop with a cassette: recorded against a real server, replayed with the server switched off."""
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
+from aworld_train.rollout.cassette.recorded import tool_result
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolResult, ToolServer
 from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, ServerProcess
@@ -129,3 +131,22 @@ async def test_a_replay_without_a_tool_list_is_an_error_that_says_how_to_get_one
     async with RecordedTools(NOWHERE, Cassette(tmp_path / "c", Mode.replay)) as tools:
         with pytest.raises(CassetteError, match=r"no tool list of the server 'local', nor of any other"):
             await tools.schemas()
+
+
+async def test_a_recorded_tool_may_lack_a_description(tmp_path: Path) -> None:
+    Cassette(tmp_path / "c", Mode.record).keep_tools(
+        "local", [{"name": "t", "inputSchema": {"type": "object"}}]
+    )
+    for mode in (Mode.replay, Mode.replay_or_record):
+        async with RecordedTools(NOWHERE, Cassette(tmp_path / "c", mode)) as tools:
+            function = {"name": "t", "description": "", "parameters": {"type": "object"}}
+            assert await tools.schemas() == [{"type": "function", "function": function}]
+
+
+def test_a_recorded_answer_is_the_result_that_it_was() -> None:
+    text = [{"type": "text", "text": "done"}]
+    for failed in (False, True):
+        result = {"content": text, "isError": failed}
+        assert astuple(tool_result({"result": result})) == ("done", failed, result, True)
+    error = {"code": 1, "message": "no"}
+    assert astuple(tool_result({"error": error})) == ("Error: no", True, error, True)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aworld_train.errors import ModelError
 from aworld_train.rollout.formats import FORMATS, unknown_name
-from aworld_train.rollout.formats.choose import Choice, choose
+from aworld_train.rollout.formats.choose import Choice, choose, choose_for
 from aworld_train.thinking import MARKS
 from tests.unit.rollout.formats.test_families import BOTH
 
@@ -68,6 +69,49 @@ def test_a_notation_that_no_format_reads_is_refused() -> None:
     with pytest.raises(ModelError, match=r"none of the known formats reads.*CALL lookup"):
         chosen("auto", "CALL {name} WITH {word}")
     assert chosen("mistral", "CALL {name} WITH {word}").call_format.name == "mistral"
+
+
+@pytest.mark.parametrize(("length", "shown"), [(120, "'{}'"), (121, "'{}...'")])
+def test_a_refusal_shows_the_beginning_of_a_call(length: int, shown: str) -> None:
+    written = "<|im_end|>\n"
+    call = "b7c8d9".ljust(length - len(written), ".")
+    with pytest.raises(ModelError) as caught:
+        chosen("auto", call.replace("b7c8d9", "{word}"))
+    expected = f"{call}<|im_end|>\\n"
+    assert f"which writes {shown.format(expected if length == 120 else expected[:-2])}. Known" in str(
+        caught.value
+    )
+
+
+def test_a_template_may_take_arguments_as_text_alone_and_begin_a_finished_turn_otherwise() -> None:
+    def render(messages: Any, tools: Any, begin_turn: bool) -> str:
+        assert [tool["function"]["name"] for tool in tools] == ["lookup"]
+        text = f"{messages[0]['content']}\n<think>"
+        if begin_turn:
+            return text + "\n"
+        (call,) = messages[1]["tool_calls"]
+        written = f'{{"name": "lookup", "arguments": {call["function"]["arguments"].strip()}}}'
+        return text + f"</think>\n<tool_call>{written}</tool_call>"
+
+    assert choose("auto", render, lambda: "").call_format.name == "hermes"
+    with pytest.raises(ModelError, match=r"writes a call as '</think>\\n<tool_call>\{\"name\": \"lookup\", "):
+        choose("glm", render, lambda: "")
+
+
+def test_a_tokenizers_template_is_rendered_with_the_recipes_options_and_its_marks_are_its_tokens() -> None:
+    rendered = []
+
+    def apply(messages: Any, **options: Any) -> str:
+        rendered.append(options)
+        return template(HERMES)(messages, options["tools"], options["add_generation_prompt"])
+
+    tokens = {1: "<x>", 2: "<seed:tool_call>"}
+    tokenizer = SimpleNamespace(apply_chat_template=apply, chat_template="", added_tokens_decoder=tokens)
+    assert choose_for("auto", tokenizer, {"thinking": False}).call_format.name == "hermes"
+    assert [one.pop("add_generation_prompt") for one in rendered] == [True, False]
+    assert rendered[0] == rendered[1] == {"tools": rendered[0]["tools"], "tokenize": False, "thinking": False}
+    tokenizer.apply_chat_template = refuses
+    assert choose_for("auto", tokenizer).call_format.name == "seed"
 
 
 @pytest.mark.parametrize("render", [refuses, template("")])

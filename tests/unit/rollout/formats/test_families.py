@@ -49,6 +49,7 @@ V31 = "<｜tool▁call▁begin｜>{}<｜tool▁sep｜>{}<｜tool▁call▁end｜
 KIMI = "<|tool_call_begin|>functions.{}<|tool_call_argument_begin|>{}<|tool_call_end|>"
 LITERALS = "text='42', count=3, share=0.5, deep=True, items=[1, 2], more={'a': None}"
 GEMMA = '{text:<|"|>42<|"|>,count:3,share:0.5,deep:true,items:[1,2],more:{a:null}}'
+FIND = "<function=find><parameter={}>{}</parameter></function>"
 SHORT = {"text": "42", "count": 3, "deep": True}
 # Two calls each, find with all arguments (SHORT where the family cannot show more) and now with none.
 BOTH = {
@@ -175,6 +176,95 @@ def test_a_call_that_cannot_be_read_is_malformed_and_ends_the_answer(name: str, 
     turn = read_turn(f"{text}<answer>42</answer>", FORMATS[name], TOOLS)
     assert turn.malformed
     assert (turn.calls, turn.content) == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "calls", "rest"),
+    [
+        ("hermes", f"<tool_call>[{NOW}] {NOW}</tool_call>a", [{}, {}], "a"),
+        ("hermes", '<tool_call>{"tool_name": "now", "parameters": 1}</tool_call>', [1], ""),
+        ("granite", f"<|tool_call|>{NOW} a", [{}], "a"),
+        ("granite_function_call", f"<function_call>{NOW} {NOW}", [{}], NOW),
+        ("phi4_mini", f"a functools[{NOW}]", [{}], "a"),
+        ("llama3_json", f"<|python_tag|> {NOW} ; {NOW};", [{}, {}], ""),
+        ("llama3_json", f"[{NOW}]\n{NOW} a", [{}, {}], "a"),
+        ("llama3_json", f"a {NOW}", [{}], "a"),
+        ("mistral", "[TOOL_CALLS]now[CALL_ID]a1[ARGS]{}now[ARGS] {} [TOOL_CALLS] now[ARGS]{} a", [{}] * 3, "a"),
+        ("mistral", f"[TOOL_CALLS][{NOW}] a", [{}], "a"),
+        ("functionary", "a<function=now>{}</function> b", [{}], "a\nb"),
+        ("kimi", f"<|tool_calls_section_begin|> {KIMI.format('now', '{}')} <|tool_calls_section_end|>a", [{}], "a"),
+        ("qwen3_coder", f"<tool_call>{FIND}</tool_call>".format("a", "\n\n1 \n\n"), [{"a": 1}], ""),
+        ("qwen3_coder", f"<tool_call>{FIND}</tool_call>".format("text", "\n\n1\n\n"), [{"text": "\n1\n"}], ""),
+        ("seed", f"<seed:tool_call>{FIND}</seed:tool_call>".format("text", "\n1"), [{"text": "\n1"}], ""),
+        (
+            "minicpm",
+            '<function name="find"><param name="text"><![CDATA[</param>]]></param>'
+            '<param name="a"><![CDATA[1</param></function> a',
+            [{"text": "</param>", "a": "<![CDATA[1"}],
+            "a",
+        ),
+        (
+            "deepseek_v4",
+            '<｜DSML｜function_calls><｜DSML｜invoke name="find">'
+            '<｜DSML｜parameter name="count" string="true">3</｜DSML｜parameter>'
+            '<｜DSML｜parameter name="text" string="false">3</｜DSML｜parameter>'
+            "</｜DSML｜invoke></｜DSML｜function_calls>",
+            [{"count": "3", "text": 3}],
+            "",
+        ),
+        ("pythonic", "a [ now(x='1', ), other() ] b", [], "a [ now(x='1', ), other() ] b"),
+        ("pythonic", "[find(count='1', text='1'), other(x='1')] b", [{"count": 1, "text": "1"}, {"x": "1"}], "b"),
+        ("pythonic", "<|python_start|>[now()] <|python_end|>a", [{}], "a"),
+        ("lfm2", "<|tool_call_start|> [ now ( ) , now() ] <|tool_call_end|>a", [{}, {}], "a"),
+        ("gpt-oss", "<|channel|>analysis to=functions.now<|message|>{}<|end|>a", [], "a"),
+        ("gpt-oss", "to=functions.now<|message|>{} <|call|>to=other.now<|message|>1 a", [{}, 1], "a"),
+        ("glm", "<tool_call>now</tool_call>a b", [{}], "a b"),
+        ("gpt-oss", "<|channel|>final<|message|>a<|start|>assistant<|message|>b<|call|>c", [], "a\nb\nc"),
+        ("gpt-oss", "<|message|>a<|end|><|channel|>commentary<|message|>b<|return|>c", [], "a\nb\nc"),
+    ],
+)  # fmt: skip
+def test_calls_and_the_text_around_them_are_divided(
+    name: str, text: str, calls: list[Any], rest: str
+) -> None:
+    turn = read_turn(text, FORMATS[name], TOOLS)
+    assert not turn.malformed
+    assert [arguments for _, arguments in calls_of(turn)] == calls
+    assert turn.content == rest
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", "<tool_call>[]</tool_call>"),
+        ("hermes", f"<tool_call>[] {NOW}</tool_call>"),
+        ("hermes", f"<tool_call>[{NOW}, 1]</tool_call>"),
+        ("hermes", f"<tool_call>[{NOW}, {{}}]</tool_call>"),
+        ("hermes", f"<tool_call>{NOW} a</tool_call>"),
+        ("apertus", '<|tools_prefix|>[{"find": {}, "now": {}}]<|tools_suffix|>'),
+        ("llama3_json", "<|python_tag|>{}"),
+        ("llama3_json", f"{NOW};{{}}"),
+        ("mistral", f'[TOOL_CALLS][{NOW}, {{"name": "now"}}]'),
+        ("mistral", f"[TOOL_CALLS][{NOW}, 1]"),
+        ("mistral", "[TOOL_CALLS][]"),
+        ("mistral", "[TOOL_CALLS]now[ARGS]"),
+        ("functionary", "<function=now>{}"),
+        ("kimi", f"<|tool_calls_section_begin|>{KIMI.format('now', '{}')}"),
+        ("seed", "<seed:tool_call><function=now></function>"),
+        ("seed", "<seed:tool_call><function=now><parameter=a>1</parameter>"),
+        ("seed", "<seed:tool_call></seed:tool_call>"),
+        ("glm", "<tool_call>now<arg_key>a</arg_key><arg_value>1</arg_value>"),
+        ("pythonic", "[now(x=y)]"),
+        ("pythonic", "<|python_start|>now()<|python_end|>"),
+        ("lfm2", "<|tool_call_start|>[]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[now()]"),
+        ("lfm2", "<|tool_call_start|>[now(), 1]<|tool_call_end|>"),
+        ("gemma4", "<|tool_call>now{}<tool_call|>"),
+        ("gemma4", "<|tool_call>call:now{}"),
+        ("gpt-oss", "to=functions.<|message|>{}<|call|>"),
+    ],
+)
+def test_a_call_with_a_part_that_is_missing_is_malformed(name: str, text: str) -> None:
+    assert read_turn(text, FORMATS[name], TOOLS).malformed
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "glm", "minimax", "mistral", "gemma4", "lfm2"])

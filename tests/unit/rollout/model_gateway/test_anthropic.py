@@ -1,13 +1,18 @@
 """Anthropic's client speaks to the gateway as to Anthropic: blocks, tool results, streams, errors."""
 
 import asyncio
+import json
+import re
 from typing import Any
 
 import aiohttp
 import anthropic
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model_gateway import anthropic as dialect
+from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12])
@@ -213,3 +218,207 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
         with pytest.raises(anthropic.APIError, match="too long"):
             async for _event in stream:
                 pass
+
+
+def test_an_answer_has_all_that_anthropics_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialect, "new_id", lambda prefix: f"{prefix}1")
+    parsed = ParsedRequest(ChatRequest(()))
+    body = dialect.answer([CALLS], parsed, "m")
+    thinking, text, add, say = body["content"]
+    signature = thinking.pop("signature")
+    other = dialect.answer([Completion("", reasoning="Hm")], parsed, "m")["content"][0]["signature"]
+    assert len(signature) == len(other) == 64 and signature != other
+    assert (thinking, text) == (
+        {"type": "thinking", "thinking": "I had better add."},
+        {"type": "text", "text": "I add.", "citations": None},
+    )
+    assert add == {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}
+    assert (say["id"], say["input"]) == ("c2", {"text": "é"})
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+    assert {key: value for key, value in body.items() if key != "content"} == {
+        **{**head, "stop_reason": "tool_use"},
+        "usage": {"input_tokens": 9, "output_tokens": 3},
+    }
+    empty = [
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {**text, "text": ""},
+        *({**call, "input": {}} for call in (add, say)),
+    ]
+    deltas: list[Any] = [
+        [
+            {"type": "thinking_delta", "thinking": "I had better add."},
+            {"type": "signature_delta", "signature": signature},
+        ],
+        [{"type": "text_delta", "text": "I add."}],
+        *([{"type": "input_json_delta", "partial_json": json.dumps(call["input"])}] for call in (add, say)),
+    ]
+    usage = {"input_tokens": 9, "output_tokens": 0}
+    expected: list[Any] = [
+        {"type": "message_start", "message": {**head, "content": [], "stop_reason": None, "usage": usage}}
+    ]
+    for index, (block, parts) in enumerate(zip(empty, deltas, strict=True)):
+        expected.append({"type": "content_block_start", "index": index, "content_block": block})
+        expected += [{"type": "content_block_delta", "index": index, "delta": part} for part in parts]
+        expected.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": "tool_use", "stop_sequence": None}
+    expected += [
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ]
+    sent = [one.decode().removesuffix("\n\n").split("\n") for one in dialect.events([CALLS], parsed, "m")]
+    found = [json.loads(data.removeprefix("data: ")) for _, data in sent]
+    assert found == expected
+    assert [name for name, _ in sent] == [f"event: {one['type']}" for one in found]
+
+
+def test_a_request_is_read_with_all_that_it_wants() -> None:
+    tool_choice = {"type": "tool", "name": "add", "disable_parallel_tool_use": True}
+    blocks: list[Any] = [
+        {"type": "thinking", "thinking": "a"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "b"},
+        {"type": "thinking", "thinking": "c"},
+        "d",
+        {"type": "tool_use", "id": "c1", "name": "add", "input": {"é": 1}},
+        {"type": "tool_use", "id": "c2", "name": "add", "input": {dialect.TEXT_ARGUMENTS: "x"}},
+        {"type": "tool_use", "name": "add", "input": {dialect.TEXT_ARGUMENTS: 1}},
+    ]
+    body: Any = {
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": []},
+            {"role": "system", "content": "More."},
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "r"}]},
+        ],
+        "tools": [ADD, {"type": "custom", "name": "say"}],
+        "tool_choice": tool_choice,
+        "output_format": {"type": "json_object"},
+        "stop_sequences": ["END"],
+        "max_tokens": 1,
+        "stream": True,
+    }
+    found = dialect.read(body)
+    assert found.stream
+    assert found.request == ChatRequest(
+        (
+            Message("system", "Be brief."),
+            Message("user", ""),
+            Message("system", "More."),
+            Message(
+                "assistant",
+                "b\nd",
+                (
+                    ToolCall("add", '{"é": 1}', "c1"),
+                    ToolCall("add", "x", "c2"),
+                    ToolCall("add", '{"_arguments_as_text": 1}'),
+                ),
+                reasoning="a\nc",
+            ),
+            Message("tool", "r", call_id="c1", name="add"),
+        ),
+        found.request.tools,
+        max_tokens=1,
+        stop=("END",),
+        wishes=Wishes(True, ("add",), True, OutputFormat()),
+    )
+    assert len(found.request.tools) == 2
+    plain = dialect.read({"messages": USER, "system": "", "mcp_servers": []})
+    assert (plain.stream, plain.request) == (False, ChatRequest((Message("user", "1+1?"),)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "wishes", "may_call"),
+    [
+        ({"type": "auto"}, Wishes(), True),
+        ({"type": "none"}, Wishes(), False),
+        ({"type": "any"}, Wishes(must_call=True), True),
+        ({"type": "auto", "disable_parallel_tool_use": True}, Wishes(one_call=True), True),
+    ],
+)
+def test_a_choice_is_a_wish(choice: Any, wishes: Wishes, may_call: bool) -> None:
+    request = dialect.read({"messages": USER, "tools": [ADD], "tool_choice": choice}).request
+    assert (request.wishes, request.use_tools) == (wishes, may_call)
+
+
+def test_the_form_of_an_answer_may_be_given_in_either_place() -> None:
+    schema: Any = {"type": "json_schema", "schema": {"type": "string"}}
+    both = {"output_config": {"format": schema}, "output_format": {"type": "json_object"}}
+    outputs = [dialect.read({"messages": USER, **extra}).request.wishes.output for extra in ({}, both)]
+    assert outputs == [None, OutputFormat('{"type": "string"}')]
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"messages": [{"role": "x", "content": []}]}, "messages[0].role must be user, assistant or system"),
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "messages[0].content must be a string or an array of blocks, and is 5",
+        ),
+        (
+            {"messages": [*USER, {"role": "assistant", "content": "It is"}]},
+            "messages[1]: the model does not continue a message that was begun for it",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]},
+            "messages[0].content[0].thinking must be a string",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": ["a", 5]}]},
+            "messages[0].content[1] must be an object, and is 5",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use", "input": {"a": 10**5000}}]}
+                ]
+            },
+            "messages[0].content[0].input: it cannot be written as JSON again",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {}}]}]},
+            "messages[0].content[0].name must be a string that is not empty",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 1}]}]},
+            "messages[0].content[0].tool_use_id must be a string, and is 1",
+        ),
+        ({"tools": [{"type": "bash"}]}, "tools[0].type: only tools that the agent calls itself are possible"),
+        ({"tool_choice": "any"}, "tool_choice must be an object, and is a string"),
+        ({"tool_choice": {"type": "x"}}, "tool_choice.type: only auto, any, tool and none are possible"),
+        ({"tool_choice": {"type": "tool"}}, "tool_choice.name must be a string that is not empty"),
+        ({"max_tokens": 0}, "max_tokens must be an integer from 1 on, and is 0"),
+        ({"output_config": [1]}, "output_config must be an object, and is an array"),
+        ({"model": 1}, "model must be a string, and is 1"),
+        ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs.a: the recipe decides"),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_reason(extra: Any, message: str) -> None:
+    with pytest.raises(RequestRefused, match=re.escape(message)):
+        dialect.read({"messages": USER, **extra}, None, Surroundings(RequestRules()))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((400, "invalid_request_error"), (401, "authentication_error"), (403, "permission_error")),
+        *((404, "not_found_error"), (413, "request_too_large"), (429, "rate_limit_error")),
+        *((499, "invalid_request_error"), (500, "api_error"), (529, "overloaded_error")),
+    ],
+)
+def test_a_refusal_has_the_kind_of_its_status(status: int, kind: str) -> None:
+    refused = RequestRefused("no", status=status, code="c")
+    error = {"type": "error", "error": {"type": kind, "message": "no", "param": None, "code": "c"}}
+    assert dialect.error(refused) == error
+    head, data = dialect.error_event(refused).decode().removesuffix("\n\n").split("\n")
+    assert (head, json.loads(data.removeprefix("data: "))) == ("event: error", error)
+
+
+async def test_tokens_are_counted_without_an_answer_and_under_the_same_rules() -> None:
+    async with rollout_session(ANSWER, strict=True) as (session, scripted), client(session.root()) as ai:
+        counted = await ai.messages.count_tokens(model="m", messages=USER)
+        with pytest.raises(anthropic.BadRequestError, match="a forced call"):
+            await ai.messages.count_tokens(model="m", messages=USER, tool_choice={"type": "any"}, tools=[ADD])
+    assert counted.input_tokens == len("1+1?")
+    assert scripted.requests == []

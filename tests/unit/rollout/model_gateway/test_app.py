@@ -1,6 +1,7 @@
 """Each rollout and each agent has its own conversation, as long as the rollout lasts."""
 
 import asyncio
+import gc
 import json
 import logging
 from typing import Any
@@ -11,8 +12,10 @@ import anthropic
 import openai
 import pytest
 
-from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model_gateway import ModelGateway, app
+from aworld_train.rollout.model_gateway.app import model_gateway
+from aworld_train.rollout.model_gateway.delivery import Delivery
 from tests.gateways import MODEL, Scripted, rollout_session, serving
 
 USER: Any = [{"role": "user", "content": "1+1?"}]
@@ -132,6 +135,7 @@ async def test_keys_differ_and_open_their_own_rollout_only() -> None:
             for index in range(3)
         ]
         assert len({one.key for one in sessions}) == 3
+        assert {len(one.key) for one in sessions} == {32}
         assert [await ask(one.address()) for one in sessions] == ["0", "1", "2"]
         sessions[1].close()
         assert await ask(sessions[2].address()) == "2"
@@ -180,6 +184,8 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later(strea
                 await asyncio.wait_for(request, 10)
             assert (caught.value.status_code, caught.value.code) == (410, "rollout_ended")
         session.close()
+        with pytest.raises(openai.APIStatusError, match="rollout that this key was for has ended"):
+            await ai.models.list()
     assert len(scripted.requests) == 1
     assert scripted.cancelled.is_set()
 
@@ -256,6 +262,137 @@ async def test_of_several_choices_none_was_received_where_one_is_refused(
     assert scripted.lost == [TWO]
 
 
+class Choosy(Scripted):
+    """Refuses its first request once the second has come, which takes until it is cancelled and a while longer."""
+
+    ended = False
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.requests.append(request)
+        if len(self.requests) == 1:
+            await self.started.wait()
+            raise RequestRefused("no turn is left")
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            self.ended = True
+        raise AssertionError
+
+
+async def test_of_several_choices_all_have_ended_before_the_refusal_of_one() -> None:
+    conversation = Choosy([])
+    async with (
+        serving() as gateway,
+        client(gateway.open_session(MODEL, lambda _: conversation).address()) as ai,
+    ):
+        with pytest.raises(openai.BadRequestError, match="no turn is left"):
+            await ai.chat.completions.create(model="m", messages=USER, n=2)
+        assert conversation.ended
+
+
+@pytest.mark.parametrize(("stream", "late"), [(False, False), (True, False), (True, True)])
+async def test_an_answer_that_cannot_be_written_is_a_failure_and_lost(
+    stream: bool, late: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ValueError("secret")
+
+    monkeypatch.setattr(app, "_KEEP_ALIVE_SECONDS", 0.01 if late else 15.0)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.anthropic._blocks", fail)
+    gate = asyncio.Event()
+    async with rollout_session(TWO, gate=gate) as (session, scripted), aiohttp.ClientSession() as http:
+        if not late:
+            gate.set()
+        body = {"messages": USER, "stream": stream}
+        async with http.post(session.address() + "/messages", json=body) as response:
+            gate.set()
+            text = await response.text()
+        error = json.loads(text.partition("data: ")[2] if late else text)["error"]
+        assert (error["type"], error["message"]) == ("api_error", "the model failed: ValueError")
+        assert (response.status, scripted.lost) == (200 if late else 500, [TWO])
+    assert "secret" in caplog.text
+
+
+async def test_a_late_stream_begins_with_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, pending = asyncio.wait, [(set(), set())]
+
+    async def wait_later(tasks: Any, **options: Any) -> Any:
+        return pending.pop() if pending else await wait(tasks, **options)
+
+    async with rollout_session(TWO) as (session, _), aiohttp.ClientSession() as http:
+        monkeypatch.setattr(asyncio, "wait", wait_later)
+        body = {"messages": USER, "stream": True}
+        async with http.post(session.address() + "/chat/completions", json=body) as response:
+            assert (await response.text()).startswith(": sampling\n\ndata: {")
+
+
+async def test_a_request_that_is_cancelled_stays_so_unless_its_rollout_has_ended() -> None:
+    conversation = Scripted([TWO], asyncio.Event())
+    session = ModelGateway().open_session(MODEL, lambda _: conversation)
+    request = ChatRequest((Message("user", "1+1?"),))
+    left, ended = (asyncio.create_task(session._sample("a", request, Delivery())) for _ in range(2))
+    await conversation.started.wait()
+    assert len(conversation.requests) == 2
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    session.close()
+    with pytest.raises(RequestRefused, match="has ended"):
+        await ended
+    assert (left.cancelling(), ended.cancelling()) == (1, 0)
+
+
+async def test_of_a_connection_that_breaks_no_answer_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*arguments: Any) -> Any:
+        await next(argument for argument in arguments if asyncio.iscoroutine(argument))
+        raise ConnectionResetError
+
+    monkeypatch.setattr(app, "_stream", breaks)
+    async with rollout_session(TWO) as (session, scripted), aiohttp.ClientSession() as http:
+        body = {"messages": USER, "stream": True}
+        async with http.post(session.address() + "/chat/completions", json=body) as response:
+            assert (response.status, scripted.lost) == (500, [TWO])
+
+
+async def test_an_answer_that_was_read_is_not_lost() -> None:
+    async with rollout_session(TWO) as (session, scripted):
+        await ask(session.address())
+    assert scripted.lost == []
+
+
+async def test_a_failure_of_a_conversation_whose_client_has_left_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Scripted):
+        async def complete(self, request: ChatRequest) -> Completion:
+            try:
+                return await super().complete(request)
+            except asyncio.CancelledError:
+                raise ValueError from None
+
+    conversation = Failing([TWO], asyncio.Event())
+    async with serving() as gateway:
+        session = gateway.open_session(MODEL, lambda _: conversation)
+        async with client(session.address()) as ai:
+            task = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER, stream=True))
+            await asyncio.wait_for(conversation.started.wait(), 10)
+            task.cancel()
+        await asyncio.wait_for(conversation.cancelled.wait(), 10)
+    gc.collect()
+    assert [record.message for record in caplog.records] == ["a conversation failed"]
+
+
+async def test_what_an_agent_sends_again_is_not_read_again() -> None:
+    async with rollout_session(TWO) as (session, scripted):
+        for agent in (None, None, "critic"):
+            await ask(session.address(agent))
+    first, again, other = (request.messages[0] for request in scripted.requests)
+    assert first is again and first is not other
+
+
 async def test_a_client_that_gives_up_waiting_cancels_its_request() -> None:
     async with (
         rollout_session(TWO, gate=asyncio.Event()) as (session, scripted),
@@ -270,7 +407,8 @@ async def test_stopping_ends_what_is_under_way() -> None:
     gateway, scripted = ModelGateway(), Scripted([TWO], asyncio.Event())
     await gateway.start()
     session = gateway.open_session(MODEL, lambda agent: scripted)
-    async with client(session.address()) as ai:
+    address = session.address()
+    async with client(address) as ai:
         request_task = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER))
         await asyncio.wait_for(scripted.started.wait(), 10)
         async with asyncio.timeout(4):
@@ -281,6 +419,8 @@ async def test_stopping_ends_what_is_under_way() -> None:
     assert scripted.cancelled.is_set()
     with pytest.raises(RuntimeError, match="not been started"):
         session.address()
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2].partition("/")[0]))
 
 
 async def test_it_listens_on_loopback_alone_and_starts_once() -> None:
@@ -324,6 +464,23 @@ async def test_what_is_not_served_says_what_is(method: str, path: str, status: i
     assert response.status == status, text
     assert session.key not in text
     assert status == 200 or json.loads(text)["error"]["message"]
+
+
+async def test_a_refusal_of_what_is_not_served_names_it_without_the_key() -> None:
+    async with rollout_session(TWO) as (session, _), aiohttp.ClientSession() as http:
+        async with http.head(session.address() + "/models") as response:
+            assert response.status == 200
+        async with http.get(session.address() + "/" + "x" * 300) as response:
+            message = (await response.json())["error"]["message"]
+        line = f"GET /rollouts/{session.key}/v1/{'x' * 300}"[:200].replace(session.key, "<key>")
+        assert message == f"{line} is not served; {app._SERVED} are"
+
+
+async def test_an_event_loop_has_one_gateway() -> None:
+    gateways = await asyncio.gather(model_gateway(), model_gateway())
+    assert gateways[0] is gateways[1] is await model_gateway()
+    assert await ask(gateways[0].open_session(MODEL, lambda _: Scripted([TWO])).address()) == "Two."
+    await gateways[0].stop()
 
 
 async def test_a_body_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

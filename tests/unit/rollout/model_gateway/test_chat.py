@@ -9,7 +9,10 @@ import aiohttp
 import openai
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model_gateway import chat
+from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.wishes import NO_WISHES, OutputFormat, RequestRules, Wishes
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o.é"])
@@ -421,3 +424,162 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
                 pass
     assert caught.value.code == "context_length_exceeded"
     assert len(scripted.requests) == 1
+
+
+def test_an_answer_has_all_that_openais_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "new_id", lambda prefix: f"{prefix}1")
+    monkeypatch.setattr("time.time", lambda: 5.7)
+    head = {"id": "chatcmpl-1", "created": 5, "model": "m"}
+    logprobs = {
+        "content": [
+            {"token": "Tw", "logprob": -0.5, "bytes": [84, 119], "top_logprobs": []},
+            {"token": "o.é", "logprob": -0.25, "bytes": [111, 46, 195, 169], "top_logprobs": []},
+        ],
+        "refusal": None,
+    }
+    names = [
+        ("c1", {"name": "add", "arguments": '{"a": 1}'}),
+        ("c2", {"name": "say", "arguments": '{"text": "é"}'}),
+    ]
+    calls = [{"id": call_id, "type": "function", "function": function} for call_id, function in names]
+    called: Any = {"role": "assistant", "content": None, "refusal": None}
+    called |= {"reasoning_content": "I had better add.", "tool_calls": calls}
+    text = {"role": "assistant", "content": "Two.", "refusal": None}
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+    parsed = ParsedRequest(ChatRequest(USER, logprobs=True), usage=True)
+    assert chat.answer([CALLS, ANSWER], parsed, "m") == {
+        **head,
+        "object": "chat.completion",
+        "choices": [
+            {"index": 0, "message": called, "logprobs": None, "finish_reason": "tool_calls"},
+            {"index": 1, "message": text, "logprobs": logprobs, "finish_reason": "stop"},
+        ],
+        "usage": usage,
+    }
+    head |= {"object": "chat.completion.chunk", "usage": None}
+    deltas: list[Any] = [{"role": "assistant", "content": None}, {"reasoning_content": "I had better add."}]
+    for index, (call_id, function) in enumerate(names):
+        begun = {"id": call_id, "type": "function", "function": {**function, "arguments": ""}}
+        deltas.append({"tool_calls": [{"index": index, **begun}]})
+        deltas.append({"tool_calls": [{"index": index, "function": {"arguments": function["arguments"]}}]})
+    choices: list[Any] = [(0, delta, None, None) for delta in deltas] + [(0, {}, None, "tool_calls")]
+    choices += [(1, {"role": "assistant", "content": ""}, None, None), (1, {"content": "Two."}, None, None)]
+    choices += [(1, {}, logprobs, "stop")]
+    keys = ("index", "delta", "logprobs", "finish_reason")
+    *events, end = b"".join(chat.events([CALLS, ANSWER], parsed, "m")).decode().strip().split("\n\n")
+    assert [json.loads(event.removeprefix("data: ")) for event in events] == [
+        *({**head, "choices": [dict(zip(keys, choice, strict=True))]} for choice in choices),
+        {**head, "choices": [], "usage": usage},
+    ]
+    assert end == "data: [DONE]"
+
+
+def test_a_request_is_read_with_all_that_it_wants() -> None:
+    rules = RequestRules(max_top_logprobs=3)
+    body: Any = {"messages": USER, "tools": [ADD, {"function": {"name": "say"}}]}
+    wishes: Any = {
+        "tool_choice": ADD,
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+    }
+    options: Any = {"max_completion_tokens": 1, "n": 128, "logprobs": True, "top_logprobs": 3}
+    stream: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    found = chat.read({**body, **wishes, **options, **stream}, None, Surroundings(rules))
+    assert (found.stream, found.usage, found.sent) == (True, True, USER)
+    assert found.request == ChatRequest(
+        (Message("user", "1+1?"),),
+        found.request.tools,
+        max_tokens=1,
+        logprobs=True,
+        top_logprobs=3,
+        choices=128,
+        wishes=Wishes(True, ("add",), True, OutputFormat()),
+    )
+    assert len(found.request.tools) == 2
+    assert chat.read(body).request.wishes is NO_WISHES
+
+
+@pytest.mark.parametrize(
+    ("wish", "wishes"),
+    [
+        ({"tool_choice": "required"}, Wishes(must_call=True)),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [ADD]}}, Wishes(tools=("add",))),
+        ({"parallel_tool_calls": False}, Wishes(one_call=True)),
+        ({"response_format": {"type": "json_object"}}, Wishes(output=OutputFormat())),
+        ({"parallel_tool_calls": True}, Wishes()),
+    ],
+)
+def test_one_wish_is_enough(wish: Any, wishes: Wishes) -> None:
+    assert chat.read({"messages": USER, "tools": [ADD], **wish}).request.wishes == wishes
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"top_logprobs": 1}, "top_logprobs: it takes `logprobs: true` beside it"),
+        ({"n": 129}, "n must be an integer from 1 to 128, and is 129"),
+        ({"n": 0}, "n must be an integer from 1 on, and is 0"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens must be an integer from 1 on, and is 0"),
+        ({"function_call": "auto"}, "function_call: superseded by OpenAI; offer `tools`"),
+        ({"tools": [{"type": "x"}]}, "tools[0].type: only functions are possible"),
+        ({"tools": [{}]}, "tools[0].function must be an object, and is null"),
+        ({"parallel_tool_calls": 1}, "parallel_tool_calls must be a boolean, and is 1"),
+        (
+            {"messages": [{"role": "nobody"}]},
+            "messages[0].role must be system, developer, user, assistant, tool or function",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "x"}]}]},
+            "messages[0].tool_calls[0].type: only functions are possible",
+        ),
+        (
+            {"messages": [{"role": "assistant", "function_call": {"name": ""}}]},
+            "messages[0].function_call.name must be a string that is not empty, and is a string",
+        ),
+        (
+            {"messages": [{"role": "tool", "content": "", "name": 1}]},
+            "messages[0].name must be a string, and is 1",
+        ),
+        (
+            {"messages": [{"role": "tool", "content": "", "tool_call_id": 1}]},
+            "messages[0].tool_call_id must be a string, and is 1",
+        ),
+        *(
+            ({"messages": [{"role": "assistant", name: 1}]}, f"messages[0].{name} must be a string, and is 1")
+            for name in ("reasoning_content", "reasoning")
+        ),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_reason(extra: Any, message: str) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        chat.read({"messages": USER, **extra}, None, Surroundings(RequestRules(max_top_logprobs=2)))
+    assert str(caught.value) == message
+
+
+def test_calls_that_are_written_into_text_are_read_where_there_are_no_others() -> None:
+    written = [{"id": "c1", "function": {"name": "add", "arguments": "{}"}}]
+    text = f"x\nCalling tools:\n{written}"
+    call = {"id": "c2", "function": {"name": "say", "arguments": "{}"}}
+    sent = [
+        {"role": "assistant", "content": text},
+        {"role": "assistant", "content": text, "tool_calls": [call]},
+    ]
+    messages = chat.read({"messages": sent}).request.messages
+    assert [(one.content, [call.name for call in one.tool_calls]) for one in messages] == [
+        ("x", ["add"]),
+        (text, ["say"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((400, "invalid_request_error"), (401, "authentication_error"), (404, "not_found_error")),
+        *((429, "rate_limit_error"), (499, "invalid_request_error"), (500, "server_error")),
+    ],
+)
+def test_a_refusal_has_the_kind_of_its_status(status: int, kind: str) -> None:
+    refused = RequestRefused("no", status=status, code="c", parameter="p")
+    error = {"message": "no", "type": kind, "param": "p", "code": "c"}
+    assert chat.error(refused) == {"error": error}
+    assert json.loads(chat.error_event(refused).removeprefix(b"data: ")) == {"error": error}

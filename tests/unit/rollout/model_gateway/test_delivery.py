@@ -6,17 +6,21 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import openai
 import pytest
 
 from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.messages import Completion
 from aworld_train.rollout.model import SampledTokens, SamplingParams
-from aworld_train.rollout.model_gateway import ModelGatewaySession
+from aworld_train.rollout.model_gateway import ModelGatewaySession, delivery
+from aworld_train.rollout.model_gateway.delivery import Delivery
 from aworld_train.rollout.token_episode import TokenEpisode
-from tests.gateways import MODEL, serving
+from tests.gateways import MODEL, Scripted, serving
 from tests.templates import ScriptedModel, cut_up
 
 LIMITS = EpisodeLimits(1000, 10_000, 100_000, SamplingParams(1.0, 1.0, -1))
@@ -198,3 +202,65 @@ async def test_the_last_turn_is_not_given_to_two_requests_at_the_same_time() -> 
     refused = [result for result in results if isinstance(result, openai.BadRequestError)]
     assert [error.code for error in refused] == ["max_turns"] * 3
     assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "prepared", "was_reset", "lost"),
+    [(True, True, False, 0), (True, True, True, 2), (True, False, False, 2), (False, False, False, 2)],
+)
+def test_answers_arrived_if_their_response_was_begun_and_the_connection_not_reset(
+    written: bool, prepared: bool, was_reset: bool, lost: int
+) -> None:
+    conversation, answers = Scripted([]), Delivery()
+    for text in "ab":
+        answers.add(conversation, Completion(text))
+    if written:
+        response: Any = SimpleNamespace(prepared=prepared)
+        answers.written_as(response)
+    answers.end(was_reset)
+    assert conversation.lost == [Completion("a"), Completion("b")][:lost]
+
+
+def test_an_answer_is_lost_once_and_so_is_one_that_comes_later() -> None:
+    conversation, answers = Scripted([]), Delivery()
+    answers.add(conversation, Completion("a"))
+    answers.fail()
+    answers.fail()
+    answers.add(conversation, Completion("b"))
+    assert conversation.lost == [Completion("a"), Completion("b")]
+
+
+async def test_of_a_connection_with_an_error_the_answer_is_lost_and_of_an_earlier_request_it_is_not() -> None:
+    conversation = Scripted([])
+    server = delivery.DeliveryServer(lambda _: None)
+    response: Any = SimpleNamespace(prepared=True)
+    handler: Any = Mock(transport=None, _task_handler=None)
+    request: Any = SimpleNamespace(protocol=handler)
+    for number, error in enumerate([None, ConnectionError()]):
+        for text in "ab":
+            answers = server.begin(request)
+            answers.add(conversation, Completion(f"{text}{number}"))
+        answers.written_as(response)
+        server.connection_made(handler, Mock())
+        server.connection_lost(handler, error)
+        assert server.connections == []
+    server.connection_lost(handler, ConnectionError())
+    assert conversation.lost == [Completion("b1")]
+
+
+def test_where_the_system_does_not_tell_no_connection_was_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        states: Any = iter([b"\x07x", b"\x08x"])
+
+        def getsockopt(self, level: int, option: int, size: int) -> bytes:
+            assert (level, option, size) == (socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            for state in self.states:
+                return bytes(state)
+            raise OSError
+
+    transport: Any = SimpleNamespace(get_extra_info={"socket": Connection()}.get)
+    assert [delivery._was_reset(transport) for _ in range(3)] == [True, False, False]
+    assert not delivery._was_reset(None)
+    monkeypatch.delattr(socket, "TCP_INFO")
+    Connection.states = iter([b"\x07"])
+    assert not delivery._was_reset(transport)

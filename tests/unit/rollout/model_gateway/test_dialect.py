@@ -3,12 +3,23 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Completion, Message, ToolCall
-from aworld_train.rollout.model_gateway import anthropic, chat, responses
-from aworld_train.rollout.model_gateway.dialect import NO_SURROUNDINGS, Dialect, ParsedRequest
+from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model_gateway import anthropic, chat, completions, responses, sampling
+from aworld_train.rollout.model_gateway.dialect import (
+    NO_SURROUNDINGS,
+    Dialect,
+    ParsedRequest,
+    Surroundings,
+    encode,
+    event,
+    new_id,
+    token_logprobs,
+)
+from aworld_train.rollout.wishes import RequestRules
 from tests.properties import examples
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -193,3 +204,119 @@ def test_an_answer_comes_back_as_the_message_that_it_was(
         assert [call.call_id for call in found.messages[0].tool_calls] == [
             call.call_id for call in tool_calls
         ]
+
+
+def test_what_is_written_is_json_whatever_the_model_wrote() -> None:
+    assert encode({"a": "é\u2028"}) == '{"a":"é\u2028"}'.encode()
+    assert encode({"a": "\ud800é"}) == b'{"a":"\\ud800\\u00e9"}'
+    assert event({"a": "\u2028\ud800"}, "b") == b'event: b\ndata: {"a":"\\u2028\\ud800"}\n\n'
+    assert event({}) == b"data: {}\n\n"
+
+
+def test_identifiers_differ_and_are_of_one_length() -> None:
+    identifiers = {new_id("a_") for _ in range(50)}
+    assert len(identifiers) == 50
+    assert all(len(one.removeprefix("a_")) == 24 for one in identifiers)
+
+
+def test_tokens_have_their_bytes_and_the_likely_ones_beside_them() -> None:
+    texts, logprobs = ["é", "\ud800"], [-0.5, -1.5]
+    one, other = (
+        {"token": "é", "logprob": -0.5, "bytes": [195, 169]},
+        {"token": "\ud800", "logprob": -1.5, "bytes": [63]},
+    )
+    sampled = Completion("", tokens=[1, 2], logprobs=logprobs, texts=texts)
+    assert token_logprobs(sampled) == [one | {"top_logprobs": []}, other | {"top_logprobs": []}]
+    likely = Completion(
+        "", logprobs=logprobs, texts=texts, top_logprobs=[[("é", -0.5), ("\ud800", -1.5)], []]
+    )
+    assert token_logprobs(likely) == [one | {"top_logprobs": [one, other]}, other | {"top_logprobs": []}]
+    assert token_logprobs(Completion("", tokens=[1], logprobs=[-1.0])) == []
+
+
+SAMPLING: Any = {"model": "m", "stream": True, "temperature": 1, "top_k": 1, "top_p": 1}
+CHAT: Any = {
+    "chat_template_kwargs": {},
+    "function_call": "none",
+    "functions": [],
+    "logprobs": True,
+    "max_tokens": 1,
+}
+CHAT |= {"max_completion_tokens": 1, "messages": [{"role": "user", "content": "x"}], "n": 1, "stop": "x"}
+CHAT |= {
+    "parallel_tool_calls": True,
+    "response_format": {"type": "text"},
+    "stream_options": {},
+    "top_logprobs": 0,
+}
+CHAT |= {"tool_choice": "auto", "tools": []}
+RESPONSES: Any = {
+    "background": False,
+    "chat_template_kwargs": {},
+    "include": [],
+    "input": "x",
+    "instructions": "x",
+}
+RESPONSES |= {"max_output_tokens": 1, "parallel_tool_calls": True, "previous_response_id": "", "text": {}}
+RESPONSES |= {"tool_choice": "auto", "tools": [], "top_logprobs": 0}
+ANTHROPIC: Any = {
+    "chat_template_kwargs": {},
+    "max_tokens": 1,
+    "messages": CHAT["messages"],
+    "output_config": {},
+}
+ANTHROPIC |= {
+    "output_format": {"type": "text"},
+    "stop_sequences": [],
+    "system": "x",
+    "tool_choice": {},
+    "tools": [],
+}
+TEXT: Any = {
+    "logprobs": 0,
+    "max_tokens": 1,
+    "n": 1,
+    "prompt": "x",
+    "stop": "x",
+    "stream_options": {},
+    "suffix": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (chat.DIALECT, CHAT),
+        (responses.DIALECT, RESPONSES),
+        (anthropic.DIALECT, ANTHROPIC),
+        (completions.DIALECT, TEXT),
+    ],
+)
+def test_nothing_that_is_read_is_noted_as_doing_nothing(
+    dialect: Dialect, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "_ignored", set())
+    dialect.read({**SAMPLING, **body, "seed": 1}, None, NO_SURROUNDINGS)
+    assert sampling._ignored == {"seed"}
+
+
+@pytest.mark.parametrize("of_tool", [False, True])
+@pytest.mark.parametrize("dialect", [chat.DIALECT, responses.DIALECT, anthropic.DIALECT])
+def test_a_broken_image_is_refused_from_a_user_and_a_note_from_a_tool(
+    dialect: Dialect, of_tool: bool
+) -> None:
+    part: Any = {"type": "image", "source": {"type": "base64", "data": "!!"}}
+    item: Any = {"role": "user", "content": [part]}
+    if of_tool and dialect is chat.DIALECT:
+        item = {"role": "tool", "content": [part]}
+    elif of_tool and dialect is responses.DIALECT:
+        item = {"type": "function_call_output", "output": [part]}
+    elif of_tool:
+        item["content"] = [{"type": "tool_result", "content": [part]}]
+    around = Surroundings(RequestRules(no_images=""))
+    if of_tool:
+        (message,) = dialect.read({dialect.history: [item]}, None, around).request.messages
+        assert message.content.startswith("[image content, not shown: ")
+    else:
+        with pytest.raises(RequestRefused, match="its image was not taken"):
+            dialect.read({dialect.history: [item]}, None, around)

@@ -90,7 +90,7 @@ def test_what_was_read_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch)
     reader = BodyReader("messages")
     history = [{"role": "user", "content": f"{i}"} for i in range(9)]
     bodies = [json.dumps({"messages": history[:n], "tools": [{"a": n % 1}]}).encode() for n in range(1, 10)]
-    found = [reader.read(body) for body in bodies]
+    found = [reader.read(body) for body in [*bodies, bodies[-1]]]
     assert len(read_whole) == 2  # the first, and the first again with a probe in it
     assert found[-1]["messages"] == history
     assert all(one["tools"] is found[0]["tools"] for one in found)

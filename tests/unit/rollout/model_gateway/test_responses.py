@@ -1,14 +1,20 @@
 """OpenAI's client speaks to the gateway in responses: items, calls, streams, errors."""
 
 import asyncio
+import itertools
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model_gateway import responses
+from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o."])
@@ -243,3 +249,222 @@ async def test_arguments_that_are_no_json_arrive_as_they_are() -> None:
         history: Any = json.loads(json.dumps([item.model_dump() for item in got.output]))
         await ai.responses.create(model="m", input=history)
     assert scripted.requests[1].messages == (answer.message,)
+
+
+def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identifiers that are numbered, and a clock that stands still."""
+    numbers = itertools.count()
+    monkeypatch.setattr(responses, "new_id", lambda prefix: f"{prefix}{next(numbers)}")
+    monkeypatch.setattr("time.time", lambda: 5.7)
+
+
+def events_of(completion: Completion, parsed: ParsedRequest) -> list[Any]:
+    found = []
+    for sent in responses.events([completion], parsed, "m"):
+        name, data = sent.decode().removesuffix("\n\n").split("\n")
+        found.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {found[-1]['type']}"
+    return found
+
+
+def test_an_answer_has_all_that_openais_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered(monkeypatch)
+    request = ChatRequest((), max_tokens=9, temperature=0.5, top_p=0.25, use_tools=False, logprobs=True)
+    parsed = ParsedRequest(request, response_id="resp_x", previous_id="resp_w")
+    head = {
+        **{"id": "resp_x", "object": "response", "created_at": 5, "error": None, "instructions": None},
+        **{"max_output_tokens": 9, "metadata": {}, "model": "m", "parallel_tool_calls": True},
+        **{"previous_response_id": "resp_w", "store": True, "temperature": 0.5, "tools": [], "top_p": 0.25},
+        **{"text": {"format": {"type": "text"}}, "tool_choice": "none", "truncation": "disabled"},
+    }
+    usage = {
+        **{"input_tokens": 7, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}},
+        **{"output_tokens": 1, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 8},
+    }
+    cut = replace(
+        CUT, reasoning="Hm", tool_calls=(ToolCall("add", "{", "c1"),), texts=["Tw"], logprobs=[-0.5]
+    )
+    status = {"status": "incomplete"}
+    thought: Any = {"type": "reasoning_text", "text": "Hm"}
+    token = {"token": "Tw", "logprob": -0.5, "bytes": [84, 119], "top_logprobs": []}
+    text: Any = {"type": "output_text", "text": "Tw", "annotations": [], "logprobs": [token]}
+    reasoning = {"id": "rs_0", "type": "reasoning", "summary": [], "content": [thought], **status}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [text], **status}
+    call = {"id": "fc_2", "type": "function_call", "call_id": "c1", "name": "add", "arguments": "{", **status}
+    finished = {
+        **{**head, **status, "incomplete_details": {"reason": "max_output_tokens"}},
+        **{"output": [reasoning, message, call], "usage": usage},
+    }
+    assert responses.answer([cut], parsed, "m") == finished
+
+    numbered(monkeypatch)
+    begun = {**head, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+    expected: list[Any] = [("created", {"response": begun}), ("in_progress", {"response": begun})]
+    for index, (item, part, logprobs) in enumerate(
+        [(reasoning, thought, {}), (message, text, {"logprobs": [token]})]
+    ):
+        place = {"item_id": item["id"], "output_index": index, "content_index": 0}
+        empty = {**part, "text": "", **({"logprobs": []} if logprobs else {})}
+        expected += [
+            (
+                "output_item.added",
+                {"output_index": index, "item": {**item, "status": "in_progress", "content": []}},
+            ),
+            ("content_part.added", {**place, "part": empty}),
+            (f"{part['type']}.delta", {**place, **logprobs, "delta": part["text"]}),
+            (f"{part['type']}.done", {**place, **logprobs, "text": part["text"]}),
+            ("content_part.done", {**place, "part": part}),
+            ("output_item.done", {"output_index": index, "item": item}),
+        ]
+    place = {"item_id": "fc_2", "output_index": 2}
+    expected += [
+        (
+            "output_item.added",
+            {"output_index": 2, "item": {**call, "status": "in_progress", "arguments": ""}},
+        ),
+        ("function_call_arguments.delta", {**place, "delta": "{"}),
+        ("function_call_arguments.done", {**place, "name": "add", "arguments": "{"}),
+        ("output_item.done", {"output_index": 2, "item": call}),
+        ("incomplete", {"response": finished}),
+    ]
+    assert events_of(cut, parsed) == [
+        {"type": f"response.{kind}", **data, "sequence_number": number}
+        for number, (kind, data) in enumerate(expected)
+    ]
+
+
+def test_an_answer_without_anything_is_an_empty_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered(monkeypatch)
+    parsed = ParsedRequest(ChatRequest(()))
+    found = responses.answer([Completion("")], parsed, "m")
+    assert (found["id"], found["status"], found["incomplete_details"]) == ("resp_0", "completed", None)
+    (item,) = found["output"]
+    assert (item["status"], item["content"][0]["text"], item["content"][0]["logprobs"]) == (
+        "completed",
+        "",
+        [],
+    )
+    assert "response.output_text.delta" not in [event["type"] for event in events_of(Completion(""), parsed)]
+
+
+def test_a_request_is_read_with_all_that_it_wants() -> None:
+    body: Any = {
+        "input": "1+1?",
+        "instructions": "Be brief.",
+        "tools": [ADD],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "text": {"format": {"type": "json_object"}},
+        "include": ["message.output_text.logprobs"],
+        "previous_response_id": "resp_1",
+        "max_output_tokens": 1,
+        "top_logprobs": 2,
+        "top_p": 1,
+        "stream": True,
+    }
+    earlier = (Message("user", "Hi"), Message("assistant", "Hello"))
+    around = Surroundings(RequestRules(max_top_logprobs=2), {"resp_1": earlier})
+    found = responses.read(body, None, around)
+    carried = (*earlier, Message("user", "1+1?"))
+    assert (found.stream, found.previous_id, found.carried) == (True, "resp_1", carried)
+    assert (
+        found.response_id.startswith("resp_")
+        and found.response_id != responses.read(body, None, around).response_id
+    )
+    assert found.request == ChatRequest(
+        (Message("system", "Be brief."), *carried),
+        found.request.tools,
+        max_tokens=1,
+        logprobs=True,
+        top_logprobs=2,
+        top_p=1,
+        wishes=Wishes(must_call=True, one_call=True, output=OutputFormat()),
+    )
+    plain = responses.read({"input": "1+1?"})
+    assert (plain.stream, plain.previous_id, plain.request) == (
+        False,
+        None,
+        ChatRequest((Message("user", "1+1?"),)),
+    )
+
+
+def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> None:
+    call: Any = {"type": "function_call", "name": "a", "arguments": "{}", "call_id": "c"}
+    thought: Any = {
+        "type": "reasoning",
+        "summary": [{"text": "s"}],
+        "content": [{"text": "x"}, {"text": "y"}],
+    }
+    said: Any = {"role": "assistant", "content": "z"}
+    items: Any = [thought, said, call, said, call, thought, call, said, thought]
+    items += [
+        {"type": "function_call_output", "call_id": "c", "output": "r"},
+        said,
+        {"role": "user", "content": "u"},
+        call,
+    ]
+    a = ToolCall("a", "{}", "c")
+    assert responses.read({"input": items}).request.messages == (
+        Message("assistant", "z", (a,), reasoning="x\ny"),
+        Message("assistant", "z", (a,)),
+        Message("assistant", "", (a,), reasoning="x\ny"),
+        Message("assistant", "z"),
+        Message("assistant", "", reasoning="x\ny"),
+        Message("tool", "r", call_id="c", name="a"),
+        Message("assistant", "z"),
+        Message("user", "u"),
+        Message("assistant", "", (a,)),
+    )
+    around = Surroundings(responses={"r": (Message("assistant", "", reasoning="earlier"),)})
+    for item, message in ((said, Message("assistant", "z")), (call, Message("assistant", "", (a,)))):
+        found = responses.read({"input": [item], "previous_response_id": "r"}, None, around)
+        assert found.request.messages[1:] == (message,)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"prompt": {"id": "p"}}, "prompt: no such thing is stored; name an earlier answer as"),
+        ({"background": True}, "background: an answer comes with its request alone; wait for it"),
+        ({"text": [1]}, "text must be an object, and is an array"),
+        ({"include": "x"}, "include must be an array, and is a string"),
+        ({"previous_response_id": "x" * 101}, f"this agent has had no answer {'x' * 100!r} in this episode"),
+        ({"input": 5}, "input must be a string or an array of items, and is 5"),
+        ({"input": [5]}, "input[0] must be an object, and is 5"),
+        (
+            {"input": [{"type": "message", "role": "x"}]},
+            "input[0].role must be system, developer, user or assistant",
+        ),
+        ({"input": [{"type": "reasoning", "summary": 1}]}, "input[0].summary must be an array, and is 1"),
+        ({"input": [{"type": "reasoning", "content": [{}]}]}, "input[0].content[0].text must be a string"),
+        ({"input": [{"type": "function_call"}]}, "input[0].name must be a string that is not empty"),
+        ({"input": [{"type": "item_reference"}]}, "input[0]: items are not stored; send the item itself"),
+        ({"input": [{"type": "computer_call"}]}, "input[0].type: no such item reaches the model"),
+        (
+            {"input": [{"type": "function_call_output", "call_id": 1, "output": ""}]},
+            "input[0].call_id must be a string, and is 1",
+        ),
+        (
+            {"input": [{"role": "assistant", "content": 1}]},
+            "input[0].content must be a string or an array of parts",
+        ),
+        ({"tools": [{"type": "x"}]}, "tools[0].type: only functions are possible"),
+        ({"max_output_tokens": 0}, "max_output_tokens must be an integer from 1 on, and is 0"),
+        ({"model": 1}, "model must be a string, and is 1"),
+        ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs.a: the recipe decides"),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_reason(extra: Any, message: str) -> None:
+    with pytest.raises(RequestRefused, match=re.escape(message)):
+        responses.read({"input": "hi", **extra})
+
+
+def test_a_refusal_in_a_stream_is_read_as_an_error_by_every_client() -> None:
+    sent = responses.error_event(RequestRefused("no", status=404, code="c", parameter="p"))
+    head, data = sent.decode().removesuffix("\n\n").split("\n")
+    error = {"message": "no", "type": "not_found_error", "param": "p", "code": "c"}
+    assert head == "event: error"
+    assert json.loads(data.removeprefix("data: ")) == {
+        **{"type": "error", "sequence_number": 0, "error": error},
+        **{"message": "no", "param": "p", "code": "c"},
+    }

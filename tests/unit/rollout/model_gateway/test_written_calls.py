@@ -3,6 +3,7 @@
 import pytest
 
 from aworld_train.rollout.messages import ToolCall
+from aworld_train.rollout.model_gateway import written_calls
 from aworld_train.rollout.model_gateway.written_calls import split_calls
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": [None, "é'"]}}}
@@ -13,6 +14,22 @@ CODE = {"id": "c2", "type": "function", "function": {"name": "python_interpreter
 def test_written_calls_are_calls(text: str) -> None:
     found = split_calls(f"{text}\nCalling tools:\n{[CALL]}")
     assert found == (text, (ToolCall("add", '{"a": 1, "b": [null, "\\u00e9\'"]}', "c1"),))
+
+
+def test_a_call_may_lack_an_identifier_and_have_text_as_arguments() -> None:
+    calls = [
+        {"function": {"name": "say", "arguments": "x"}},
+        {**CODE, "function": {"name": "python_interpreter", "arguments": {}}},
+    ]
+    found = split_calls(f"a\n\nCalling tools:\n{[*calls, CODE]}")
+    assert found == ("a", (ToolCall("say", "x"), ToolCall("python_interpreter", "{}", "c2")))
+
+
+def test_a_text_is_read_up_to_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = f"a\nCalling tools:\n{[CALL]}"
+    monkeypatch.setattr(written_calls, "_MAX_CHARS", len(content))
+    assert split_calls(content) != (content, ())
+    assert split_calls(f" {content}") == (f" {content}", ())
 
 
 def test_the_code_of_a_code_agent_is_no_call() -> None:

@@ -87,6 +87,7 @@ async def test_only_what_the_protocol_needs_of_headers_passes_either_way() -> No
         status, body, headers = await agent.send(PING, Cookie="a=b", **{"X-Own": "1"}, **sent)
         assert (status, body) == (405, b"body")
         assert agent.session.mcp_sessions == {"known"}  # only the answer to an opening makes one
+        assert agent.session.tasks == set()
     assert sent | {"X-Real": "key", "Accept": "all"} == {name: arrived[name] for name in [*sent, "X-Real"]}
     assert not {"Cookie", "X-Own"} & arrived.keys()
     assert back == {name: headers[name] for name in back}
@@ -189,15 +190,22 @@ def test_a_full_environment_says_when_it_is_asked_again_within_bounds(
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_full_environment_is_asked_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_BUSY_SECONDS", (0.0, 0.0))
-    statuses = iter([status, status, 200])
+    statuses, pauses = iter([status, status, 200]), []
 
     async def handler(request: web.Request) -> web.Response:
-        return web.Response(status=next(statuses))
+        return web.Response(status=next(statuses), headers={"Retry-After": "4"})
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
 
     async with relayed(handler) as agent:
+        monkeypatch.setattr(asyncio, "sleep", sleep)
         assert (await agent.send(OPEN))[0] == 200
         assert agent.session.lost is None
+    assert [2 <= seconds <= 4 for seconds in pauses if seconds] == [
+        True,
+        True,
+    ]  # aiohttp sleeps for 0 seconds
 
 
 async def test_a_stream_of_the_servers_messages_may_outlast_calls_and_break_off() -> None:

@@ -1,0 +1,82 @@
+"""Where images stand in a text, and how many there may be."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from aworld_train.rollout.images import TEXT_ONLY
+from aworld_train.rollout.messages import RequestRefused
+from aworld_train.rollout.model_gateway import contents
+from aworld_train.rollout.wishes import RequestRules
+from tests.vision import data_url, png
+
+FILE = png()
+RULES = RequestRules(no_images="")
+IMAGES: list[Any] = [
+    {"type": "image_url", "image_url": {"url": data_url(FILE)}},
+    {"type": "input_image", "image_url": data_url(FILE)},
+    {"type": "image", "source": {"type": "base64", "data": base64.b64encode(FILE).decode()}},
+]
+
+
+def text(written: str) -> Any:
+    return {"type": "text", "text": written}
+
+
+def test_images_of_all_dialects_stand_in_their_places() -> None:
+    value = [text("ab"), IMAGES[0], text("c"), "d", IMAGES[1], IMAGES[2]]
+    found = contents.content(value, "c", RULES)
+    assert (found.text, [image.position for image in found.images]) == ("abc\nd", [2, 5, 5])
+    assert [image.file for image in found.images] == [FILE] * 3
+
+
+@pytest.mark.parametrize("value", ["a\nb", [text("a"), text("b")]])
+def test_text_alone_is_taken_by_every_model(value: Any) -> None:
+    assert contents.content(value, "c", RequestRules()) == contents.Content("a\nb")
+
+
+def test_a_message_may_have_so_many_images_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_IMAGES", 2)
+    assert len(contents.content(IMAGES[:2], "c", RULES).images) == 2
+    with pytest.raises(
+        RequestRefused, match="its image was not taken: the message has more than 2"
+    ) as caught:
+        contents.content(IMAGES, "c", RULES)
+    assert (caught.value.code, caught.value.parameter) == ("unsupported_content", "c[2]")
+    with pytest.raises(RequestRefused, match="its image was not taken"):
+        contents.of_parts([("c", image) for image in IMAGES], RULES)
+    found = contents.content([text("a"), *IMAGES, text("b")], "c", RULES, of_tool=True)
+    assert found.text == "a[image content, not shown: the message has more than 2]\nb"
+    assert len(found.images) == 2
+
+
+@pytest.mark.parametrize("of_tool", [False, True])
+@pytest.mark.parametrize(
+    ("part", "reason", "where"),
+    [
+        ({"type": "image", "source": {"type": "url"}}, "none is fetched", "c[1].source"),
+        ({"type": "image"}, "must be an object", "c[1].source"),
+        ({"type": "image", "source": {"type": "base64"}}, "must be a string", "c[1].source.data"),
+        ({"type": "input_image"}, "none is fetched", "c[1]"),
+        ({"type": "image_url", "image_url": {}}, "none is fetched", "c[1]"),
+        (
+            {"type": "image_url", "image_url": "data:text/plain;base64,AA"},
+            "none is fetched",
+            "c[1].image_url",
+        ),
+        ({"type": "image_url", "image_url": {"url": 5}}, "must be a string", "c[1].image_url.url"),
+    ],
+)
+def test_an_image_that_does_not_come_with_the_request_is_refused(
+    part: Any, reason: str, where: str, of_tool: bool
+) -> None:
+    with pytest.raises(RequestRefused, match=reason) as caught:
+        contents.content(["a", part], "c", RULES, of_tool=of_tool)
+    assert caught.value.parameter == where
+
+
+def test_a_model_of_text_alone_gets_no_image() -> None:
+    with pytest.raises(RequestRefused, match=f"it is an image, and {TEXT_ONLY}") as caught:
+        contents.content(["a", IMAGES[2]], "c", RequestRules(), of_tool=True)
+    assert caught.value.parameter == "c[1]"
