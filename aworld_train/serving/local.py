@@ -198,7 +198,7 @@ def _end_strays(spared: set[int | None]) -> None:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
                 child = psutil.Process(pid)
                 child.kill()
-                child.wait(1)
+                child.wait(1.0)
 
 
 def _children() -> set[int]:

@@ -17,6 +17,7 @@ _ALGORITHM = "HS256"
 _AUDIENCE = "aworld-train environment"
 _ORDERS = "aworld-train gateway"
 _ORDER_SECONDS = 60
+_ID_BYTES = 8
 _LEEWAY = 5.0  # seconds by which clocks may differ
 
 
@@ -83,7 +84,7 @@ def sign(
         "env": environment,
         "iat": issued,
         "exp": expires,
-        "jti": token_id or secrets.token_hex(8),
+        "jti": token_id or secrets.token_hex(_ID_BYTES),
         **({} if sessions is None else {"sessions": sessions}),
     }
     return jwt.encode(claims, secret, algorithm=_ALGORITHM)
@@ -118,7 +119,7 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
         "env": environment,
         "iat": issued,
         "exp": issued + _ORDER_SECONDS,
-        "jti": secrets.token_hex(8),
+        "jti": secrets.token_hex(_ID_BYTES),
         "revoke": revocation.token_id,
         "until": revocation.expires,
     }

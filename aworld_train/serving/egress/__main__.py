@@ -143,7 +143,7 @@ async def _serve_counts(path: str, counts: Counts) -> AsyncIterator[None]:
 
     app = web.Application()
     app.router.add_get("/counts", show)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     with _private_socket(path):
         await web.UnixSite(runner, path).start()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 _CHUNK = 1 << 16
 _CONNECT_SECONDS = 10.0
 _STALL_SECONDS = 120.0
+_LINGER_SECONDS = 1.0
 _NO_WAY_OUT = (
     b"HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_NO_EGRESS 0\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -101,6 +102,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _until_closed(reader: asyncio.StreamReader) -> None:
     """Read the remaining bytes for a moment: closing with unread bytes would reset the connection and lose data."""
     with contextlib.suppress(OSError):  # TimeoutError included
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(_LINGER_SECONDS):
             while await reader.read(_CHUNK):
                 pass

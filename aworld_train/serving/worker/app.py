@@ -11,7 +11,6 @@ import faulthandler
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
@@ -290,26 +289,22 @@ async def _until(
     answering: "asyncio.Future[Any]", messages: "asyncio.Queue[dict[str, Any]]"
 ) -> AsyncIterator[dict[str, Any] | None]:
     """Progress messages until the response is there, and None after each quiet period."""
-    quiet_since = time.monotonic()
     while True:
         while not messages.empty():
             yield messages.get_nowait()
-            quiet_since = time.monotonic()
         if answering.done():
             return
         next_message = asyncio.ensure_future(messages.get())
         try:
-            await asyncio.wait(
+            done, _ = await asyncio.wait(
                 {answering, next_message}, timeout=_KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if next_message.done():
-                yield next_message.result()
-                quiet_since = time.monotonic()
         finally:
             next_message.cancel()
-        if not answering.done() and time.monotonic() - quiet_since >= _KEEP_ALIVE_SECONDS:
+        if next_message in done:
+            yield next_message.result()
+        elif not done:
             yield None
-            quiet_since = time.monotonic()
 
 
 async def _events(request: web.Request) -> web.StreamResponse:

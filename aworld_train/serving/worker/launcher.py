@@ -21,6 +21,7 @@ _ORDER_SECONDS = 10.0
 _PRELOAD_SECONDS = 120.0
 _WIPE_SECONDS = 60.0
 _PRIVATE_PREFIX = "AWORLD_"
+_MAX_ANSWER_BYTES = 1 << 16
 EXIT_FOR_RESTART = 70
 """Exit code of a worker that has to be started again."""
 
@@ -180,7 +181,7 @@ class Spawner:
         """The spawner's next datagram."""
         try:
             async with asyncio.timeout(seconds):
-                data = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 16)
+                data = await asyncio.get_running_loop().sock_recv(self._socket, _MAX_ANSWER_BYTES)
         except (TimeoutError, OSError):
             data = b""
         if not data:

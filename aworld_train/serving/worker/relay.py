@@ -275,27 +275,27 @@ class Relay:
 
     async def _read(self, session: RelayedSession, params: dict[str, Any]) -> dict[str, Any]:
         """A resource, from the first server that has it; servers that run already come first."""
-        servers = sorted(await self._with_resources(session), key=lambda server: not server.running)
+        chosen = sorted(
+            (self.servers[name] for name in session.servers), key=lambda server: not server.running
+        )
         failure: CallFailure | RemoteError = CallFailure(
             "unsupported", "no server here has resources", INVALID_PARAMS
         )
-        for server in servers:
-            try:
-                return await server.request("resources/read", params)
-            except RemoteError as error:
-                failure = error
+        for server in chosen:
+            if "resources" in await server.capabilities():
+                try:
+                    return await server.request("resources/read", params)
+                except RemoteError as error:
+                    failure = error
         raise failure
 
     async def _from_all(self, session: RelayedSession, method: str, key: str) -> list[dict[str, Any]]:
         entries = []
-        for server in await self._with_resources(session):
-            with suppress(RemoteError):  # it has resources, but none of this kind
-                entries += await self._all_pages(server, method, key)
+        for server in [self.servers[name] for name in session.servers]:
+            if "resources" in await server.capabilities():
+                with suppress(RemoteError):  # it has resources, but none of this kind
+                    entries += await self._all_pages(server, method, key)
         return entries
-
-    async def _with_resources(self, session: RelayedSession) -> list[ToolServerProcess]:
-        chosen = [self.servers[name] for name in session.servers]
-        return [server for server in chosen if "resources" in await server.capabilities()]
 
     async def _all_pages(self, server: ToolServerProcess, method: str, key: str) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []

@@ -64,6 +64,7 @@ class _Process:
     calls: dict[int, _Call] = field(default_factory=dict)
     failure: CallFailure | None = None
     reader_task: asyncio.Task[None] | None = None
+    stuck_check: asyncio.Task[None] | None = None  # referenced, so that it is not collected
 
 
 class ToolServerProcess:
@@ -124,9 +125,7 @@ class ToolServerProcess:
             return await asyncio.wait_for(asyncio.shield(call.answer), seconds)
         except TimeoutError:
             self._cancel(process, number, f"no answer within {seconds:g} seconds")
-            asyncio.get_running_loop().create_task(self._end_if_stuck(process)).add_done_callback(
-                _retrieve_exception
-            )
+            process.stuck_check = asyncio.create_task(self._end_if_stuck(process))
             raise CallFailure(
                 "tool_timeout", f"{self.name} did not answer within {seconds:g} seconds"
             ) from None
@@ -135,7 +134,6 @@ class ToolServerProcess:
             raise
         finally:
             process.calls.pop(number, None)
-            call.answer.cancel()
 
     def stop(self) -> None:
         """End it with everything in its process group; its open requests fail."""
@@ -246,7 +244,7 @@ class ToolServerProcess:
     def _handle_line(self, process: _Process, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # printed by mistake: the protocol has no reply to it
         if not isinstance(message, dict):
             return
@@ -257,10 +255,14 @@ class ToolServerProcess:
         call = process.calls.get(number) if isinstance(number, int) else None
         if call is None or call.answer.done():
             return
-        if "error" in message:
-            call.answer.set_exception(RemoteError(message["error"]))
+        error, result = message.get("error"), message.get("result") or {}
+        if isinstance(error, dict):
+            call.answer.set_exception(RemoteError(error))
+        elif error is None and isinstance(result, dict):
+            call.answer.set_result(result)
         else:
-            call.answer.set_result(message.get("result") or {})
+            reason = f"{self.name} gave an answer that is not JSON-RPC"
+            call.answer.set_exception(CallFailure("tool_unavailable", reason))
 
     def _handle_server_message(self, process: _Process, message: dict[str, Any]) -> None:
         if "id" in message:
@@ -270,8 +272,9 @@ class ToolServerProcess:
             reply = {"result": {}} if is_ping else {"error": error}
             self._write(process, {"jsonrpc": "2.0", "id": message["id"], **reply})
         elif message["method"] == "notifications/progress":
-            params = message.get("params") or {}
-            call = process.calls.get(params.get("progressToken", -1))
+            params = message["params"] if isinstance(message.get("params"), dict) else {}
+            token = params.get("progressToken")
+            call = process.calls.get(token) if isinstance(token, int) else None
             if call is not None and call.on_progress is not None:
                 call.on_progress({**message, "params": {**params, "progressToken": call.progress_token}})
         else:
@@ -283,8 +286,8 @@ class ToolServerProcess:
         process.failure = reason
         self._starter.kill(process.pid)
         process.writer.close()
-        if process.reader_task is not None and process.reader_task is not asyncio.current_task():
-            process.reader_task.cancel()
+        if process.reader_task is not None:
+            process.reader_task.cancel()  # also by itself, as the last thing that it does
         for call in process.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(reason)
@@ -298,8 +301,3 @@ async def _streams(worker_in: int, worker_out: int) -> tuple[asyncio.StreamReade
         asyncio.streams.FlowControlMixin, os.fdopen(worker_out, "wb")
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -220,7 +220,7 @@ def _check_usable(folder: Path) -> None:
     try:
         script.chmod(stat.S_IRWXU)
         if script.read_bytes() != _TEST_SCRIPT:
-            raise OSError(0, "what is written there is not what is read")
+            raise OSError("what is written there is not what is read")
         if not os.statvfs(folder).f_flag & os.ST_NOEXEC and Path("/bin/sh").exists():
             subprocess.run([script], check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, env={})
     finally:

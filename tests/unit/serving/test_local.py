@@ -20,7 +20,7 @@ from tests.environments import eventually
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[ManagedProcess]:
     """A process that runs until it is ended."""
-    process = ManagedProcess("none", {}, [tmp_path / "folder"])
+    process = ManagedProcess("none", {}, [tmp_path / "worker" / "folder"])
     process._command = ["/bin/sleep", "600"]
     yield process
     process.stop()
@@ -35,9 +35,12 @@ def kill(process: ManagedProcess) -> None:
 
 
 def test_one_that_ends_is_started_again_in_empty_folders(process: ManagedProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "worker" / "folder"
+    process.stop()
+    process.end(0.0)
     process.start_if_due()
     first = process.pid
-    (tmp_path / "folder" / "left").mkdir()
+    (folder / "left").mkdir()
     process.update()
     process.start_if_due()
     assert process.pid == first
@@ -45,8 +48,8 @@ def test_one_that_ends_is_started_again_in_empty_folders(process: ManagedProcess
     assert process.pid is None
     process.start_if_due()
     assert process.pid not in (None, first)
-    assert list((tmp_path / "folder").iterdir()) == []
-    assert (tmp_path / "folder").stat().st_mode & 0o077 == 0
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
@@ -55,7 +58,7 @@ def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     waited = []
-    for lasts in (1.0, 1.0, 1.0, 1.0, 1.0, 100.0, 1.0):
+    for lasts in (1.0, 1.0, 1.0, 1.0, 20.0, 20.5, 1.0):
         process.start_if_due()
         now += lasts
         kill(process)
@@ -98,13 +101,15 @@ def test_a_log_that_has_become_long_is_put_aside_and_goes_on_for_who_writes_to_i
     assert old.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(("size", "kept"), [(200, 200), (201, 100), (1100, 100)])
 def test_no_more_than_the_end_is_kept_of_a_log_that_has_grown_too_fast(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kept: int
 ) -> None:
     monkeypatch.setattr(local, "MAX_LOG_BYTES", 100)
-    (tmp_path / "log").write_bytes(b"a" * 1000 + b"b" * 100)
+    content = bytes(number % 256 for number in range(size))
+    (tmp_path / "log").write_bytes(content)
     local.rotate_log(tmp_path / "log", tmp_path / "log.1")
-    assert ((tmp_path / "log").read_bytes(), (tmp_path / "log.1").read_bytes()) == (b"", b"b" * 100)
+    assert ((tmp_path / "log").read_bytes(), (tmp_path / "log.1").read_bytes()) == (b"", content[-kept:])
 
 
 # The whole of it
@@ -123,6 +128,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         monkeypatch.setenv("AWORLD_LOCAL", json.dumps(settings))
         monkeypatch.setattr(local, "_processes", lambda *_: [process])
         monkeypatch.setattr(local, "_INTERVAL", 0.01)
+        monkeypatch.setattr(local, "_STOP_SECONDS", 30.0)
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -156,17 +162,24 @@ def has_ended(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_it_ends_all_and_leaves_no_folder(
-    environment: Callable[[str], int], tmp_path: Path, number: signal.Signals
+    environment: Callable[[str], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
 ) -> None:
     folder = tmp_path / "private"
     (folder / "kept").mkdir()
-    script = f"setsid sleep 600 & echo $! > {tmp_path}/orphan; echo $$ > {tmp_path}/own; wait"
+    monkeypatch.setattr(local, "MAX_LOG_BYTES", 3)
+    (tmp_path / "log").write_text("long")
+    end = f"trap 'sleep 0.2; touch {tmp_path}/told; exit' TERM"
+    script = f"{end}; setsid sleep 600 & echo $! > {tmp_path}/orphan; echo $$ > {tmp_path}/own; wait"
     pid = environment(script)
     programs = [pid_in(tmp_path / name) for name in ("orphan", "own")]
     os.kill(pid, number)
     assert os.waitpid(pid, 0)[1] == 0
     assert [has_ended(program) for program in programs] == [True, True]
-    assert not folder.exists()
+    assert (folder.exists(), (tmp_path / "told").exists()) == (False, True)
+    assert ((tmp_path / "log").read_text(), (tmp_path / "old").read_text()) == ("", "long")
 
 
 def test_what_a_program_that_died_left_running_ends_before_it_is_started_again(
@@ -190,6 +203,16 @@ def test_its_programs_end_with_it_however_it_ends(environment: Callable[[str], i
     assert eventually(lambda: has_ended(program))
 
 
+def test_children_that_are_not_spared_are_ended_and_leave_nothing() -> None:
+    before = local._children()
+    spared, stray = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+    local._end_strays({*before, spared.pid, None})
+    assert not Path(f"/proc/{stray.pid}").exists()
+    assert (local._children() - before, stray.poll()) == ({spared.pid}, 0)
+    spared.kill()
+    spared.wait()
+
+
 @pytest.mark.parametrize("has_list", [True, False])
 def test_children_are_found_in_any_kernel(monkeypatch: pytest.MonkeyPatch, has_list: bool) -> None:
     if not has_list:
@@ -208,11 +231,12 @@ def test_each_process_gets_what_it_may_know(tmp_path: Path, monkeypatch: pytest.
         **{name: name for name in ("name", "host", "egress", "manifest", "python", "here")},
         **{"port": 7, "limits": {"queue": 3}, "scoring": 1, "workers": 2, "servers": ["a"]},
     }
-    secret = {"AWORLD_SECRET": "the secret", "AWORLD_LOCAL": "settings", "A_KEY": "key", "PATH": "/bin"}
-    monkeypatch.setattr(os, "environ", secret)
+    secret = {"AWORLD_SECRET": "the secret", "AWORLD_LOCAL": "settings", "A_KEY": "key"}
+    public = {"PATH": "/bin", "PYTHONPATH": "/code", "LANG": "C"}
+    monkeypatch.setattr(os, "environ", secret | public)
     gateway, *workers = local._processes(settings, tmp_path)
     variables = gateway._variables
-    assert variables.keys() == {"PATH", "AWORLD_GATEWAY", "AWORLD_SECRET"}
+    assert variables.keys() == {*public, "AWORLD_GATEWAY", "AWORLD_SECRET"}
     sockets = [str(tmp_path / name / "run" / "worker.sock") for name in ("0", "1")]
     assert json.loads(variables["AWORLD_GATEWAY"]) == {
         **{name: settings[name] for name in ("name", "host", "port", "limits", "scoring", "egress")},
@@ -235,7 +259,7 @@ def test_each_process_gets_what_it_may_know(tmp_path: Path, monkeypatch: pytest.
             "desktop": False,
         }
         assert variables == {
-            "PATH": "/bin",
+            **public,
             "A_KEY": "key",
             "HOME": str(folders[1]),
             "TMPDIR": str(folders[2]),

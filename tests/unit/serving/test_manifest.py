@@ -1,7 +1,10 @@
 """A manifest: the same after it was written down for a worker, and refused where it makes no sense."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -96,7 +99,78 @@ def test_a_server_is_off_exactly_if_a_key_of_its_is_missing_or_empty(
     assert all(missing.values())
 
 
-@pytest.mark.parametrize(("command", "function"), [((), ""), (("run",), "server:run")])
-def test_a_server_has_a_command_or_a_function_and_not_both(command: tuple[str, ...], function: str) -> None:
-    with pytest.raises(ValueError, match="either a command or a function"):
-        ServerEntry(command=command, function=function)
+def entry(**options: Any) -> ServerEntry:
+    return ServerEntry(**({"command": ("run",), "keys": ("A",), "optional_keys": ("B",)} | options))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: entry(command=()), "a server needs either a command or a function"),
+        (lambda: entry(function="server:run"), "a server needs either a command or a function"),
+        (lambda: entry(command=(), function="run"), "function is 'run'; it has to be module:name"),
+        (lambda: entry(timeout=0), "timeout has to be more than 0"),
+        (
+            lambda: entry(egress="none", egress_hosts=("a.org",)),
+            "egress_hosts names hosts, and egress is none",
+        ),
+        (lambda: entry(egress_hosts=("$C",)), "egress_hosts has $C, which is not among its keys"),
+        (lambda: entry(egress_hosts=("a b",)), "'a b' is no host name"),
+        (
+            lambda: entry(test=ProbeCall("t", environment={"C": "x"})),
+            "test.environment has C, which is not among",
+        ),
+        (lambda: ProbeCall("t", site="/a"), "site is '/a'; it has to be a folder of the directory"),
+        (lambda: ProbeCall("t", site="a/../b"), "site is 'a/../b'; it has to be a folder of the directory"),
+        (lambda: ProbeCall("t", {"url": "{site}/a"}), "{site} stands for the address of a site"),
+        (lambda: ProbeCall("t", environment={"A": "{site_host}"}), "{site} stands for the address of a site"),
+        (lambda: Manifest("m", {}), "servers has to name at least one tool server"),
+        (lambda: Manifest("m", ASKING, sessions_per_worker=0), "sessions_per_worker has to be at least 1"),
+        (lambda: Manifest("m", {**ASKING, "a,b": entry()}), "'a,b' cannot be the name of a server"),
+        (lambda: Manifest("m", {**ASKING, " ": entry()}), "' ' cannot be the name of a server"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        make()
+
+
+def test_a_server_s_test_and_hosts_may_name_any_of_its_keys() -> None:
+    test = ProbeCall("t", {"url": "{site}"}, site="a", environment={"A": "{site_host}", "B": "x"})
+    assert entry(egress_hosts=("$A", "$B", "a.org"), test=test, timeout=0.1).test == test
+
+
+# Shared keys
+
+SHARED = Manifest(
+    "m",
+    {"s": entry(keys=("A_URL", "A_KEY", "B_URL", "B_KEY"), optional_keys=("OTHER",))},
+    shared_keys={"ALL": SharedKeys(("URL", "KEY"), ("A", "B"))},
+)
+ALL = {"ALL_URL": "http://all", "ALL_KEY": "k"}
+AS_A, AS_B = ({f"{one}_URL": "http://all", f"{one}_KEY": "k"} for one in "AB")
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        (ALL, AS_A | AS_B),
+        (ALL | {"A_KEY": "own", "B_URL": "", "OTHER": "x"}, AS_A | AS_B | {"A_KEY": "own", "OTHER": "x"}),
+        (ALL | {"A_URL": "http://all"}, AS_A | AS_B),
+        (ALL | {"A_URL": "http://own"}, AS_B | {"A_URL": "http://own"}),
+        ({"ALL_KEY": "k"}, {"A_KEY": "k", "B_KEY": "k"}),
+        ({"ALL_KEY": "k", "A_URL": "http://own", "NOT_A_KEY": "x"}, {"A_URL": "http://own", "B_KEY": "k"}),
+    ],
+)
+def test_shared_keys_stand_in_for_those_that_are_not_set_of_groups_with_the_same_address(
+    variables: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert SHARED.with_shared(variables) == expected
+
+
+def test_shared_keys_are_named_for_groups_that_have_no_address() -> None:
+    assert SHARED.shared_key_names() == {"ALL_URL", "ALL_KEY"}
+    assert SHARED.stand_ins(["A_URL", "A_KEY"]) == ["ALL_URL", "ALL_KEY"]
+    assert SHARED.stand_ins(["A_URL", "B_URL", "B_KEY"]) == ["ALL_URL", "ALL_KEY"]
+    assert SHARED.stand_ins(["B_URL"]) == ["ALL_URL"]
+    assert SHARED.stand_ins(["A_KEY", "B_KEY", "OTHER"]) == []

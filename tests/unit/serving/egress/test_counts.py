@@ -35,7 +35,9 @@ def test_lines_are_counted_by_server_and_outcome() -> None:
 
 
 def test_a_connection_that_asks_for_nothing_and_what_is_no_line_are_not_counted() -> None:
-    for line in ("0 ERR_CLIENT_GONE - 0 0 - - - -", "", "hello", "a b c d e f g h i"):
+    fields = ["200", "-", "-", "1", "2", "web", "GET", "80", "a.org"]
+    wrong_numbers = [" ".join([*fields[:at], "x", *fields[at + 1 :]]) for at in (0, 3, 4)]
+    for line in ("0 ERR_CLIENT_GONE - 0 0 - - - -", "", "hello", *wrong_numbers):
         assert parse_line(line) is None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -69,7 +70,10 @@ async def test_each_direction_ends_by_itself() -> None:
         writer.close()
 
 
-async def test_an_answer_that_comes_before_the_end_of_the_question_arrives() -> None:
+async def test_an_answer_that_comes_before_the_end_of_the_question_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarding, "_LINGER_SECONDS", SECONDS)
     answered = asyncio.Event()
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,6 +88,8 @@ async def test_an_answer_that_comes_before_the_end_of_the_question_arrives() -> 
         writer.write(bytes(8 << 20))  # nobody reads most of it
         assert (await reader.readline()).startswith(b"HTTP/1.1 403")
         answered.set()
+        await writer.drain()
+        assert await reader.read() == b"\r\n"
         writer.transport.abort()
 
 
@@ -136,14 +142,42 @@ async def test_more_connections_than_allowed_are_closed_and_places_become_free()
             one.close()
 
 
-async def test_where_there_is_no_egress_a_client_is_told() -> None:
-    async with asyncio.timeout(SECONDS), proxy_port("/nowhere/egress.sock", port=0) as proxy:
-        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-        writer.write(b"GET http://example.org/ HTTP/1.1\r\n\r\n")
-        assert (await reader.read()).startswith(
-            b"HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_NO_EGRESS"
-        )
+async def test_connections_end_on_both_sides_when_the_forwarder_is_closed() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def read_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read(1)
+            begun.set()
+            await reader.read()
+        ended.set()
         writer.close()
+
+    async with forwarded(read_all) as (forwarder, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"x")
+        await begun.wait()
+        await forwarder.close()
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        await ended.wait()
+        writer.close()
+
+
+async def test_where_there_is_no_egress_a_client_is_told_whatever_it_still_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarding, "_LINGER_SECONDS", SECONDS)
+
+    def ask(client: socket.socket) -> bytes:
+        client.settimeout(SECONDS)
+        client.sendall(b"GET http://example.org/ HTTP/1.1\r\n\r\n" + bytes(4 << 20))
+        return b"".join(iter(lambda: client.recv(1000), b""))
+
+    async with asyncio.timeout(SECONDS), proxy_port("/nowhere/egress.sock", port=0) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            answer = await asyncio.to_thread(ask, client)
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_NO_EGRESS")
 
 
 async def test_a_port_that_is_taken_is_an_error() -> None:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from aworld_train.serving.egress.hosts import Host, hosts_in, parse_host, resolve_hosts
 
+LONGEST = ".".join(["a" * 63] * 3 + ["a" * 61])
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -15,6 +17,9 @@ from aworld_train.serving.egress.hosts import Host, hosts_in, parse_host, resolv
         ("pypi.org", Host(name="pypi.org")),
         (" PyPI.org. ", Host(name="pypi.org")),
         ("pypi.org:443", Host(name="pypi.org", port=443)),
+        ("pypi.org:1", Host(name="pypi.org", port=1)),
+        ("pypi.org:65535", Host(name="pypi.org", port=65535)),
+        (LONGEST, Host(name=LONGEST)),
         ("llm", Host(name="llm")),
         ("1.llm", Host(name="1.llm")),
         ("0x1.llm", Host(name="0x1.llm")),
@@ -44,7 +49,9 @@ def test_a_host_is_read_and_written(text: str, expected: Host) -> None:
         ".",
         "a b",
         "pypi.org:0",
-        "pypi.org:99999",
+        "pypi.org:65536",
+        "pypi.org:000080",
+        f"{LONGEST}a",
         "pypi.org:x",
         "https://pypi.org",
         "pypi.org/simple",

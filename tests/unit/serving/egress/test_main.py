@@ -7,13 +7,14 @@ import signal
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.serving.egress import __main__ as program
+from aworld_train.serving.egress.programs import unprivileged_user
 from aworld_train.serving.egress.settings import ProxyUser, Settings
 
 WITHIN = 30.0
@@ -57,19 +58,19 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
 
 
 @pytest.fixture
-def log_ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The ports that Squid's configuration was given."""
-    ports: list[int] = []
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the files of both programs were made from: the port for the log, name servers, the user; and the folder."""
+    arguments: list[Any] = []
     monkeypatch.setattr(program, "Program", Running)
-    monkeypatch.setattr(program, "write_files", lambda _, __, port, *___: ports.append(port))
-    monkeypatch.setattr(program, "restrict_folder", lambda _: None)
+    monkeypatch.setattr(program, "write_files", lambda _, __, *more: arguments.extend(more))
+    monkeypatch.setattr(program, "restrict_folder", arguments.append)
     Running.started, Running.stopped = [], []
-    return ports
+    return arguments
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["Squid ends", "it is told to end"])
 async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
-    tmp_path: Path, log_ports: list[int], capsys: pytest.CaptureFixture[str], ends: bool
+    tmp_path: Path, written: list[Any], capsys: pytest.CaptureFixture[str], ends: bool
 ) -> None:
     requests: list[bytes] = []
 
@@ -83,6 +84,7 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
     worker, counts = tmp_path / "worker", tmp_path / "counts"
     worker.touch()  # of an earlier run
     settings = Settings((ACCOUNT,), (), (str(worker),), str(counts), ("9.9.9.9",), port, "127.0.0.5")
+    os.umask(umask := os.umask(0))
     Running.ends = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(WITHIN), listening:
         serving = asyncio.create_task(program._run(settings))
@@ -92,19 +94,19 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
 
         await until(is_up)
         assert [stat.S_IMODE(path.stat().st_mode) for path in (worker, counts)] == [0o600, 0o600]
+        log_port, *more, folder = written
+        assert more == [("9.9.9.9",), unprivileged_user() or ""] and folder.is_dir()
         assert [one[:3] for one in Running.started] == [
             ("unbound", "127.0.0.5", 53),
             ("squid", "127.0.0.1", port),
         ]
-        assert [one[3] for one in Running.started] == [None, program.unprivileged_user()]
+        assert [one[3] for one in Running.started] == [None, unprivileged_user()]
 
         reader, writer = await asyncio.open_unix_connection(str(worker))
         writer.write(b"CONNECT\n")
         assert (await reader.readline(), requests) == (b"answered\n", [b"CONNECT\n"])
-        writer.close()
 
-        (log_port,) = log_ports
-        _, log = await asyncio.open_connection("127.0.0.1", log_port)
+        log_reader, log = await asyncio.open_connection("127.0.0.1", log_port)
         log.write(b"200 - - 1 2 web GET 80 a.org\r\nno line\n403 ERR host 3 4 web GET 80 b.org\n")
         log.write(b"407 ERR - 0 5 - GET 80 c.org\n")
 
@@ -115,12 +117,23 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
             }
 
         await until(all_are_counted)
-        log.close()
+        log.write_eof()
+        assert await log_reader.read() == b""
         if ends:
             Running.ends.set_result("squid ended with 9")
         else:
             os.kill(os.getpid(), signal.SIGTERM)
         assert await serving == int(ends)
+        assert await reader.read() == b""
+        for path in (worker, counts):
+            with pytest.raises(OSError, match=r"refused|No such file"):
+                await asyncio.open_unix_connection(str(path))
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", log_port)
+    log.close()
+    writer.close()
+    assert os.umask(umask) == umask
+    assert not folder.exists()
     log_lines = capsys.readouterr().err.splitlines()
     assert log_lines[:3] == [
         "1 servers have egress, through 1 sockets.",

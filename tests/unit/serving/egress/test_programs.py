@@ -39,6 +39,13 @@ async def test_it_is_started_when_it_accepts_connections(port: int) -> None:
     async with started(port) as program:
         assert program.name == "python3"
         (await asyncio.open_connection(HOST, port))[1].close()
+    sleeping = Program(["sleep", "600"], None)
+    with socket.create_server((HOST, 0)) as listening:
+        await sleeping.start(HOST, listening.getsockname()[1])
+        with listening.accept()[0] as connection:
+            connection.settimeout(30)
+            assert await asyncio.to_thread(connection.recv, 1) == b""  # it does not stay connected
+    await sleeping.stop()
 
 
 async def test_one_that_ends_at_once_or_never_listens_is_told_of(

@@ -3,6 +3,9 @@
 import hashlib
 import ipaddress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from aworld_train.serving.egress.config import write_files
 from aworld_train.serving.egress.hosts import parse_host
@@ -84,7 +87,14 @@ def test_who_asks_and_where_is_decided_before_any_server_s_rule(tmp_path: Path) 
     assert f'acl forbidden dst "{tmp_path}/forbidden"' in lines
 
 
-def test_a_password_is_kept_as_its_digest(tmp_path: Path) -> None:
+def test_a_password_is_kept_as_its_digest_also_where_md5_may_not_be_used_for_security(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def md5(data: bytes, *, usedforsecurity: bool, md5: Any = hashlib.md5) -> Any:
+        assert not usedforsecurity
+        return md5(data, usedforsecurity=False)
+
+    monkeypatch.setattr(hashlib, "md5", md5)
     files = written(tmp_path)
     digest = hashlib.md5(PASSWORD.encode(), usedforsecurity=False).hexdigest()
     assert files["passwords"] == f"odd=20n=C3=A4me:{digest}\n"
@@ -123,7 +133,10 @@ def test_unbound_replaces_forbidden_addresses_but_of_names_that_are_listed(tmp_p
 
 def test_a_trigger_of_ipv6_is_written_in_full_and_backwards(tmp_path: Path) -> None:
     account = ProxyUser("web", PASSWORD, True, ())
-    write_files(Settings((account,), (ipaddress.ip_network("fd00:1::/32"),), (), "/c"), tmp_path, 1, [], "")
+    networks = tuple(map(ipaddress.ip_network, ("fd00:1::/32", "::ffff:10.0.0.0/104")))
+    write_files(Settings((account,), networks, (), "/c"), tmp_path, 1, [], "")
     zone = (tmp_path / "zone").read_text().splitlines()
     assert "32.0.0.0.0.0.0.1.fd00.rpz-ip AAAA 2001:db8::1" in zone
     assert any(line.startswith("96.0.0.ffff.0.0.0.0.0.rpz-ip AAAA") for line in zone)
+    squids = (tmp_path / "forbidden").read_text().splitlines()
+    assert squids == ["192.0.2.1/32", "2001:db8::1/128", "fd00:1::/32"]

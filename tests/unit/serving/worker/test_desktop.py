@@ -18,7 +18,10 @@ from aworld_train.serving.worker.desktop import VARIABLES, Desktop
 from aworld_train.serving.worker.failures import CallFailure
 
 WITHIN = 30.0
-DISPLAY = "echo 'a warning'; echo 1; exec sleep 600"
+DISPLAY = """
+case "$*" in *" -displayfd 1") ;; *) exit 1 ;; esac
+echo 'a warning'; echo 1; exec sleep 600
+"""
 """An X server that warns of something, and then can be drawn on."""
 VIEWER = "echo seen; exec cat"
 
@@ -29,6 +32,7 @@ class Programs:
     def __init__(self, folder: Path):
         self.folder = folder
         self.started: list[list[str]] = []
+        self.refused = ""
         self._running: list[subprocess.Popen[bytes]] = []
 
     def write(self, name: str, script: str) -> None:
@@ -46,6 +50,8 @@ class Programs:
     ) -> int:
         assert (name, environment) == ("the desktop", None)
         command = list(entry.command)
+        if command[4] == self.refused:
+            raise CallFailure("tool_unavailable", "no new process")
         self.started.append(command[4:])
         return self._start(command, standard_input, standard_output)
 
@@ -129,20 +135,55 @@ async def test_a_display_that_says_something_and_never_starts_is_waited_for_so_l
         os.close(writing)
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_nothing_stays_open_of_what_was_started_or_could_not_be(programs: Programs) -> None:
+    one, before = Desktop(programs), open_files()
+    for programs.refused in ("", "Xvfb", "x-window-manager"):
+        if programs.refused:
+            with pytest.raises(CallFailure, match="no new process"):
+                await one.start()
+        else:
+            await one.start()
+        await asyncio.sleep(0)  # the loop closes a pipe in its next round
+        assert open_files() == before
+    programs.refused = "x11vnc"
+    with pytest.raises(CallFailure, match="no new process"):
+        await one._start_viewer()
+    assert open_files() == before
+
+
 async def test_a_viewer_of_its_own_carries_the_picture_both_ways_and_ends_with_the_stream(
-    programs: Programs,
+    programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = Desktop(programs)
     await one.start()
     async with shown(one) as client:
-        async with client.ws_connect("/desktop", protocols=desktop.PROTOCOLS) as stream:
-            assert (stream.protocol, await stream.receive_bytes()) == ("binary", b"seen\n")
+        async with client.ws_connect("/desktop", protocols=desktop.PROTOCOLS, compress=15) as stream:
+            assert (stream.protocol, stream.compress) == ("binary", 0)
+            assert await stream.receive_bytes() == b"seen\n"
             await stream.send_str("not of the protocol")
             await stream.send_bytes(b"a key")
             assert await stream.receive_bytes() == b"a key"
         assert programs.ended("x11vnc")
         viewer = programs.started[-1]
         assert viewer[0] == "x11vnc" and "-inetd" in viewer and "-rfbport" not in viewer
+    assert caplog.messages == []
+
+
+async def test_a_viewer_that_does_not_read_slows_down_who_sends_to_it(programs: Programs) -> None:
+    programs.write("x11vnc", "exec sleep 600")
+    one = Desktop(programs)
+    await one.start()
+    async with shown(one) as client, client.ws_connect("/desktop") as stream:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                for _ in range(64):
+                    await stream.send_bytes(bytes(1 << 18))
+        programs.wipe()
+        assert (await stream.receive()).type is WSMsgType.CLOSE
 
 
 async def test_a_stream_ends_with_its_viewer(programs: Programs) -> None:

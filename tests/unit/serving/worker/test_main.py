@@ -1,11 +1,12 @@
 """A worker's program: what it hands on of its settings, and what it leaves running when it ends."""
 
 import asyncio
+import contextlib
 import ctypes
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +15,17 @@ from typing import Any, cast
 import aiohttp
 import psutil
 import pytest
+from aiohttp import web
 
+from aworld_train.serving.channel import derive_secret
 from aworld_train.serving.manifest import Manifest, ServerEntry
 from aworld_train.serving.worker import __main__ as program
+from aworld_train.serving.worker import desktop
 from aworld_train.serving.worker.cleaning import ContainerCleaner, ProcessCleaner
-from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART
+from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART, CommandPaths
 from tests.environments import HELLO, eventually
-from tests.unit.serving.worker.test_app import MCP, SESSION, WITHIN, answered, followed, worker
+from tests.unit.serving.worker.test_app import MCP, SECRET, SESSION, WITHIN, answered, followed, worker
+from tests.unit.serving.worker.test_relay import Servers, with_tools
 
 _PR_GET_DUMPABLE, _PR_GET_CHILD_SUBREAPER = 3, 37  # from linux/prctl.h
 SETTINGS = {
@@ -128,7 +133,78 @@ def test_a_container_is_cleaned_as_a_whole_and_a_process_of_this_machine_in_its_
     assert cleaner._resources.spared == {os.getpid(), 7}
 
 
-# Its end
+# A worker
+
+
+class Starter(Servers):
+    """A spawner that starts servers in this process; ``steps`` are what the worker's parts were asked for."""
+
+    pid = 4
+
+    def __init__(self) -> None:
+        super().__init__(a=with_tools("x", x={"before": []}))
+        self.steps: list[object] = []
+
+    async def ready(self) -> None:
+        self.steps.append("spawner is ready")
+
+    def kill(self, pid: int) -> None:
+        self.steps.append(f"server {pid} ended")
+
+    async def close(self) -> None:
+        self.steps += ["spawner closed", signal.getsignal(signal.SIGCHLD)]
+
+    async def start(self) -> None:
+        self.steps.append("desktop started")
+
+    async def watch(self, _: object) -> web.Response:
+        return web.Response(text="a picture")
+
+    @contextlib.asynccontextmanager
+    async def proxy_port(self, socket: str) -> AsyncIterator[object]:
+        self.steps.append(f"proxy to {socket}")
+        yield self
+        self.steps.append("proxy closed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_worker_serves_until_it_is_told_to_end_and_its_spawner_ends_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    starter, ended = cast(Any, Starter()), list[list[int]]()
+    monkeypatch.setattr(program, "proxy_port", starter.proxy_port)
+    monkeypatch.setattr(desktop, "Desktop", lambda one: one)
+    monkeypatch.setattr(program, "reap_children", lambda: ended.pop())
+    monkeypatch.setattr(program, "end_worker", lambda: starter.steps.append("worker ended"))
+    monkeypatch.setenv("AWORLD_CHANNEL", derive_secret(SECRET, 0))
+    socket = tmp_path / "socket"
+    settings = {"socket": str(socket), "servers": ["a"], "egress": "/e", "desktop": True, "folders": None}
+    paths = CommandPaths("python3", Path("/here"), Path("/workspace"))
+    serving = asyncio.create_task(program._serve(settings, MANIFEST, paths, starter))
+    async with followed(str(socket)) as (http, messages):
+        for children in ([5], [starter.pid]):
+            ended.append(children)
+            os.kill(os.getpid(), signal.SIGCHLD)
+            assert await asyncio.to_thread(eventually, lambda: not ended)
+            assert ("worker ended" in starter.steps) is (children == [starter.pid])
+        async with http.get("http://worker/desktop") as picture:
+            assert await picture.text() == "a picture"
+        async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+            assert opened.status == 200
+        calling = asyncio.create_task(answered(http, "tools/call", name="x"))
+        assert await asyncio.to_thread(eventually, lambda: starter.requests[-1][1] == "tools/call")
+        calling.cancel()  # its client has left
+        assert await asyncio.to_thread(eventually, lambda: "cancelled" in starter.requests[-1][1])
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(serving, WITHIN)
+        assert await messages.get() is None
+    began = ["proxy to /e", "spawner is ready", "desktop started", "worker ended"]
+    assert starter.steps == [
+        *began,
+        "server 1 ended",
+        *("spawner closed", signal.SIG_DFL),
+        "proxy closed",
+    ]
 
 
 async def started(http: aiohttp.ClientSession, command: str) -> int:
@@ -176,6 +252,7 @@ async def test_what_a_tool_left_running_ends_with_its_session(
 WITHOUT_PROXY_AFTER_ANOTHER = """
 import json, os
 from aworld_train.serving.worker import __main__ as program
+from aworld_train.serving.worker import desktop
 program.proxy_port = None
 os.symlink("nowhere", json.loads(os.environ["AWORLD_WORKER"])["socket"])  # no socket yet, but it is in the way
 """

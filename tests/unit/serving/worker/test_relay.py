@@ -350,6 +350,10 @@ async def test_a_resource_comes_from_the_first_server_that_has_it_a_running_one_
     for uri, server in (("a", "a"), ("b", "b"), ("both", "a")):
         assert await asked(relay, session, "resources/read", uri=uri) == {"from": server}
     assert (await asked(relay, session, "resources/read", uri="c"))["message"] == "not in b"
+    for name in ("none", "a"):
+        relay.servers[name].stop()
+    assert await asked(relay, session, "resources/read", uri="both") == {"from": "b"}
+    assert not relay.servers["a"].running
     relay_without = relay_of(Servers(none=with_tools("x")))
     unsupported = await asked(relay_without, relay_without.open("one", ""), "resources/read", uri="a")
     assert unsupported["message"] == "no server here has resources"
