@@ -129,7 +129,7 @@ def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int])
 
 def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> StoredNode:
     messages = tuple(_message(recorder, message) for message in node.messages)
-    redacted = any(_differs(message, stored) for message, stored in zip(node.messages, messages, strict=True))
+    redacted = any(map(_differs, node.messages, messages))
     tokens = b"" if redacted else packed_tokens(node.tokens)
     if node.parent is None:
         shared = recorder.blob(encoded(SharedNode(messages, tokens, redacted)))
@@ -208,7 +208,7 @@ def _tools(recorder: StoreRecorder, tools: Sequence[Mapping[str, Any]]) -> str:
         return ""
     known = _tool_texts.get(id(tools))
     if known is None or known[0] is not tools:
-        if len(_tool_texts) > _MAX_TOOL_TEXTS:
+        if len(_tool_texts) >= _MAX_TOOL_TEXTS:
             _tool_texts.clear()
         data = json.dumps(recorder.redactor.tree(list(tools)), ensure_ascii=False, sort_keys=True).encode()
         known = _tool_texts[id(tools)] = (tools, data)

@@ -1,22 +1,28 @@
 """Agents that are not ours inside VeRL: what they do is recorded, and however they fail, it has a name."""
 
 import asyncio
+import gc
 import json
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import httpx
 import pytest
 
+from aworld_train.adapter.episodes import external_agent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
-from aworld_train.adapter.episodes.record import EpisodeRecord
+from aworld_train.adapter.episodes.record import EpisodeRecord, open_record
 from tests.agent_loops import (
     END,
     MESSAGES,
     TOKENIZER,
     ScriptedEngine,
     call,
+    loop,
     play,
     sampled,
 )
@@ -75,6 +81,7 @@ async def test_a_plain_client_has_the_same_row_as_our_own_loop() -> None:
     for key in ("outcome", "turns", "tool_calls", "tool_errors", "sampled_tokens", "branches"):
         assert slot.line[key] == own_slot.line[key], key
     assert (slot.line["outcome"], slot.line["tool_calls"]) == ("answered", 1)
+    assert slot.line["tool_seconds"] > 0
 
 
 async def test_an_agent_does_not_get_the_right_answers_of_its_task() -> None:
@@ -82,6 +89,76 @@ async def test_an_agent_does_not_get_the_right_answers_of_its_task() -> None:
     await outside(engine, "showing_extra")
     prompt = TOKENIZER.decode(engine.prompts[0])
     assert '{"index": 7}' in prompt and "forty-two" not in prompt
+
+
+NOTING = """
+import dataclasses, json, pathlib
+from tests.outside_agents import Chat
+def build(context):
+    async def answer(task):
+        access = [context.llm_url(None), context.llm_key(None), context.mcp_url, context.mcp_token]
+        given = [context.model, list(context.mcp_servers), str(context.folder), context.seconds]
+        pathlib.Path(__file__).with_name("noted").write_text(json.dumps([access, given, task.index, task.extra]))
+        chat = Chat(context)
+        chat.messages = list(task.messages)
+        return (await chat.ask([])).content
+    return answer
+"""
+
+
+@pytest.mark.parametrize(("extra", "index"), [({"index": 7, "level": 2}, 7), (None, 0)])
+async def test_an_agent_has_its_task_and_its_means_and_no_access_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any] | None, index: int
+) -> None:
+    monkeypatch.setattr(external_agent, "_folder", external_agent._folder.__wrapped__)
+    (tmp_path / "noting.py").write_text(NOTING)
+    engine = ScriptedEngine([sampled(ANSWER + END, 1)])
+    open_record(1, False, 0)
+    settings: dict[str, Any] = {"builder": f"{tmp_path}/noting.py:build"}
+    settings["recipe"] = {"env": {"servers": ["calculator"]}}
+    [row] = await loop(ExternalAgent, engine, **settings).run(
+        {"temperature": 1.0, "logprobs": True}, raw_prompt=MESSAGES, extra_info=extra
+    )
+    assert row.extra_fields["assistant_text"] == ANSWER
+    access, given, *task = json.loads((tmp_path / "noted").read_text())
+    folder = f"{tmp_path}/logs/agents/{os.getpid()}"
+    assert given[1:] == [["calculator"], folder, 60.0]
+    assert task == [index, extra or {}]
+    llm_url, llm_key, mcp_url, mcp_token = access
+    async with httpx.AsyncClient(trust_env=False) as client:
+        body = {"model": given[0], "messages": MESSAGES}
+        for url, key, status, reason in (
+            (f"{llm_url}/chat/completions", llm_key, 410, "the rollout that this key was for has ended"),
+            (mcp_url, mcp_token, 404, "there is no such episode: it is over"),
+        ):
+            response = await client.post(url, json=body, headers={"Authorization": f"Bearer {key}"})
+            assert response.status_code == status and reason in response.text
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_an_agent_that_fails_when_it_is_stopped_or_ends_first_leaves_no_task(is_stopped: bool) -> None:
+    class Stubborn:
+        async def run(self, task: Any, context: Any) -> str:
+            if not is_stopped:
+                return "42"
+            try:
+                return await asyncio.Future()
+            except asyncio.CancelledError:
+                raise ValueError("stopped") from None
+
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    before = asyncio.all_tasks()
+    over, nothing = asyncio.Event(), cast(Any, None)
+    result, tools = cast(Any, SimpleNamespace(episode=SimpleNamespace(over=over))), SimpleNamespace(lost=None)
+    running = ExternalAgent(nothing)._run(cast(Any, Stubborn()), nothing, nothing, result, cast(Any, tools))
+    if is_stopped:
+        asyncio.get_running_loop().call_soon(over.set)
+    assert await running == ("" if is_stopped else "42")
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    gc.collect()
+    assert complaints == []
 
 
 async def test_each_agent_of_a_swarm_has_rows_of_its_own() -> None:

@@ -1,20 +1,32 @@
 """However an agent ends, its episode has an outcome and a cause, and what was not played is not scored."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes import player
 from aworld_train.adapter.episodes.agent import EpisodeAgent
-from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode
+from aworld_train.adapter.episodes.external_agent import ExternalAgent
+from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
-from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure, Outcome, ToolHelperFailed
+from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
+from aworld_train.rollout.outcome import (
+    AgentFailed,
+    EnvironmentLost,
+    EpisodeFailure,
+    Outcome,
+    ToolHelperFailed,
+)
 from tests.templates import ScriptedModel, cut_up
 
 TASK = {"raw_prompt": [{"role": "user", "content": "What is 6*7?"}]}
@@ -34,6 +46,16 @@ class Asking(EpisodeAgent):
         if self.end is not None:
             raise self.end
         return answer
+
+
+class Forgiving(Asking):
+    """Answers as well when it is refused."""
+
+    async def play(self, *arguments: Any) -> str:
+        try:
+            return await super().play(*arguments)
+        except RequestRefused:
+            return "I give up."
 
 
 class Computing(Asking):
@@ -95,6 +117,7 @@ async def played(
         ({"end": ToolHelperFailed("no helper")}, Outcome.tool, "no helper"),
         ({"draw": engine_fails}, Outcome.provider, "the engine failed"),
         ({"draw": engine_fails, "end": AgentFailed("a bug")}, Outcome.provider, "the engine failed"),
+        ({"draw": engine_fails, "kind": Forgiving}, Outcome.provider, "the engine failed"),
         ({"turns": 2, "max_turns": 1}, Outcome.max_turns, "all 1 turns of this agent are used up"),
         ({"kind": Hanging, "episode_timeout": 0.05}, Outcome.timeout, "not over after 0.05 seconds"),
         ({"turns": 0}, Outcome.agent, _NEVER_ASKED),
@@ -144,3 +167,82 @@ async def test_an_agent_that_was_told_of_its_limit_is_not_at_fault_for_failing_t
 
     finished, _ = await played(Stumbling, turns=2, max_turns=1)
     assert (finished.result.outcome, finished.result.cause) == (Outcome.max_turns, "a bug")
+
+
+async def test_what_is_measured_and_scored_of_an_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Using(Asking):
+        """Has used tools."""
+
+        async def play(
+            self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str
+        ) -> str:
+            assert [(message.role, message.content) for message in messages] == [
+                ("system", "Use tools."),
+                ("user", "What is 6*7?"),
+            ]
+            result.tools.calls, result.tools.errors = 3, 1
+            return await super().play(messages, task, result, model_name)
+
+    monkeypatch.setattr(player, "time", SimpleNamespace(monotonic=iter((100.0, 102.5)).__next__))
+    finished, line = await played(Using, system_prompt="Use tools.")
+    assert line["seconds"] == 2.5
+    assert episode_facts(finished) == {
+        "assistant_text": "42",
+        "query": "What is 6*7?",
+        "outcome": "answered",
+        "tool_call_count": 3,
+        "tool_error_count": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("losses", "comes_back", "outcomes"),
+    [
+        (1, True, ["environment", "answered"]),
+        (1, False, ["environment", "environment"]),
+        (9, True, ["environment", "environment"]),
+        (0, True, ["answered"]),
+    ],
+)
+async def test_an_episode_whose_environment_was_lost_is_played_once_more_if_that_comes_back(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, losses: int, comes_back: bool, outcomes: list[str]
+) -> None:
+    plays, waits = [], []
+
+    class Losing(Asking):
+        """Loses its environment so often."""
+
+        server: Any = SimpleNamespace(url="http://127.0.0.1:1/mcp")
+
+        async def play(self, *arguments: Any) -> str:
+            plays.append(1)
+            answer = await super().play(*arguments)
+            if len(plays) <= losses:
+                raise EnvironmentLost("no answer")
+            return answer
+
+    async def wait_until_healthy(*arguments: Any) -> bool:
+        waits.append(arguments)
+        return comes_back
+
+    monkeypatch.setattr(player, "wait_until_healthy", wait_until_healthy)
+    recovery = recipes.load({}).env.recovery_timeout
+    _, line = await played(Losing)
+    lost = (run_dir / "traces" / "episodes.jsonl").read_text().splitlines() if losses else []
+    assert [json.loads(text)["outcome"] for text in lost] + [line["outcome"]] == outcomes
+    assert len(plays) == (2 if losses and comes_back else 1)
+    assert waits == [("http://127.0.0.1:1/health", recovery + 15.0)] * min(losses, 1)
+    assert line["turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [({}, McpAgent), ({"command": ["./agent"]}, ExternalAgent), ({"loop": "a:B"}, ExternalAgent)],
+)
+def test_the_agent_is_the_one_of_the_recipe_unless_another_is_given(
+    section: dict[str, Any], kind: type[EpisodeAgent]
+) -> None:
+    settings = settings_from(episode_settings(recipes.load({"agent": section})))
+    assert type(EpisodePlayer(settings).agent) is kind
+    other = Asking(settings)
+    assert EpisodePlayer(settings, other).agent is other

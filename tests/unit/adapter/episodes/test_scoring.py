@@ -1,6 +1,7 @@
 """The reward that VeRL calls: the scorer of a task or the function of a recipe, and the facts of the episode."""
 
 import asyncio
+import json
 from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
@@ -44,7 +45,7 @@ def call(tmp_path: Path) -> Any:
 
 def written(tmp_path: Path, body: str) -> str:
     file = tmp_path / "scorer.py"
-    file.write_text(f"import asyncio, time\n{body}\n")
+    file.write_text(f"import asyncio, json, time\n{body}\n")
     return f"{file}:score"
 
 
@@ -77,7 +78,15 @@ def test_where_the_loop_does_not_say_what_was_said_tool_text_is_cut_out(call: An
 
 def test_no_answer_is_a_score_of_0_and_says_so(call: Any) -> None:
     result = call(assistant_text="I cannot tell.")
-    assert (result["score"], result["answered"], result["scoring"]["outcome"]) == (0.0, 0.0, "no_answer")
+    assert result.pop("scoring")["outcome"] == "no_answer"
+    assert result == {
+        "score": 0.0,
+        "acc": 0.0,
+        "answered": 0.0,
+        "used_tool": 0.0,
+        "tool_calls": 0.0,
+        "tool_errors": 0.0,
+    }
 
 
 def test_every_scorer_has_the_same_keys_so_that_verl_can_put_rows_together(call: Any) -> None:
@@ -122,7 +131,9 @@ def test_what_is_stuck_is_named_and_has_no_score(call: Any, tmp_path: Path, spec
     arguments = ARGUMENTS if spec == "function" else "answer, ground_truth"
     own = written(tmp_path, f"def score({arguments}):\n    time.sleep(600)")
     result = call(f"reward.{spec}={own}", "reward.timeout=0.2")
-    assert result["score"] is None
+    assert set(result) == {"score", "scoring"} and result["score"] is None, (
+        "without a score there are no figures"
+    )
     assert result["scoring"]["outcome"] == "timeout"
     assert "scorer.py:score took longer than 0.2 seconds" in result["scoring"]["cause"]
 
@@ -179,3 +190,40 @@ def test_code_is_tested_in_the_environment_of_the_run(call: Any, monkeypatch: py
     }
     scoring = call(scorer="code_tests", truth='{"tests": "assert x"}')["scoring"]
     assert scoring["outcome"] == "abstained" and "the tool environment was lost" in scoring["cause"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "query"),
+    [
+        ({"query": "of the episode", "question": "of the task"}, "of the episode"),
+        ({"question": "of the task"}, "of the task"),
+        ({}, ""),
+    ],
+)
+def test_a_scorer_gets_the_question_and_the_facts_of_the_episode(
+    call: Any, tmp_path: Path, facts: dict[str, str], query: str
+) -> None:
+    own = written(
+        tmp_path,
+        "def score(answer, truth, context):\n"
+        "    with open(__file__ + '.json', 'w') as file:\n"
+        "        json.dump([context.query, {**context.info}, {**context.episode}], file)\n"
+        "    return 1.0",
+    )
+    assert call(f"reward.scorer={own}", **facts)["score"] == 1.0
+    got_query, *infos = json.loads((tmp_path / "scorer.py.json").read_text())
+    assert got_query == query
+    assert all(info.items() >= {"assistant_text": SAID, **facts}.items() for info in infos)
+
+
+def test_the_files_of_reward_code_are_named_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    function = reward_plan(recipes.load({"reward": {"function": "scorer.py:score"}}))
+    composite = reward_plan(
+        recipes.load({"reward": {"scorer": "composite", "composite": {"correct": "scorer.py:score"}}})
+    )
+    assert function["function"] == composite["composite"]["correct"] == f"{tmp_path}/scorer.py:score"
+    assert (function["scorer"], composite["function"], composite["directory"]) == (None, None, str(tmp_path))

@@ -17,7 +17,9 @@ from aworld_train.adapter.episodes.settings import (
     settings_from,
 )
 from aworld_train.recipe.schema import EpisodeUse, OutcomesSection
+from aworld_train.rollout.cassette import NoTools
 from aworld_train.rollout.endpoint import Endpoint, Failover
+from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 
 ENDPOINTS = {
@@ -102,10 +104,11 @@ def test_everything_else_arrives() -> None:
 
 def test_the_defaults_are_the_recipe_s() -> None:
     settings = travelled()
-    assert settings.context.policy is None
+    assert (settings.context.policy, settings.context.budget) == (None, 0)
     assert settings.context.summarizer is None
     assert settings.context.condenser is None
     assert settings.cassette is None
+    assert isinstance(travelled("env.backend=none").cassette, NoTools)
     assert settings.replay_below == 0
     assert settings.agent == {
         **{name: _plain(value) for name, value in asdict(recipes.load({}).agent).items()},
@@ -182,6 +185,7 @@ def test_requests_are_strict_where_the_recipe_wants_them_to_be() -> None:
         limits = settings.limits({}, validating=strict, prompt=1, response=1)
         assert limits.strict_requests is strict
         assert (limits.repetition, limits.context) == (settings.repetition, settings.context)
+        assert limits.sampling == SamplingParams(1.0, 1.0, -1)
 
 
 def test_no_secret_is_in_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,19 +1,39 @@
 """What the store keeps of an episode: which of its tokens are trained on, as in its rows, and no secret."""
 
+import json
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from aworld_train.adapter.episodes import stored as stored_module
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
-from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.messages import ChatRequest, Message, ToolCall
+from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCallRecord
-from aworld_train.store.content import EpisodeContent, StoredScore
+from aworld_train.store.content import (
+    EpisodeContent,
+    ModelCall,
+    SharedNode,
+    StoredBranch,
+    StoredMessage,
+    StoredNode,
+    StoredRow,
+    StoredScore,
+    decoded_shared,
+    packed_floats,
+    packed_tokens,
+)
+from aworld_train.store.events import Blob
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
@@ -28,12 +48,16 @@ def says(text: str) -> ScriptedModel:
 
 
 def stored(
-    run: Path, episode: TokenEpisode, tools: ToolCounts | None = None, score: EpisodeScore | None = None
+    run: Path,
+    episode: TokenEpisode,
+    tools: ToolCounts | None = None,
+    score: EpisodeScore | None = None,
+    parts: dict[str, float] | None = None,
 ) -> EpisodeContent:
     """What is kept of an episode where keys are secrets."""
     recorder = StoreRecorder(run, parse_keep("all"), Redactor([r"key-[0-9]+"]))
     result = EpisodeResult(episode, tools or ToolCounts(), Outcome.answered, "The key-1.")
-    content = episode_content(recorder, result, episode.rows(), score, {})
+    content = episode_content(recorder, result, episode.rows(), score, parts or {})
     recorder.close()
     return content
 
@@ -71,7 +95,11 @@ async def test_the_tokens_of_a_redacted_message_are_not_kept_and_those_of_others
     assert [node.redacted for node in nodes] == [True, False, True]
 
 
-async def test_no_secret_is_in_calls_answer_and_score(tmp_path: Path) -> None:
+async def test_no_secret_is_in_calls_answer_and_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_module, "_server", stored_module._server.__wrapped__)
+    monkeypatch.setenv("MCP_SERVER_URL", "https://tools.example/secret/mcp")
     episode = TokenEpisode(says("fine"), LIMITS)
     await episode.complete("agent", ChatRequest([Message("user", "The key-2?")]))
     call = ToolCallRecord("ask key-3", '{"a": "key-4"}', "not key-5", True, 1.0, 0.1234567, False, "call-1")
@@ -87,6 +115,7 @@ async def test_no_secret_is_in_calls_answer_and_score(tmp_path: Path) -> None:
         "not [redacted]",
     )
     assert (use.is_error, use.began, use.seconds, use.call_id) == (True, 1.0, 0.123457, "call-1")
+    assert use.server == "tools.example"
     hidden = "[redacted]"
     assert content.score == StoredScore(
         None, "exact", "error", hidden, {hidden: 1.0}, (f"saw {hidden}",), f"no {hidden}"
@@ -103,3 +132,113 @@ async def test_a_turn_that_no_client_received_is_kept_as_such(tmp_path: Path) ->
     content = stored(tmp_path, episode)
     assert [node.received for node in content.agents[0].nodes] == [True, False]
     assert content.rows == ()
+
+
+async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
+    episode = TokenEpisode(says("fine"), LIMITS)
+    tools = [{"type": "function", "function": {"name": "ask", "description": "Takes key-1. é"}}]
+    history = [Message("user", "Hello.")]
+    completion = await episode.complete("planner", ChatRequest(history, tools))
+    history.append(completion.message)
+    for question in ("And key-1?", "Or key-2?"):
+        await episode.complete("planner", ChatRequest([*history, Message("user", question)], tools))
+    await episode.complete("worker", ChatRequest([Message("user", "Hello.")]))
+    root, turn, *_ = episode.agents["planner"].graph.nodes()
+    turn.versions, turn.stop, turn.ended = WeightVersions(3, 4), "key-9", False
+    content = stored(tmp_path, episode)
+    blobs = {event.digest: event.data for event in written_events(tmp_path) if isinstance(event, Blob)}
+    planner, worker = content.agents
+    assert (planner.name, worker.name) == ("planner", "worker")
+    assert [node.parent for node in planner.nodes] == [-1, 0, 1, 2, 1, 4]
+    assert planner.nodes[0] == StoredNode(-1, token_count=len(root.tokens), shared=planner.nodes[0].shared)
+    shared = SharedNode((StoredMessage("user", "Hello."),), packed_tokens(root.tokens))
+    assert decoded_shared(blobs[planner.nodes[0].shared]) == shared
+    assert planner.nodes[1] == StoredNode(
+        0,
+        (StoredMessage("assistant", "fine"),),
+        packed_tokens(turn.tokens),
+        len(turn.tokens),
+        packed_floats(turn.logprobs or []),
+        False,
+        "[redacted]",
+        versions=(3, 4),
+    )
+    assert [call.node for call in planner.calls] == [1, 3, 5]
+    sampled = episode.agents["planner"].turns[0]
+    described = json.loads(json.dumps(tools).replace("key-1", "[redacted]"))
+    text = json.dumps(described, ensure_ascii=False, sort_keys=True).encode()
+    assert planner.calls[0] == ModelCall(
+        *(1, sampled.began, round(completion.seconds, 6), "stop", completion.prompt_tokens),
+        *(1.0, 1.0, -1, sampled.max_tokens),
+        tools=sha256(text).hexdigest(),
+    )
+    assert blobs[planner.calls[0].tools] == text
+    assert worker.calls[0].tools == ""
+    assert planner.branches == (StoredBranch("edited", 2, "user", 0, "And [redacted]?", "Or [redacted]?"),)
+    prompts = [len(row.prompt) for _, row in episode.rows()]
+    assert content.rows == (
+        StoredRow(0, (0, 1, 2, 3), (1, 3), prompts[0]),
+        StoredRow(0, (0, 1, 4, 5), (5,), prompts[1]),
+        StoredRow(1, (0, 1), (1,), prompts[2]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "is_redacted"),
+    [
+        ({"content": "key-1"}, True),
+        ({"reasoning": "key-1"}, True),
+        ({"name": "key-1"}, True),
+        ({"tool_calls": (ToolCall("key-1", "{}"),)}, True),
+        ({"tool_calls": (ToolCall("ask", '{"a": "key-1"}'),)}, True),
+        ({"content": "\udcff\0", "tool_calls": (ToolCall("ask", "{}", "call-1"),)}, False),
+    ],
+)
+async def test_whatever_of_a_turn_was_redacted_its_tokens_are_not_kept(
+    tmp_path: Path, said: dict[str, Any], is_redacted: bool
+) -> None:
+    episode = TokenEpisode(says("fine"), LIMITS)
+    await episode.complete("agent", ChatRequest([Message("user", "Hello.")]))
+    root, turn = episode.agents["agent"].graph.nodes()
+    for node in (root, turn):
+        node.messages = (replace(node.messages[0], **said),)
+    first, kept = stored(tmp_path, episode).agents[0].nodes
+    [shared] = (event.data for event in written_events(tmp_path) if isinstance(event, Blob))
+    assert (kept.redacted, decoded_shared(shared).redacted) == (is_redacted, is_redacted)
+    assert (kept.tokens == b"", decoded_shared(shared).tokens == b"") == (is_redacted, is_redacted)
+    assert [kept.token_count, first.token_count] == [len(turn.tokens), len(root.tokens)]
+    assert "key-1" not in repr((kept, shared))
+
+
+@pytest.mark.parametrize(
+    ("result", "parts", "kept"),
+    [
+        (None, {}, None),
+        (None, {"acc": 0.5}, StoredScore(parts={"acc": 0.5})),
+        (
+            ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, (), None, "exact"),
+            {"acc": 0.5},
+            StoredScore(0.0, "exact", "no_answer"),
+        ),
+    ],
+)
+def test_a_score_is_that_of_the_package_or_has_the_parts_of_another_reward_function(
+    tmp_path: Path, result: ScoreResult | None, parts: dict[str, float], kept: StoredScore | None
+) -> None:
+    score = None if result is None else EpisodeScore(result, 0, 0)
+    assert stored(tmp_path, TokenEpisode(says("fine"), LIMITS), score=score, parts=parts).score == kept
+
+
+def test_few_texts_of_tools_are_remembered_and_none_for_another_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = [[{"name": name}] for name in "abc"]
+    texts: dict[int, Any] = {id(lists[0]): (lists[1], b"of a list that is gone")}
+    monkeypatch.setattr(stored_module, "_tool_texts", texts)
+    monkeypatch.setattr(stored_module, "_MAX_TOOL_TEXTS", 2)
+    recorder = StoreRecorder(tmp_path, parse_keep("all"), Redactor())
+    for tools, count in zip(lists, (1, 2, 1), strict=True):
+        digests = {stored_module._tools(recorder, tools) for _ in range(2)}
+        assert digests == {sha256(json.dumps(tools).encode()).hexdigest()}
+        assert len(texts) == count
+    recorder.close()

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.command import verl_command, verl_environment
+from aworld_train.adapter.verl.command import cluster_environment, verl_command, verl_environment
+from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
+from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
-from aworld_train.user_code import load_user_code
+from aworld_train.user_code import load_user_code, user_variables
 from tests.locations import REPOSITORY
 
 SECONDS = 120
@@ -170,3 +172,52 @@ def test_ray_keeps_its_files_in_the_private_folder(private: PrivateFolder, tmp_p
         check=True,
     )
     assert done.stdout.strip() == str(private.ray)
+
+
+TRACKED = {"TENSORBOARD_DIR": "/tb"}
+
+
+def test_a_start_on_a_cluster_has_a_key_and_an_empty_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    rendezvous, keys = tmp_path / "rendezvous", set()
+    recipe = recipes.load({"cluster": {"launcher": "ray", "device": "cuda"}, "rollout": {"engine": "vllm"}})
+    for _ in range(2):
+        variables = cluster_environment(recipe, tmp_path / "m.jsonl", rendezvous, trackers=TRACKED)
+        assert rendezvous.stat().st_mode & 0o777 == 0o700
+        assert list(rendezvous.iterdir()) == []
+        (rendezvous / "of this start").touch()
+        keys.add(variables.pop("AWORLD_TRAIN_QUEUE_SECRET"))
+        forwarded = set(variables.pop(FORWARDED_VARIABLE).split(","))
+        assert forwarded >= {*variables, "AWORLD_TRAIN_QUEUE_SECRET"}
+        assert variables == {
+            "AWORLD_TRAIN_RENDEZVOUS": str(rendezvous),
+            "PYTHONPATH": "",
+            **user_variables(),
+            "PYTHONUNBUFFERED": "1",
+            "VERL_FILE_LOGGER_PATH": str(tmp_path / "m.jsonl"),
+            "TOKENIZERS_PARALLELISM": "false",
+            **TRACKED,
+        }
+    assert len(keys) == 2 and {len(key) for key in keys} == {64}
+
+
+def test_a_run_of_forks_has_their_server_and_the_recipe_s_variables_from_the_start(
+    tmp_path: Path, private: PrivateFolder
+) -> None:
+    cluster = {"environment": {"MODE": "fast"}}
+    on_cpu = recipes.load({"cluster": cluster, "model": {"path": str(tmp_path)}})
+    on_gpu = recipes.load({"cluster": {**cluster, "device": "cuda"}, "rollout": {"engine": "vllm"}})
+    cpu = verl_environment(on_cpu, tmp_path / "m.jsonl", private, trackers=TRACKED)
+    gpu = verl_environment(on_gpu, tmp_path / "m.jsonl", private)
+    only_on_cpu = {
+        "MODE": "fast",
+        ADDRESS_VARIABLE: str(private.fork_server),
+        "VERL_PLATFORM": "cpu",
+        "HF_HUB_OFFLINE": "1",
+        **TRACKED,
+    }
+    assert cpu.items() >= only_on_cpu.items()
+    assert not set(only_on_cpu) & set(gpu)
+    assert gpu["VERL_FILE_LOGGER_PATH"] == str(tmp_path / "m.jsonl")

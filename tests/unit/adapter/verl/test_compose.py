@@ -9,12 +9,16 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.command import verl_environment
-from aworld_train.adapter.verl.compose import agent_file, compose
+from aworld_train.adapter.verl.compose import agent_file, compose, forks, joins_cluster, own_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.errors import RecipeError
 
 BASE = {"model": {"path": "org/model"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}
+
+GPU_PATHS = ["model.path=org/model", "dataset.train=t.parquet"]
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+PARAMS, OPTIMIZER = f"{ACTOR}.fsdp_config.param_offload", f"{ACTOR}.fsdp_config.optimizer_offload"
 
 
 def composed(tmp_path: Path, *overrides: str, **options: Any) -> dict[str, Any]:
@@ -101,7 +105,11 @@ def test_verls_own_sampler_is_kept_where_its_group_filter_is_asked_for(tmp_path:
 def test_the_agent_file_holds_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_SERVER_TOKEN", "hush")
     (entry,) = agent_file(recipes.load({"agent": {"max_turns": 3, "system_prompt": "Be brief."}}), tmp_path)
-    assert entry["settings"] == str(tmp_path / "episodes.yaml")
+    assert entry == {
+        "name": recipes.load({}).agent.name,
+        "_target_": "aworld_train.adapter.verl.agent_loop.EpisodeLoop",
+        "settings": str(tmp_path / "episodes.yaml"),
+    }
     assert "hush" not in str(entry)
 
 
@@ -120,3 +128,66 @@ def test_the_private_ray_keeps_its_token_to_itself(tmp_path: Path) -> None:
 def test_what_secures_a_runs_ports_cannot_be_left_out(tmp_path: Path, change: str) -> None:
     with pytest.raises(RecipeError, match=r"verl\.ray_kwargs\.ray_init\.runtime_env.* cannot be set"):
         framework_of(recipes.load(BASE, [f"verl.ray_kwargs.ray_init.{change}"]))
+
+
+@pytest.mark.parametrize(
+    ("override", "keys"),
+    [
+        ("trainer.minibatch_size=8", {f"{ACTOR}.ppo_mini_batch_size": 8}),
+        ("dataset.train=[a.parquet, b.parquet]", {"data.train_files": ["a.parquet", "b.parquet"]}),
+        ("trainer.offload=params", {PARAMS: True, OPTIMIZER: False}),
+        ("trainer.offload=optimizer", {PARAMS: False, OPTIMIZER: True}),
+        ("trainer.offload=all", {PARAMS: True, OPTIMIZER: True}),
+        ("algorithm.kl_coef=0", {f"{ACTOR}.use_kl_loss": False}),
+        ("algorithm.kl_reward_coef=0", {"algorithm.use_kl_in_reward": False}),
+        ("algorithm.kl_reward_coef=0.1", {"algorithm.use_kl_in_reward": True}),
+        ("algorithm.rollout_correction=off", {"algorithm.rollout_correction.rollout_is": None}),
+        ("algorithm.rollout_correction=token", {"algorithm.rollout_correction.rollout_is": "token"}),
+        ("rollout.val_temperature=0", {f"{ROLLOUT}.val_kwargs.do_sample": False}),
+        ("rollout.val_temperature=0.5", {f"{ROLLOUT}.val_kwargs.do_sample": True}),
+        ("trainer.epochs=2", {"trainer.total_training_steps": None, "trainer.total_epochs": 2}),
+        ("trainer.steps=7", {"trainer.total_training_steps": 7, "trainer.total_epochs": 7}),
+        (
+            "trainer.max_batch_tokens=5000",
+            {
+                f"{ACTOR}.ppo_max_token_len_per_gpu": 5000,
+                "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": 10_000,
+            },
+        ),
+    ],
+)
+def test_what_follows_from_the_recipe_is_set_with_it(
+    tmp_path: Path, override: str, keys: dict[str, Any]
+) -> None:
+    own = own_keys(recipes.load("base/gpu-1", [*GPU_PATHS, override]), tmp_path)
+    assert {key: own[key] for key in keys} == keys
+
+
+def test_ray_has_the_recipe_s_environment_and_processors_for_all_of_verl_s_actors(tmp_path: Path) -> None:
+    for gpus, processors in ((8, 32), (9, 35)):
+        sizes = [f"cluster.gpus_per_node={gpus}", "trainer.batch_size=72", "rollout.n=8"]
+        recipe = recipes.load("base/gpu-1", [*GPU_PATHS, *sizes, "cluster.environment={MODE: fast}"])
+        init = own_keys(recipe, tmp_path)["ray_kwargs.ray_init"]
+        assert (init["num_cpus"], init["address"], init["include_dashboard"]) == (processors, "local", False)
+        assert init["runtime_env"]["env_vars"] == {"MODE": "fast"}
+        assert init["log_to_driver"] is True
+        assert "num_gpus" not in init, "Ray finds them"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "device", "joins", "are_forks"),
+    [
+        ("local", "cpu", False, True),
+        ("local", "cuda", False, False),
+        ("ray", "cpu", True, False),
+        ("kubernetes", "cpu", True, False),
+        ("slurm", "cpu", False, True),
+    ],
+)
+def test_processes_are_forks_where_the_ray_is_the_run_s_own_and_there_is_no_gpu(
+    launcher: str, device: str, joins: bool, are_forks: bool
+) -> None:
+    engine = "vllm" if device == "cuda" else "transformers"
+    cluster = {"launcher": launcher, "device": device, "nodes": 1 if launcher == "local" else 2}
+    recipe = recipes.load({"cluster": cluster, "rollout": {"engine": engine}})
+    assert (joins_cluster(recipe), forks(recipe)) == (joins, are_forks)

@@ -156,6 +156,13 @@ def test_a_recipe_s_argument_goes_over_what_a_cpu_needs(tmp_path: Path) -> None:
     assert arguments["kv_cache_memory_bytes"] == 77 and "worker_extension_cls" in arguments
 
 
+@pytest.mark.parametrize("source", [None, "class EngineArgs(", "class Other:\n    seed: int\n"])
+def test_arguments_that_cannot_be_read_are_not_known(tmp_path: Path, source: str | None) -> None:
+    if source is not None:
+        (tmp_path / "arg_utils.py").write_text(source)
+    assert read_engine_args(tmp_path / "arg_utils.py") is None
+
+
 def test_every_argument_that_verl_sets_itself_is_owned() -> None:
     """VeRL 0.9.1 merges its own ``compilation_config`` with the recipe's and puts the others in its place."""
     merged = {"compilation_config", "speculative_config"}

@@ -1,14 +1,18 @@
 """What the model under training says: thinking apart from speech, calls that are meant, nothing but words."""
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train.adapter.verl import language_model as module
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.errors import ModelError
-from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.formats import FORMATS
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from tests import agent_loops, templates, vision
 
@@ -207,3 +211,61 @@ async def test_pictures_reach_the_engine_with_the_processors_options() -> None:
     assert (picture.size, picture.getpixel((0, 0))) == ((100, 60), (0, 0, 255))
     await language_model.generate("r", [1], SAMPLING, 8)
     assert engine.pictures == {}
+    language_model = VerlModel(engine, agent_loops.TOKENIZER, "hermes", {})
+    await language_model.generate("r", [1], SAMPLING, 8, [vision.image(0, color="blue")])
+    assert engine.pictures == {}, "a model of texts gets none"
+
+
+@pytest.mark.parametrize(
+    ("fields", "versions"),
+    [
+        ({"min_global_steps": 0, "max_global_steps": 4}, WeightVersions(0, 4)),
+        ({"min_global_steps": 3}, None),
+        ({"max_global_steps": 3}, None),
+    ],
+)
+async def test_seed_likely_tokens_and_versions_are_passed_on(
+    fields: dict[str, Any], versions: WeightVersions | None
+) -> None:
+    likely = [[(5, -1.0), (6, -2.0)]]
+    engine = Engine(
+        TokenOutput(token_ids=[5], log_probs=[-1.0], extra_fields={**fields, "top_logprobs": likely})
+    )
+    language_model = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, max_top_logprobs=5)
+    sampling = SamplingParams(1.0, 1.0, -1, top_logprobs=2, seed=0)
+    sampled = await language_model.generate("one", [1], sampling, 8)
+    assert sampled == SampledTokens([5], [-1.0], True, versions, likely)
+    assert (engine.params["seed"], engine.params["top_logprobs"]) == (0, 2)
+    assert (language_model.max_top_logprobs, model(agent_loops.TOKENIZER).max_top_logprobs) == (5, 0)
+
+
+async def test_a_turn_ends_at_tokens_of_the_format_and_of_the_model_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping = replace(FORMATS["hermes"], stops=("</tool_call>", "not a token"))
+    monkeypatch.setattr(module, "_call_format", lambda *arguments: stopping)
+    stop = agent_loops.TOKENIZER.get_vocab()["</tool_call>"]
+    for last, ended in ((stop, True), (6, True), (7, False)):
+        engine = Engine(TokenOutput(token_ids=[5, last], log_probs=[-1.0, -1.0]))
+        language_model = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, end_tokens=(6,))
+        assert (await language_model.generate("one", [1], SAMPLING, 2)).ended is ended
+        assert engine.params["stop_token_ids"] == [stop]
+
+
+async def test_only_long_turns_are_parsed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def read_turn(*arguments: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return ParsedTurn("42")
+
+    monkeypatch.setattr(module, "read_turn", read_turn)
+    monkeypatch.setattr(module, "_MAX_INLINE_TOKENS", 2)
+    for count in (2, 3):
+        assert (await model(agent_loops.TOKENIZER).parse([5] * count, [], [1])).content == "42"
+    assert threads == [True, False]
+
+
+def test_a_text_of_tokens_has_no_special_ones(tokenizer: Any) -> None:
+    tokens = tokenizer.encode(f"<|im_start|>It is <think> 42.{END}", add_special_tokens=False)
+    assert model(tokenizer).text(tokens) == "It is <think> 42."

@@ -205,6 +205,22 @@ def test_a_missing_value_is_named_unless_its_section_is_off() -> None:
         schema.resolve(enabled)
 
 
+def test_what_is_below_a_switch_that_is_off_is_null_and_lookups_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "hush")
+    config = {
+        "a": {"enable": False, "b": "???", "inner": {"enable": True, "c": "???"}},
+        "d": {"enabled": False, "e": [1, {"f": "???"}], "g": ["???"]},
+        "h": {"lookup": "${oc.env:KEY}", "copy": "${h.lookup}", "sum": "${k}"},
+        "k": 7,
+    }
+    assert schema.resolve(config) == {
+        "a": {"enable": False, "b": None, "inner": {"enable": True, "c": None}},
+        "d": {"enabled": False, "e": [1, {"f": None}], "g": [None]},
+        "h": {"lookup": "${oc.env:KEY}", "copy": "${oc.env:KEY}", "sum": 7},
+        "k": 7,
+    }
+
+
 def test_an_interpolation_that_leads_nowhere_names_its_key() -> None:
     config = schema.overlay(schema.default_config(), NAMED)
     config["trainer"]["nnodes"] = "${no.such.key}"

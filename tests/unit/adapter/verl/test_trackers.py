@@ -15,7 +15,7 @@ from aworld_train.adapter.verl.tracked_run import (
     repeat_earlier_steps,
     take_back_later_steps,
 )
-from aworld_train.adapter.verl.trackers import tracker_environment
+from aworld_train.adapter.verl.trackers import tracker_environment, tracker_faults
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import tracker_remarks
@@ -64,6 +64,8 @@ def test_a_tracker_whose_package_is_missing_is_refused_with_the_command_that_ins
     tracker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking(monkeypatch, tracker)
+    [(key, _)] = tracker_faults(recipe("tensorboard" if tracker == "wandb" else "wandb", tracker))
+    assert key == ("trainer", "loggers", "1")
     with pytest.raises(RecipeError, match=f"names {tracker}, .* not installed: pip install {tracker}"):
         framework_of(recipe(tracker))
     with pytest.raises(RuntimeError, match=f"pip install {tracker}"):
@@ -88,6 +90,8 @@ def test_trackers_record_below_the_run_folder(tmp_path: Path) -> None:
     assert variables["WANDB_DIR"] == str(folder)
     assert variables["WANDB_DATA_DIR"] == f"{folder}/wandb-data"
     assert variables["WANDB_MODE"] == "offline"
+    assert variables["WANDB_RESUME"] == "allow"
+    assert len(variables["WANDB_RUN_ID"]) == 8
     assert variables["MLFLOW_TRACKING_URI"] == f"sqlite:///{folder}/mlflow/mlflow.db"
     assert variables["TENSORBOARD_DIR"] == f"{folder}/tensorboard"
     assert folder.stat().st_mode & 0o777 == 0o700

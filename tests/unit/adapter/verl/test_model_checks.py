@@ -1,0 +1,102 @@
+"""What does not fit a model's shape is refused with the recipe's key, and what is not known of it is not guessed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.model_checks import model_faults, text_config, whole
+from aworld_train.recipe.schema import Recipe
+
+HEADS = {"num_attention_heads": 12, "num_key_value_heads": 4}
+ENGINE, TRAINER, LENGTH = (
+    "rollout.tensor_parallel",
+    "trainer.sequence_parallel",
+    "rollout.max_response_tokens",
+)
+
+
+def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    sizes = ["cluster.gpus_per_node=48", "trainer.batch_size=48", "rollout.n=48", f"model.path={folder}"]
+    return recipes.load("base/gpu-1", [*sizes, *overrides])
+
+
+def faults(folder: Path, config: Any, *overrides: str) -> dict[str, str]:
+    return {".".join(key): text for key, text in model_faults(recipe(folder, config, *overrides))}
+
+
+@pytest.mark.parametrize(
+    ("config", "parallel", "sentence"),
+    [
+        (HEADS, 8, "must divide the 12 attention heads of the model"),
+        (HEADS, 3, "must divide the 4 key and value heads of the model, or be a multiple of them"),
+        (HEADS, 6, "must divide the 4 key and value heads of the model, or be a multiple of them"),
+        (HEADS, 2, None),
+        (HEADS, 4, None),
+        (HEADS, 12, None),
+        ({"num_attention_heads": 12}, 3, None),
+        ({"num_attention_heads": 12}, 8, "must divide the 12 attention heads of the model"),
+        ({"num_key_value_heads": 4}, 3, None),
+    ],
+)
+@pytest.mark.parametrize("key", [ENGINE, TRAINER])
+def test_those_that_share_a_sequence_or_an_engine_share_its_heads(
+    tmp_path: Path, key: str, config: dict[str, int], parallel: int, sentence: str | None
+) -> None:
+    expected = {key: f"`{key}` ({parallel}) {sentence}"} if sentence else {}
+    assert faults(tmp_path, config, f"{key}={parallel}") == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        ({}, 100),
+        ({"rope_scaling": {"factor": 2.5}}, 250),
+        ({"rope_parameters": {"factor": 2, "original_max_position_embeddings": 60}}, 120),
+        ({"rope_parameters": {"factor": 2}, "rope_scaling": {"factor": 9}}, 200),
+        ({"rope_scaling": {"factor": 2, "original_max_position_embeddings": 40}}, 100),
+        ({"rope_scaling": {"factor": True}}, 100),
+        ({"rope_scaling": {"rope_type": "default"}}, 100),
+        ({"rope_scaling": "yarn"}, 100),
+    ],
+)
+def test_the_longest_episode_fits_into_the_context_that_the_model_s_positions_are_stretched_to(
+    tmp_path: Path, config: dict[str, Any], context: int
+) -> None:
+    shape = {"max_position_embeddings": 100, **config}
+    assert faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}={context - 40}") == {}
+    refused = faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}={context - 39}")
+    assert list(refused) == [LENGTH]
+    assert f"the longest episode has {context + 1} tokens" in refused[LENGTH]
+    assert (
+        f"and the model's context {context} (max_position_embeddings in its config.json)" in refused[LENGTH]
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "read"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ({"a": 1, "text_config": {"b": 2}}, {"b": 2}),
+        ({"a": 1, "text_config": "b"}, {"a": 1, "text_config": "b"}),
+        ([1], None),
+        ("not json", None),
+    ],
+)
+def test_the_configuration_is_that_of_the_language_part(tmp_path: Path, config: Any, read: Any) -> None:
+    assert text_config(recipe(tmp_path, config)) == read
+    assert text_config(recipes.load({})) is None
+    assert text_config(recipes.load({"model": {"path": "org/model"}})) is None
+
+
+def test_a_shape_that_the_recipe_overrides_is_not_checked(tmp_path: Path) -> None:
+    override = "verl.actor_rollout_ref.model.override_config.num_attention_heads=16"
+    assert faults(tmp_path, HEADS, f"{ENGINE}=8", override) == {}
+
+
+def test_a_size_is_a_positive_whole_number() -> None:
+    values = {"a": 1, "b": 0, "c": -1, "d": True, "e": 2.0, "f": "3"}
+    assert [whole(values, key) for key in "abcdefg"] == [1, None, None, None, None, None, None]
