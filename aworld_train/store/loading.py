@@ -35,6 +35,7 @@ from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end
 
 _BATCH_BYTES = 4 << 20
 _NICENESS = 19
+_JOIN_SECONDS = 60
 # Which columns these set, their parameters say.
 _UPDATE_EPISODE = update(tables.episodes).where(tables.episodes.c.id == bindparam("episode"))
 _UPDATE_ROW = update(tables.rows).where(
@@ -160,7 +161,7 @@ class StoreLoader:
         """
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=max_seconds + 60)
+            self._thread.join(timeout=max_seconds + _JOIN_SECONDS)
         waited = 0.0
         while not self._load(final=True):
             if waited >= max_seconds:

@@ -17,6 +17,8 @@ from aworld_train.serving.channel import Channel
 
 _SILENCE_SECONDS = 10.0  # a worker reports its state every two seconds
 _RETRY_SECONDS = 0.2
+_CONNECT_SECONDS = 5
+_KEEP_ALIVE_SECONDS = 300
 _READ_BYTES = 32 << 10  # of a response that the client has not read yet, twice as much at most
 _URL = "http://worker"
 
@@ -124,8 +126,8 @@ class WorkerLink:
     def http(self) -> aiohttp.ClientSession:
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(self.socket, limit=0, keepalive_timeout=300),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+                connector=aiohttp.UnixConnector(self.socket, limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
                 auto_decompress=False,
                 read_bufsize=_READ_BYTES,
             )

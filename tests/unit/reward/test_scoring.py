@@ -19,9 +19,9 @@ from aworld_train.errors import RewardError
 from aworld_train.reward import scoring
 from aworld_train.reward.results import BadResult, read_result
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult
-from aworld_train.reward.scorers import BUILT_IN
-from aworld_train.reward.scoring import score, score_now
+from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext
+from aworld_train.reward.scorers import BUILT_IN, Scorer, ScorerKind
+from aworld_train.reward.scoring import _plain, score, score_extracted, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker
 from tests.properties import examples
@@ -284,6 +284,186 @@ def test_what_scorers_may_return(result: Any, value: float | None) -> None:
 def test_what_scorers_may_not_return(result: Any) -> None:
     with pytest.raises(BadResult):
         read_result(result)
+
+
+# Scorers in this process
+
+
+def in_process(function: Callable[..., Any], **more: Any) -> Scorer:
+    arguments = function.__code__.co_argcount
+    is_async = asyncio.iscoroutinefunction(function)
+    return Scorer("own", "own", function, arguments, is_async, isolated=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("own_names", "task_names", "answer", "scorer"),
+    [
+        ((None, None), (None, None), "<answer>7.0</answer>", "number"),
+        ((None, None), ("exact", "boxed"), r"\boxed{7}", "exact"),
+        (("contains", "boxed"), ("exact", "answer"), r"\boxed{it is 7}", "contains"),
+    ],
+)
+def test_a_run_s_scorer_and_schema_come_before_the_task_s_and_those_before_the_defaults(
+    own_names: tuple[Any, Any], task_names: tuple[Any, Any], answer: str, scorer: str
+) -> None:
+    settings = RewardSettings(scorer=own_names[0], answer_schema=own_names[1])
+    scored = score_now(
+        answer, ground_truth="7", scorer=task_names[0], answer_schema=task_names[1], settings=settings
+    )
+    assert (scored.score, scored.scorer) == (1.0, scorer)
+    if own_names == (None, None):
+        assert (
+            score_now(answer, ground_truth="7", scorer=task_names[0], answer_schema=task_names[1]) == scored
+        )
+
+
+def test_a_scorer_gets_the_row_with_the_names_that_count_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(answer: str, truth: str, context: ScoringContext) -> float:
+        seen.append((answer, truth, context.query, context.text, context.info, context.episode))
+        return 1.0
+
+    seen: list[Any] = []
+    monkeypatch.setattr(scoring, "find_scorer", lambda name: in_process(look))
+    score_now("<answer>7</answer>", ground_truth=7, query="q", info={"a": 1}, episode={"num_turns": 2})
+    score_now("<answer>7</answer>", ground_truth="7", scorer="odd")
+    names = {"scorer": "number", "answer_schema": "answer"}
+    assert seen == [
+        ("7", "7", "q", "<answer>7</answer>", {"a": 1, **names}, {"num_turns": 2}),
+        ("7", "7", "", "<answer>7</answer>", {**names, "scorer": "odd"}, {}),
+    ]
+
+
+def test_an_answer_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(scoring, "extract", fail)
+    scored = score_now("text", ground_truth="7")
+    assert (scored.score, scored.extracted, scored.outcome) == (0.0, None, ScoreOutcome.too_hard)
+    assert scored.steps[0].startswith("the answer cannot be read by the schema answer: RecursionError")
+    assert (scored.cause, scored.scorer) == (None, "number")
+
+
+async def test_a_scorer_of_missing_answers_is_called_without_one() -> None:
+    def seven(answer: str | None, truth: str) -> float:
+        return 0.25 if answer is None else 1.0
+
+    missing = await score_extracted(
+        in_process(seven, scores_missing_answers=True), None, "7", ScoringContext()
+    )
+    assert (missing.score, missing.outcome) == (0.25, ScoreOutcome.no_answer)
+    given = await score_extracted(in_process(seven, scores_missing_answers=True), "7", "7", ScoringContext())
+    assert (given.score, given.outcome) == (1.0, ScoreOutcome.scored)
+
+
+async def test_an_answer_is_wrong_where_the_scorer_fails_on_it_twice_and_copes_with_the_truth() -> None:
+    def divide(answer: str, truth: str, context: ScoringContext) -> float:
+        seen.append((answer, context.text, dict(context.info)))
+        return 1 / int(answer)
+
+    seen: list[tuple[str, str, dict[str, Any]]] = []
+    context = ScoringContext(text="so: 0", info={"solution_str": "so: 0", "level": 1})
+    scored = await score_extracted(in_process(divide), "0", "2", context)
+    assert (scored.score, scored.extracted, scored.outcome) == (0.0, "0", ScoreOutcome.too_hard)
+    assert scored.steps[0].startswith("the scorer own: ZeroDivisionError")
+    own, truth = ("0", "so: 0", dict(context.info)), ("2", "2", {"solution_str": "2", "level": 1})
+    assert seen == [own, truth, own]
+    seen.clear()
+    unknown = await score_extracted(in_process(divide), "0", "0", ScoringContext(info={"level": 1}))
+    assert (unknown.score, unknown.outcome, len(seen)) == (None, ScoreOutcome.error, 2)
+    assert seen[1] == ("0", "0", {"level": 1})
+
+
+async def test_only_the_run_s_own_limit_is_a_timeout_and_who_delegates_has_none() -> None:
+    async def fail(answer: str, truth: str) -> float:
+        raise TimeoutError("its server's")
+
+    async def wait(answer: str, truth: str) -> float:
+        await asyncio.sleep(0.02)
+        return 1.0
+
+    context = ScoringContext(settings=RewardSettings(timeout=0.001))
+    failed = await score_extracted(in_process(fail), "1", "1", ScoringContext())
+    assert (failed.outcome, failed.score) == (ScoreOutcome.error, None)
+    assert failed.cause is not None and failed.cause.startswith("the scorer own: TimeoutError: its server's")
+    late = await score_extracted(in_process(wait), "1", "1", context)
+    assert (late.outcome, late.cause) == (
+        ScoreOutcome.timeout,
+        "the scorer own took longer than 0.001 seconds",
+    )
+    assert (await score_extracted(in_process(wait, delegates=True), "1", "1", context)).score == 1.0
+
+
+async def test_who_abstains_says_why_or_that_it_does_not() -> None:
+    def abstain(answer: str, truth: str) -> Score:
+        return Score(None)
+
+    scored = await score_extracted(in_process(abstain), "1", "1", ScoringContext())
+    assert (scored.outcome, scored.cause) == (
+        ScoreOutcome.abstained,
+        "the scorer own abstained without a reason",
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "asked"),
+    [
+        ({"a": 0.5, "b": 1.0, "c": 0.0}, "b", "ab"),
+        ({"a": 0.25, "b": 0.75, "c": 0.5}, "b", "abc"),
+        ({"a": None, "b": 0.5, "c": None}, "a", "abc"),
+        ({"a": 0.5, "b": None, "c": 1.0}, "c", "abc"),
+    ],
+)
+async def test_of_several_references_the_best_counts_and_one_that_is_not_known_before_a_part(
+    scores: dict[str, float | None], best: str, asked: str
+) -> None:
+    def look(answer: str, truth: str) -> Score:
+        seen.append(truth)
+        return Score(scores[truth], steps=(truth,))
+
+    seen: list[str] = []
+    context = ScoringContext(info={"ground_truths": tuple(scores)})
+    scored = await score_extracted(in_process(look), "1", "truth", context)
+    assert (scored.score, scored.steps, "".join(seen)) == (scores[best], (best,), asked)
+
+
+@pytest.mark.parametrize(
+    ("references", "more", "truths"),
+    [
+        (["a"], {}, ["truth"]),
+        ("ab", {}, ["truth"]),
+        (["a", 2], {"delegates": True}, ["truth"]),
+        (["a", 2], {"kind": ScorerKind.reward_function}, ["truth"]),
+        (["a", 2], {"takes_references": True}, ["any one of these:\n- a\n- 2"]),
+        (["a", 2], {}, ["a", "2"]),
+    ],
+)
+async def test_a_scorer_gets_the_references_as_it_takes_them(
+    references: object, more: dict[str, Any], truths: list[str]
+) -> None:
+    def look(answer: str, truth: str) -> float:
+        seen.append(truth)
+        return 0.0
+
+    seen: list[str] = []
+    context = ScoringContext(info={"ground_truths": references})
+    assert (await score_extracted(in_process(look, **more), "1", "truth", context)).score == 0.0
+    assert seen == truths
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [lambda value: [value], lambda value: {1: value}, lambda value: (value,)],
+    ids=["list", "map", "tuple"],
+)
+def test_what_is_nested_too_deeply_is_cut_off(nest: Callable[[Any], Any]) -> None:
+    value: Any = "text"
+    for _ in range(20):
+        value = nest(value)
+    kept, cut = json.dumps(_plain(nest({0: 1.5}))), json.dumps(_plain(nest(value)))
+    assert "1.5" in kept and cut.count("[") + cut.count("{") == 21 and '"text"' in cut
+    deeper = json.dumps(_plain(nest(nest([value]))))
+    assert deeper.count("[") + deeper.count("{") == 21 and '"..."' in deeper
 
 
 MANY = [name for name in BUILT_IN if name not in ("code_tests", "llm_judge")]

@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import func, select
 
 from aworld_train.store import event_files as event_files_module
-from aworld_train.store import tables
-from aworld_train.store.database import Database
+from aworld_train.store import loading, tables
+from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.events import TrainedRow
 from aworld_train.store.keep import parse_keep
@@ -342,6 +344,98 @@ def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
         assert len(notes) == 1
     finally:
         server.close()
+
+
+class Scripted:
+    """Loads of a database that is none: each returns a count or fails, in this order, the last one again and again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *outcomes: int | Exception, refusals: int = 0):
+        self.notes: list[str] = []
+        self.loads: list[bool] = []  # whether they were final
+        self.calls: list[str] = []
+        self._outcomes, self._refusals = outcomes, refusals
+        monkeypatch.setattr(loading, "load", self._load)
+        monkeypatch.setattr(loading, "close_running", lambda _: self.calls.append("close_running"))
+
+    def _load(self, _: object, *, final: bool, refused: Callable[[str], None]) -> int:
+        self.loads.append(final)
+        for number in range(self._refusals):
+            refused(f"refused {number}")
+        outcome = self._outcomes[min(len(self.loads), len(self._outcomes)) - 1]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+    def loader(self, seconds: float = 0.001) -> StoreLoader:
+        database = cast("Database", self)
+        return StoreLoader(
+            lambda: database, self.notes.append, seconds=seconds, loaded=lambda _: self.calls.append("loaded")
+        )
+
+
+def test_what_keeps_episodes_out_is_told_once_and_that_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = StoreUnreachable("gone")
+    database = Scripted(monkeypatch, gone, gone, 0, refusals=2)
+    assert database.loader().close(max_seconds=1.0) is True
+    assert database.notes == [
+        loading.refusal_note("refused 0"),
+        "The store's database does not answer (gone); episodes are kept in files until it does.",
+        "The store's database takes episodes again.",
+    ]
+    assert "refused some of what was reported (refused 0)" in database.notes[0]
+    assert (database.loads, database.calls) == ([True] * 3, ["close_running", "loaded", "closed"])
+
+
+def test_a_database_that_fails_is_tried_as_long_as_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Scripted(monkeypatch, KeyError("odd"))
+    loader = database.loader(seconds=0.25)
+    assert loader.close(max_seconds=0.5) is False
+    assert database.notes == [
+        "Episodes cannot be entered into the store's database (KeyError: 'odd'); they are kept in files, and this is "
+        "tried again."
+    ]
+    assert (database.loads, database.calls) == ([True] * 3, ["closed"])
+    assert loader.close(max_seconds=0.0) is False and len(database.notes) == 1
+
+
+def test_while_a_run_goes_on_what_is_new_is_loaded_and_nothing_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database = Scripted(monkeypatch, 0, 2, 0)
+    loader = database.loader()
+    loader.start()
+    assert loader._thread.daemon, "a process that ends without closing it does not wait"
+    deadline = time.monotonic() + 60
+    while len(database.loads) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert database.calls == ["loaded"]
+    assert loader.close(max_seconds=1.0)
+    assert not loader._thread.is_alive() and set(database.loads[:-1]) == {False} and database.loads[-1]
+    assert database.calls == ["loaded", "close_running", "loaded", "closed"] and database.notes == []
+
+
+def test_a_load_that_is_under_way_at_the_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, proceed, events = threading.Event(), threading.Event(), list[str]()
+
+    def load(_: object, *, final: bool, refused: object) -> int:
+        events.append(f"begin {final}")
+        if not final:
+            begun.set()
+            assert proceed.wait(60)
+        events.append(f"end {final}")
+        return 0
+
+    loader = Scripted(monkeypatch).loader()
+    monkeypatch.setattr(loading, "load", load)
+    loader.start()
+    assert begun.wait(60)
+    threading.Timer(0.05, proceed.set).start()
+    assert loader.close(max_seconds=1.0)
+    assert events == ["begin False", "end False", "begin True", "end True"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,24 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import RunPlan
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.dataset import FileSummary
-from aworld_train.errors import DiskFull, Preempted, TrainingFailure, TransientFailure, UsageError
+from aworld_train.errors import (
+    AworldTrainError,
+    DiskFull,
+    EnvironmentFailure,
+    Preempted,
+    TrainingFailure,
+    TransientFailure,
+    UsageError,
+)
 from aworld_train.masking import remember
-from aworld_train.training import restarts
+from aworld_train.training import restarts, run
+from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, NoProgress, Status
 from aworld_train.training.run import terminate_as_interrupt, train
-from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.run_folder import RunFolder, is_in_use, open_run_folder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.summary import RunSummary, Validation, read_first_validation
 from tests.second_framework import Counting
@@ -39,14 +47,6 @@ def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool =
     return open_run_folder(
         path, VerlFramework(), recipe or {"name": "r", "trainer": {"lr": 1}}, [data], resume=resume
     )
-
-
-def checkpoint(folder: RunFolder, step: int) -> None:
-    model = folder.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
-    model.mkdir(parents=True)
-    (model / "config.json").write_text("{}")
-    with zipfile.ZipFile(folder.checkpoints / f"global_step_{step}" / "data.pt", "w") as file:
-        file.writestr("data.pkl", b"")
 
 
 def episode(
@@ -93,18 +93,25 @@ pathlib.Path(os.environ["M"]).write_text({json.dumps(STEP) + chr(10)!r})
 
 
 class Failing(NoProgress):
-    """Raises what can end a run from within it when it is to show a remark."""
+    """Keeps remarks, or raises what can end a run from within it when it is to show one."""
 
     def __init__(self, error: BaseException | None = None):
         self._error = error
+        self.notes: list[str] = []
 
     def note(self, line: str) -> None:
+        self.notes.append(line)
         if self._error is not None:
             raise self._error
 
 
 def run_of(
-    folder: Path, script: str = SCRIPT, *, error: BaseException | None = None, max_restarts: int = 0
+    folder: Path,
+    script: str = SCRIPT,
+    *,
+    progress: Failing | None = None,
+    max_restarts: int = 0,
+    resume: bool = False,
 ) -> RunSummary:
     """A run of one step whose framework is a script."""
     data = folder / "rows.parquet"
@@ -127,8 +134,8 @@ def run_of(
         folder / "run",
         train_data=rows,
         val_data=rows,
-        resume=False,
-        progress=Failing(error),
+        resume=resume,
+        progress=progress or Failing(),
         placement=Placement(remark="This is a slow machine."),
     )
 
@@ -169,23 +176,139 @@ def test_a_framework_that_was_killed_is_started_again_as_often_as_it_may_be(
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "status", "kind"),
+    ("error", "raised", "status", "kind", "message"),
     [
-        (UsageError("no"), UsageError, "failed", "usage"),
-        (Preempted("saved"), Preempted, "interrupted", "preempted"),
-        (OSError(errno.ENOSPC, "full"), DiskFull, "failed", DiskFull.kind),
-        (OSError(errno.EIO, "broken"), TrainingFailure, "failed", "training"),
-        (KeyboardInterrupt(), KeyboardInterrupt, "interrupted", "interrupted"),
-        (ValueError("a bug"), ValueError, "failed", "internal"),
+        (UsageError("no"), UsageError, "failed", "usage", "no"),
+        (Preempted("saved"), Preempted, "interrupted", "preempted", "saved"),
+        (
+            OSError(errno.ENOSPC, "full"),
+            DiskFull,
+            "failed",
+            DiskFull.kind,
+            "The disk is full: nothing can be",
+        ),
+        (
+            OSError(errno.EIO, "broken"),
+            TrainingFailure,
+            "failed",
+            "training",
+            "The run could not go on: [Errno 5]",
+        ),
+        (
+            KeyboardInterrupt(),
+            KeyboardInterrupt,
+            "interrupted",
+            "interrupted",
+            "Interrupted; go on with --resume.",
+        ),
+        (ValueError("a bug"), ValueError, "failed", "internal", "ValueError: a bug"),
     ],
 )
 def test_whatever_ends_a_run_is_raised_and_is_in_its_summary(
-    tmp_path: Path, error: BaseException, raised: type[BaseException], status: str, kind: str
+    tmp_path: Path, error: BaseException, raised: type[BaseException], status: str, kind: str, message: str
 ) -> None:
     with pytest.raises(raised):
-        run_of(tmp_path, error=error)
+        run_of(tmp_path, progress=Failing(error))
     summary = summary_of(tmp_path)
     assert (summary["status"], summary["error"]["kind"]) == (status, kind)
+    assert summary["error"]["message"].startswith(message)
+    assert not is_in_use(tmp_path / "run")
+
+
+ALARMS = [{"step": step, "kind": "entropy", "text": "x"} for step in (0, 1, 2)]
+EARLIER = {
+    "name": "r",
+    "seconds": 100.0,
+    "alarms": ALARMS,
+    "restarts": [{"from_step": 0, "error": "gone"}],
+    "val": {"before": {"accuracy": 0.25, "n": 4, "errors": 1}},
+}
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_resumed_run_goes_on_with_the_figures_of_earlier_attempts(tmp_path: Path, is_done: bool) -> None:
+    with pytest.raises(TrainingFailure):
+        run_of(tmp_path, "raise SystemExit('Error: out of order')")
+    folder, progress = tmp_path / "run", Failing()
+    (folder / "summary.json").write_text(json.dumps(EARLIER))
+    if is_done:
+        (folder / "traces" / "episodes.jsonl").write_text(episode(1))
+        (folder / "checkpoints" / "1").mkdir()
+        (folder / "checkpoints" / "1" / "whole").touch()
+        (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 0.1, "val_accuracy": 0.5}\n')
+    summary = run_of(tmp_path, "raise SystemExit(1)" if is_done else SCRIPT, resume=True, progress=progress)
+    assert (summary.status, summary.restarts) == ("completed", EARLIER["restarts"])
+    assert 100 <= summary.seconds < 1000 and summary.alarms == ALARMS[: 1 + is_done]
+    assert summary.val["before"] == Validation(0.25, 4, 1)
+    is_told = "All 1 steps were done before: nothing is left to train." in progress.notes
+    assert is_told is is_done is ("This is a slow machine." not in progress.notes)
+    assert summary.remark == "This is a slow machine."
+
+
+@pytest.mark.parametrize(
+    ("failures", "max_restarts", "starts"),
+    [
+        ([EnvironmentFailure("it does not start")], 1, 1),
+        ([EnvironmentFailure("it is gone"), EnvironmentFailure("it is gone")], 1, 2),
+        (
+            [TransientFailure("killed"), EnvironmentFailure("it does not start"), TransientFailure("killed")],
+            2,
+            3,
+        ),
+    ],
+)
+def test_an_environment_that_cannot_be_started_the_first_time_is_not_tried_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: list[AworldTrainError],
+    max_restarts: int,
+    starts: int,
+) -> None:
+    def start(attempt: Attempt, *_: object) -> None:
+        failure = failures[len(started)]
+        started.append(failure)
+        attempt.began = failure.message != "it does not start"
+        raise failure
+
+    started: list[AworldTrainError] = []
+    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(Attempt, "run", start)
+    with pytest.raises(type(failures[-1])):
+        run_of(tmp_path, max_restarts=max_restarts)
+    assert len(started) == starts
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert len(manifest["attempts"]) == starts
+    errors = [restart["error"] for restart in summary_of(tmp_path)["restarts"]]
+    assert errors == [failure.message for failure in failures[: starts - 1]]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_completed_run_has_its_curve_where_that_can_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool
+) -> None:
+    def draw(folder: Path) -> None:
+        drawn.append(folder)
+        if fails:
+            raise OSError("no room")
+
+    drawn: list[Path] = []
+    monkeypatch.setattr(run, "draw_curve", draw)
+    assert run_of(tmp_path).status == "completed"
+    assert drawn == [tmp_path / "run"]
+    assert ("The learning curve could not be drawn: no room" in capsys.readouterr().err) is fails
+
+
+def test_a_summary_that_cannot_be_written_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(RunSummary, "write", write)
+    with pytest.raises(DiskFull):
+        run_of(tmp_path)
+    printed = capsys.readouterr().err
+    assert "summary.json could not be written ([Errno 28] full): {'name': 'r', 'status': 'failed'" in printed
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -227,44 +350,6 @@ def test_a_thread_leaves_signals_as_they_are() -> None:
 
 
 # Its parts
-
-
-def test_a_folder_that_is_not_empty_is_refused_without_resume(tmp_path: Path) -> None:
-    open_run(tmp_path / "run").close()
-    with pytest.raises(UsageError, match="--resume"):
-        open_run(tmp_path / "run")
-    open_run(tmp_path / "run", resume=True).close()
-
-
-def test_a_run_that_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no run to resume"):
-        open_run(tmp_path / "run", resume=True)
-
-
-def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
-    held = open_run(tmp_path / "run")
-    with pytest.raises(UsageError, match="in use"):
-        open_run(tmp_path / "run", resume=True)
-    held.close()
-
-
-def test_a_changed_recipe_or_changed_data_is_not_resumed(tmp_path: Path) -> None:
-    open_run(tmp_path / "run").close()
-    with pytest.raises(UsageError, match=r"trainer\.lr"):
-        open_run(tmp_path / "run", {"name": "r", "trainer": {"lr": 2}}, resume=True)
-    (tmp_path / "data.bin").write_bytes(b"other rows")
-    with pytest.raises(UsageError, match=r"data\.bin"):
-        open_run(tmp_path / "run", resume=True)
-
-
-def test_only_a_whole_checkpoint_counts(tmp_path: Path) -> None:
-    folder = open_run(tmp_path / "run")
-    assert folder.last_checkpoint() is None
-    checkpoint(folder, 3)
-    (folder.checkpoints / "global_step_4" / "actor").mkdir(parents=True)
-    found = folder.last_checkpoint()
-    assert found is not None
-    assert found.step == 3
 
 
 def test_the_record_has_each_step_once_and_counts_what_was_played(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What the account of a run says of rewards: parts, episodes without a score, doubts, and how long episodes become."""
 
 import json
+import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl.framework import VerlFramework
-from aworld_train.training.run_folder import open_run_folder
+from aworld_train.training.alarms import Alarm
+from aworld_train.training.run_folder import LOCK, RunFolder
 from aworld_train.training.run_record import EpisodeCounts, RunRecord
-from aworld_train.training.summary import RunSummary
+from aworld_train.training.summary import RunSummary, Validation
 
 PLAYED = {
     "validate": False,
@@ -46,10 +50,8 @@ def tally(*lines: dict[str, Any]) -> EpisodeCounts:
 
 @pytest.fixture
 def account(tmp_path: Path) -> RunRecord:
-    (tmp_path / "rows").write_bytes(b"rows")
-    folder = open_run_folder(
-        tmp_path / "run", VerlFramework(), {"name": "r"}, [tmp_path / "rows"], resume=False
-    )
+    (tmp_path / "traces").mkdir()
+    folder = RunFolder(tmp_path, VerlFramework(), (tmp_path / LOCK).open("a"))
     return RunRecord(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
 
 
@@ -64,6 +66,59 @@ def refreshed(account: RunRecord, *lines: dict[str, Any]) -> dict[int, dict[str,
     account.refresh(1.0)
     rows = [json.loads(line) for line in account.folder.metrics.read_text().splitlines()]
     return {row["step"]: row for row in rows}
+
+
+def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> None:
+    lost = {"outcome": "environment", "cause": "gone"}
+    full: dict[str, Any] = {
+        "index": 4,
+        "tool_calls": 2,
+        "tool_errors": 1,
+        "tool_seconds": 1.5,
+        "branches": {"new": 2},
+    }
+    full |= {
+        "rows": 3,
+        "cause": "late",
+        "format_misses": {"schema": 1},
+        "undelivered": 2,
+        "parts": {"a": 0.5},
+    }
+    found = tally(
+        scored(**full, suspicions=["x"]),
+        scored(reward=0.5, index=4, tool_calls=0, scores={}),
+        unscored(parts={"a": 0.25}, branches={"new": 1, "cut": 1}),
+        {"outcome": "timeout"},
+        {**lost, "retried": True, "tool_calls": 5},
+        lost,
+    )
+    assert found == EpisodeCounts(
+        episodes=5,
+        scored=2,
+        correct=1.5,
+        correct_with_tool=1.0,
+        tool_calls=3,
+        tool_errors=1,
+        tool_seconds=1.5,
+        environment_losses=2,
+        rows=5,
+        row_tokens=120,
+        unique_tokens=120,
+        branches=Counter(new=3, cut=1),
+        format_misses=Counter(schema=1),
+        undelivered=2,
+        outcomes=Counter(answered=3, timeout=1, environment=1),
+        causes=Counter({"no verdict": 1, "gone": 2}),  # not that of an episode that was trained on
+        sampled_tokens=60,
+        sampled_episodes=3,
+        unscored=Counter({"llm_judge: abstained": 1}),
+        suspicions=Counter(x=1),
+        parts=Counter({"a": 0.75}),
+        part_counts=Counter(a=2),
+        rewards={4: [1.0, 0.5]},
+    )
+    assert tally(scored()).rewards == {-1: [1.0]}, "of a task without a number"
+    assert (found.sampled_per_episode, tally().sampled_per_episode) == (20.0, None)
 
 
 def test_format_misses_and_lost_answers_are_in_their_step(account: RunRecord) -> None:
@@ -177,6 +232,168 @@ def test_a_mean_lies_within_what_it_is_the_mean_of(lines: list[dict[str, Any]]) 
         assert min(values) - 1e-9 <= mean <= max(values) + 1e-9
 
 
+# Steps and the summary
+
+
+def counts(episodes: int = 1, **causes: int) -> EpisodeCounts:
+    return EpisodeCounts(episodes, causes=Counter(causes))
+
+
+LOSS, VALIDATED = {"loss": 0.1}, {"loss": 0.1, "val_accuracy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("rows", "training", "validation", "phase", "step", "episodes"),
+    [
+        ({}, {}, {}, "starting", 0, 0),
+        ({}, {}, {0: 3}, "validation", 0, 3),
+        ({0: {"val_accuracy": 0.5}}, {}, {0: 3}, "training", 1, 0),
+        ({0: {}}, {1: 2}, {0: 3}, "training", 1, 2),
+        ({0: {}}, {1: 2}, {0: 3, 1: 4}, "validation", 1, 4),
+        ({1: LOSS}, {1: 2}, {1: 4}, "validation", 1, 4),
+        ({1: VALIDATED}, {1: 2}, {1: 4}, "training", 2, 0),
+        ({1: LOSS}, {1: 2}, {}, "training", 2, 0),
+        ({1: LOSS}, {1: 2, 2: 5}, {}, "training", 2, 5),
+    ],
+)
+def test_the_phase_follows_what_was_played_and_what_was_reported(
+    account: RunRecord,
+    rows: dict[int, dict[str, Any]],
+    training: dict[int, int],
+    validation: dict[int, int],
+    phase: str,
+    step: int,
+    episodes: int,
+) -> None:
+    account.rows.rows = rows
+    account.training = {step: counts(many) for step, many in training.items()}
+    account.validation = {step: counts(many) for step, many in validation.items()}
+    assert account.current() == (phase, step, counts(episodes))
+
+
+def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunRecord) -> None:
+    assert account.worst_cause() is None
+    account.training = {1: counts(early=5), 2: counts(late=2, both=1)}
+    assert account.worst_cause() == "late"
+    account.validation = {0: counts(first=9), 1: counts(both=2)}
+    assert account.worst_cause() == "both"
+
+
+def test_a_step_s_row_has_its_episodes_and_its_validation(account: RunRecord) -> None:
+    lines = [
+        scored(tool_calls=3, tool_errors=1, branches={"new": 1}, unique_tokens=20, undelivered=1),
+        unscored(unique_tokens=20),
+        scored(validate=True, reward=0.25, parts={"a": 0.5}, format_misses={"schema": 1}),
+        unscored(validate=True),
+    ]
+    with account.folder.episodes.open("w") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    assert account.refresh(1.0)
+    assert not (account.folder.path / "summary.json").exists()
+    reports = account.folder.path / "verl.jsonl"
+    reports.write_text('{"step": 1, "data": {"actor/loss": 0.5, "val-core/x/acc/mean@1": 0.5}}\n')
+    assert account.refresh(2.0) and not account.refresh(3.0)
+    row = json.loads(account.folder.metrics.read_text())
+    assert (
+        row.items()
+        >= {
+            "step": 1,
+            "episodes": 2,
+            "tool_calls": 4,
+            "tool_errors": 1,
+            "outcomes": {"answered": 2},
+            "rows": 2,
+            "branches": {"new": 1},
+            "format_misses": {},
+            "undelivered": 1,
+            "unique_tokens_share": 0.5,
+            "reward_parts": {},
+            "unscored": {"llm_judge: abstained": 1},
+            "suspicions": {},
+            "length_drift": 1.0,
+            "val_accuracy": 0.25,
+            "val_n": 1,
+            "val_errors": 1,
+            "val_format_misses": {"schema": 1},
+            "val_reward_parts": {"a": 0.5},
+        }.items()
+    )
+    summary = json.loads((account.folder.path / "summary.json").read_text())
+    assert summary == {**account.summary.to_json(), "seconds": 2.0}
+
+
+def test_a_step_without_episodes_or_whose_validation_goes_on_has_its_reports_alone(
+    account: RunRecord,
+) -> None:
+    rows = refreshed(account, scored(step=1), scored(step=2, validate=True), unscored(step=3, rows=0))
+    assert "episodes" in rows[1] and "unique_tokens_share" in rows[1]
+    assert not {"episodes", "val_accuracy"} & rows[2].keys()
+    assert (rows[3]["episodes"], rows[3]["unique_tokens_share"]) == (1, None)
+
+
+def test_the_summary_is_that_of_all_attempts(account: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.summary.seconds = 10.04
+    record = RunRecord(account.folder, account.summary, account.folder.path / "verl.jsonl", 3)
+    lost = {"step": 4, "validate": False, "outcome": "environment", "cause": "gone"}
+    with record.folder.episodes.open("w") as file:
+        for line in (
+            *(scored(step=0, validate=True, reward=reward, tool_errors=1) for reward in (1.0, 0.0, 0.0)),
+            *(scored(step=4, suspicions=["x"]), unscored(step=4, tool_errors=2), lost),
+            scored(step=5, validate=True, tool_calls=0),
+            scored(step=5, validate=True),
+            unscored(step=5, validate=True),
+        ):
+            file.write(json.dumps(line) + "\n")
+    record.refresh(1.23)
+    assert record.summary.steps_done == 3, "from which this attempt resumed"
+    monkeypatch.setattr(record.folder, "last_checkpoint", lambda: Checkpoint(4, Path("/model")))
+    record.refresh(1.23)
+    assert (record.summary.steps_done, record.summary.checkpoint) == (4, "/model")
+    data: dict[str, Any] = {"actor/loss": 0.1, "val-core/x/acc/mean@1": 0.5}
+    reports = record.folder.path / "verl.jsonl"
+    reports.write_text("".join(json.dumps({"step": step, "data": data}) + "\n" for step in (0, 5)))
+    record.refresh(1.23)
+    assert record.summary.to_json() == {
+        **RunSummary("r").to_json(),
+        "steps_done": 5,
+        "episodes": 3,
+        "trained_episodes": 1,
+        "tool_calls": 7,
+        "tool_errors": 5,
+        "environment_losses": 1,
+        "outcomes": {"answered": 2, "environment": 1},
+        "unscored": {"llm_judge: abstained": 1},
+        "suspicions": {"x": 1},
+        "val": {
+            "before": {"accuracy": 0.333333, "n": 3, "errors": 0},
+            "after": {"accuracy": 1.0, "n": 2, "errors": 1},
+        },
+        "correct_with_tool": 0.5,
+        "checkpoint": "/model",
+        "seconds": 11.3,
+    }
+
+
+def test_a_validation_without_scores_has_no_accuracy(account: RunRecord) -> None:
+    refreshed(account, unscored(step=0, validate=True))
+    assert account.summary.val == {"before": Validation(None, 0, 1), "after": Validation()}
+
+
+def test_each_trained_step_is_looked_at_once_for_alarms(account: RunRecord) -> None:
+    class Watch:
+        def observe(self, step: int, row: dict[str, Any], episodes: EpisodeCounts) -> list[Alarm]:
+            seen.append((step, row["loss"], episodes.episodes))
+            return [Alarm(step, "entropy", "text")] if step == 4 else []
+
+    seen: list[tuple[int, float, int]] = []
+    record = RunRecord(account.folder, account.summary, account.folder.path / "verl.jsonl", 2)
+    record.alarms = Watch()  # type: ignore[assignment]
+    refreshed(record, scored(step=1), scored(step=2), scored(step=3))
+    refreshed(record, scored(step=4), scored(step=6))
+    assert seen == [(3, 0.1, 1), (4, 0.1, 1), (6, 0.1, 1)]
+    assert record.summary.alarms == [{"step": 4, "kind": "entropy", "text": "text"}]
+
+
 # What a resumed run takes up
 
 
@@ -204,16 +421,46 @@ def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account:
     assert account.folder.episodes.read_bytes() == lines(1, 2)
 
 
-@pytest.mark.parametrize(("step", "remaining"), [(0, b""), (1, lines(1)), (2, lines(1, 2))])
+@pytest.mark.parametrize(("step", "remaining"), [(0, b""), (1, lines(0, 1)), (2, lines(0, 1, 2))])
 def test_episodes_that_are_played_again_are_set_aside(
     account: RunRecord, step: int, remaining: bytes
 ) -> None:
-    resumed = taken_up(account, lines(1, 2, 3), step)
+    resumed = taken_up(account, lines(0, 1, 2, 3), step)
     assert account.folder.episodes.read_bytes() == remaining
-    assert remaining + account.folder.superseded.read_bytes() == lines(1, 2, 3)
+    assert remaining + account.folder.superseded.read_bytes() == lines(0, 1, 2, 3)
     assert account.folder.superseded.stat().st_mode & 0o777 == 0o600
-    count = 3 - len(remaining.splitlines())
+    assert resumed.notes[1:] == [f"What was set aside is in {account.folder.superseded}."]
+    count = 4 - len(remaining.splitlines())
     assert resumed.notes[0] == f"Episodes after the checkpoint of step {step} that are played again: {count}."
+
+
+@pytest.mark.parametrize("is_validated", [True, False])
+def test_the_validation_of_the_checkpoint_s_step_is_played_again_where_it_is_not_done(
+    account: RunRecord, is_validated: bool
+) -> None:
+    rows = '{"step": 2, "val_accuracy": 0.1}\n{"step": 3, "loss": 0.1}\n'
+    account.folder.metrics.write_text(rows * is_validated)
+    content = [scored(0, validate=True), scored(1, validate=True), scored(2), scored(2, validate=True)]
+    content.append(scored(3, query="é"))
+    encoded = [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in content]
+    taken_up(account, b"".join(encoded), 2)
+    done = 4 if is_validated else 3
+    assert account.folder.episodes.read_bytes() == b"".join(encoded[:done])
+    assert account.folder.superseded.read_bytes() == b"".join(encoded[done:])
+    steps = [json.loads(line)["step"] for line in account.folder.metrics.read_text().splitlines()]
+    assert steps == [2] * is_validated
+
+
+def test_what_is_set_aside_is_on_the_disk_before_it_is_taken_out(
+    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_disk: list[tuple[bytes, bytes]] = []
+    folder = account.folder
+    read = lambda _: on_disk.append((folder.superseded.read_bytes(), folder.episodes.read_bytes()))  # noqa: E731
+    monkeypatch.setattr(os, "fsync", read)
+    folder.superseded.write_bytes(b"earlier\n")
+    taken_up(account, lines(1, 2) + b"{", 1)
+    assert on_disk[0] == (b"earlier\n" + lines(2) + b"{\n", lines(1, 2) + b"{")
 
 
 def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:

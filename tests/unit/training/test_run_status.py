@@ -1,15 +1,13 @@
 """What is shown of a run follows from its records: phases, episodes, and the time that is left."""
 
-import json
-import time
 from pathlib import Path
 
 import pytest
 
 from aworld_train import waits
 from aworld_train.training.progress import Status, Work
-from aworld_train.training.run_status import trainer_work
-from tests.replayed_run import Replay
+from aworld_train.training.run_status import RunStatus, trainer_work
+from tests.replayed_run import Replay, recipe
 
 BEFORE, STEP_1, STEP_2, VALIDATED, STEP_3, STEP_4, ALL = 8, 24, 40, 48, 64, 80, 88
 """Episodes of the recorded run at the end of each part."""
@@ -88,6 +86,14 @@ def test_a_run_that_goes_on_counts_what_is_recorded_until_it_has_ended_a_step(
     assert status.seconds_left == pytest.approx(2 * sum(steps) / 2 + rows[2]["val_seconds"])
 
 
+def test_a_validation_that_ends_together_with_a_step_has_no_duration(tmp_path: Path, clock: Clock) -> None:
+    replay = Replay(tmp_path)
+    at(replay, clock, 0, 0, 0)
+    at(replay, clock, 50, 1, 0)
+    status = at(replay, clock, 30, STEP_1, 2)
+    assert status.seconds_left == pytest.approx(3 * replay.record.rows.rows[1]["seconds"])
+
+
 def test_each_end_is_a_milestone_once(tmp_path: Path, clock: Clock) -> None:
     replay = Replay(tmp_path)
     shown: list[tuple[bool, str, int]] = []
@@ -131,29 +137,82 @@ def test_what_the_trainer_said_in_an_earlier_part_of_the_step_is_not_shown(
     assert work_after(0.5, STEP_1, 0.4) is not None
 
 
-def test_the_trainer_s_work_is_the_innermost_of_its_phases(tmp_path: Path) -> None:
-    assert trainer_work(tmp_path) is None
-    (tmp_path / waits.FOLDER).mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("role", "age", "open_waits", "work"),
+    [
+        ("trainer", 1.0, {"step": 20.0, "update_actor": 4.0, "inner": 2.5}, Work("inner", 3.5, 1.0)),
+        ("trainer", 6.0, {"update_actor": 4.0}, Work("update_actor", 10.0, 6.0)),
+        ("trainer", 6.1, {"update_actor": 4.0}, None),
+        ("trainer", 1.0, {"step": 20.0}, None),
+        ("episodes", 1.0, {"other": 0.1}, None),
+    ],
+)
+def test_the_trainer_s_work_is_the_innermost_of_its_phases(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    age: float,
+    open_waits: dict[str, float],
+    work: Work | None,
+) -> None:
+    phases = tuple(waits.Wait("phase", name, seconds) for name, seconds in open_waits.items())
+    listed = (waits.Wait("tool", "search", 0.1), *phases)
+    process = waits.ProcessWaits(role, "host", 1, listed, newest=0.0, blocked=0.0, age=age)
+    monkeypatch.setattr(waits, "read", lambda run_dir: [process] if run_dir == tmp_path else [])
+    assert trainer_work(tmp_path) == work
+    assert trainer_work(tmp_path / "other") is None
 
-    def report(role: str, age: float, *phases: tuple[str, float]) -> None:
-        content = {
-            "role": role,
-            "host": "h",
-            "pid": 1,
-            "waits": [{"kind": "phase", "name": name, "seconds": seconds} for name, seconds in phases],
-            "newest": 0.0,
-            "blocked": 0.0,
-            "written": time.time() - age,
-        }
-        (tmp_path / waits.FOLDER / f"{role}.json").write_text(json.dumps(content))
 
-    report("episodes", 0.0, ("other", 0.1))
-    report("trainer", 1.0, ("step", 20.0), ("update_actor", 4.0), ("inner", 2.0))
-    work = trainer_work(tmp_path)
-    assert work is not None
-    assert work.name == "inner"
-    assert work.seconds == pytest.approx(3.0, abs=0.9)
-    report("trainer", 1.0, ("step", 20.0))
-    assert trainer_work(tmp_path) is None
-    report("trainer", 100.0, ("update_actor", 4.0))
-    assert trainer_work(tmp_path) is None
+def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Path, clock: Clock) -> None:
+    replay = Replay(tmp_path)
+    replay.summary.alarms = [{"step": 2, "kind": "entropy", "text": "it has fallen"}]
+    settings = recipe()
+    settings.cluster.nodes, settings.cluster.gpus_per_node = 3, 4
+    settings.rollout.val_n = 2
+    replay.status = RunStatus(settings, replay.record, val_tasks=5)
+    expected = [
+        (status.phase, status.episodes_expected)
+        for status in (at(replay, clock, 1, 0, 0), at(replay, clock, 1, 3, 0))
+    ]
+    assert expected == [("starting", 0), ("validation", 10)]
+    status = at(replay, clock, 1, VALIDATED, 3)
+    rows = replay.record.rows.rows
+    rows[1]["reward"] = None
+    rows[2] |= {"val_accuracy": 0.5, "staleness": 0.25, "max_staleness": 1}
+    assert replay.status.current() == Status(
+        phase="training",
+        step=3,
+        steps=4,
+        episodes=0,
+        episodes_expected=16,
+        reward=0.0625,
+        accuracy=0.5,
+        tool_calls=18,
+        tokens_per_second=rows[2]["tokens_per_second"],
+        seconds_left=status.seconds_left,
+        name="recorded",
+        steps_done=2,
+        rewards=(0.0625,),
+        accuracies=(0.0, 0.5),
+        outcomes={"answered": 11, "overlong": 5},
+        outcomes_of="step 2",
+        tool_errors=1,
+        tool_seconds=replay.record.training[2].tool_seconds / 5,
+        staleness=0.25,
+        max_staleness=1,
+        gpus=12,
+        seconds=replay.summary.seconds,
+        alarms=("step 2: it has fallen",),
+    )
+
+
+def test_steps_that_end_together_took_their_mean_without_their_validations(
+    tmp_path: Path, clock: Clock
+) -> None:
+    replay = Replay(tmp_path)
+    for seconds, episodes, rows in ((0, 0, 0), (1, 1, 0), (30, BEFORE, 1), (10, STEP_1, 2)):
+        at(replay, clock, seconds, episodes, rows)
+    status = at(replay, clock, 100, STEP_3, 4)
+    validation = replay.record.rows.rows[2]["val_seconds"]
+    step = (10 + (100 - validation) / 2) / 2
+    assert status.seconds_left == pytest.approx(step + validation)

@@ -1,20 +1,25 @@
 """A run's store: loaded and exported during the run, after the episodes of an earlier attempt were entered."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
+from aworld_train.errors import StoreFailure, UsageError
 from aworld_train.recipe.schema import StoreSection
 from aworld_train.store import tables
-from aworld_train.store.database import Database
+from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.keep import parse_keep
-from aworld_train.store.place import store_place
+from aworld_train.store.loading import load
+from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.training import run_store
-from aworld_train.training.run_store import RunStore
+from aworld_train.training.recorded_run import RecordedRun
+from aworld_train.training.run_folder import lock_folder
+from aworld_train.training.run_store import RunStore, find_run_store, open_run_store, run_database
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import record_episode, task_row, write_run_files
 
@@ -66,6 +71,138 @@ def test_what_a_killed_attempt_left_is_in_the_store_before_the_next_one_sets_any
     with RunStore(run, StoreSection(), notes.append, set_aside=lambda _: seen.append(stored(run))):
         play(run, index=1)
     assert (seen, stored(run), notes) == ([1], 2, [])
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_database_elsewhere_is_taken_up_also_by_a_new_run(
+    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    monkeypatch.setattr(run_store, "Database", unreachable)
+    section = StoreSection(url="postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(StoreFailure, match=r"does not answer: gone\. Start it, correct store\.url"):
+        RunStore(run, section, notes.append, is_new=is_new).__enter__()
+
+
+def test_what_a_database_refuses_of_an_earlier_attempt_is_told(
+    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(run)
+    set_aside: list[Database] = []
+
+    def refusing(database: Database, *, final: bool, refused: Callable[[str], None]) -> int:
+        refused("too wide")
+        refused("too long")
+        return load(database, final=final)
+
+    monkeypatch.setattr(run_store, "load", refusing)
+    with RunStore(run, StoreSection(), notes.append, set_aside=set_aside.append) as store:
+        assert isinstance(store, RunStore) and len(set_aside) == 1
+    assert [note.partition(" (")[2].partition(")")[0] for note in notes] == ["too wide"]
+
+
+def test_episodes_that_are_not_in_the_database_at_the_end_are_told_of(
+    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_store, "_LAST_SECONDS", 0.0)
+    monkeypatch.setattr(run_store, "Database", unreachable)
+    with RunStore(run, StoreSection(), notes.append, is_new=True):
+        play(run)
+    assert [note.partition(" (")[0] for note in notes[:1]] == ["The store's database does not answer"]
+    assert notes[1:] == [
+        "Some episodes are not in the store's database yet, for the reason said above. They are kept in "
+        f"{run / 'store'}, and the next command that reads this run enters them."
+    ]
+
+
+def test_the_store_is_limited_to_its_size_where_it_has_one(
+    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(run_store, "limit_size", lambda _, max_bytes: limits.append(max_bytes))
+    for max_gb in (None, 2.5):
+        with RunStore(run, StoreSection(max_gb=max_gb), notes.append, is_new=True):
+            play(run)
+    assert set(limits) == {2.5e9} and notes == []
+
+
+def unreachable(place: StorePlace) -> Database:
+    raise StoreUnreachable("gone")
+
+
+# A store that is read
+
+
+@pytest.fixture
+def databases(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which databases were opened and closed."""
+    events: list[str] = []
+
+    class Noted(Database):
+        def __init__(self, place: StorePlace):
+            events.append("opened")
+            super().__init__(place)
+
+        def close(self) -> None:
+            events.append("closed")
+            super().close()
+
+    monkeypatch.setattr(run_store, "Database", Noted)
+    return events
+
+
+def recorded(run: Path, store: object = None) -> RecordedRun:
+    return RecordedRun(run, {}, {}, {"store": store})
+
+
+def test_what_a_killed_run_left_is_entered_where_no_process_works_on_it(
+    run: Path, databases: list[str]
+) -> None:
+    with RunStore(run, StoreSection(), print):
+        play(run)
+    assert databases.count("opened") == databases.count("closed") == 2
+    play(run, index=1)
+    recorder = StoreRecorder(run, parse_keep("all"), Redactor())
+    recorder.begin("unfinished", recorder.task(task_row(0, 2, 3)), step=1, phase="train", attempt=0, key="")
+    recorder.close()
+    databases.clear()
+    lock = lock_folder(run)
+    with open_run_store(recorded(run)) as store:
+        assert [head.status for head in store.episodes()] == ["ended"]
+    lock.close()
+    with open_run_store(recorded(run)) as store:
+        assert sorted(head.status for head in store.episodes()) == ["ended", "ended", "lost"]
+    assert databases == ["opened", "closed"] * 2
+    database = run_database(recorded(run))
+    assert database is not None
+    database.close()
+
+
+def test_a_run_without_a_store_has_none(run: Path) -> None:
+    assert (find_run_store(recorded(run)), run_database(recorded(run))) == (None, None)
+    with pytest.raises(
+        UsageError, match=rf"The run {run.name} has no store: it was made with store\.keep=off"
+    ):
+        open_run_store(recorded(run))
+
+
+@pytest.mark.parametrize("section", [None, {}, {"url": None}, "other"])
+def test_a_database_elsewhere_is_found_by_the_recipe(
+    run: Path, monkeypatch: pytest.MonkeyPatch, section: object
+) -> None:
+    store_place(run, url="postgresql://somewhere", make=True)
+    with pytest.raises(UsageError, match=rf"The episodes of {run.name} are in a database that its recipe"):
+        find_run_store(recorded(run, section))
+    urls: list[str | None] = []
+
+    def noted(place: StorePlace) -> Database:
+        urls.append(place.url)
+        return unreachable(place)
+
+    monkeypatch.setattr(run_store, "Database", noted)
+    monkeypatch.setenv("STORE_HOST", "somewhere")
+    with pytest.raises(StoreFailure, match=rf"the episodes of {run.name} does not answer: gone"):
+        find_run_store(recorded(run, {"url": "postgresql://${oc.env:STORE_HOST}/episodes"}))
+    assert urls == ["postgresql://somewhere/episodes"]
 
 
 def test_no_store_is_made_where_none_is_kept(run: Path, notes: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A gateway with a real worker: it goes on with one that lives, ends what a token may not have, passes all on."""
+"""A gateway goes on with a worker that lives, ends what a token may not have, and passes all on."""
 
 import asyncio
 import json
@@ -14,12 +14,14 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from aworld_train.serving import tokens
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway import app, exchange, pool
 from aworld_train.serving.env_gateway.app import _RETRY_AFTER, Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.waiting import WaitingClient
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
 from tests.environments import HEADERS, HELLO, eventually
 from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
@@ -36,11 +38,30 @@ class Client(NamedTuple):
 
 
 @asynccontextmanager
-async def running(folder: Path, sessions: int = 1) -> AsyncIterator[str]:
-    """The socket of a worker that has one."""
-    with worker(folder, sessions=sessions) as (_, socket):
+async def with_process(folder: Path) -> AsyncIterator[str]:
+    """The socket of a real worker."""
+    with worker(folder) as (_, socket):
         assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
         yield socket
+
+
+@asynccontextmanager
+async def running(folder: Path, sessions: int = 1) -> AsyncIterator[str]:
+    """The socket of a worker in this process, which echoes, and is ready again when a session has ended."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "DELETE":
+            made.report(ready=True, slots=sessions)
+            return web.Response()
+        message = await request.json()
+        result: dict[str, Any] = {"serverInfo": {"name": "echo"}}
+        if message["method"] == "tools/call":
+            result = {"structuredContent": {"result": message["params"]["arguments"]["text"]}}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    async with scripted(folder, answer) as made:
+        made.report(ready=True, slots=sessions)
+        yield made.socket
 
 
 @asynccontextmanager
@@ -110,7 +131,7 @@ async def scripted(
     folder: Path, answer: Handler, secret: str = derive_secret(SECRET, 0)
 ) -> AsyncIterator[Scripted]:
     made = Scripted(str(folder / "scripted.sock"), answer, secret)
-    application = web.Application()
+    application = web.Application(client_max_size=0)
     application.router.add_get("/state", made.state)
     application.router.add_route("*", "/mcp", made.mcp)
     application.on_response_prepare.append(made.sign)
@@ -178,27 +199,30 @@ async def opened(
 
 @pytest.mark.parametrize("sessions", [1, 2])
 async def test_a_worker_that_was_not_to_be_had_once_is_used_again(sessions: int, tmp_path: Path) -> None:
-    with worker(tmp_path, sessions=sessions) as (_, socket):
-        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
-        async with between(socket, first(3, b"POST"), tmp_path) as path, gateway(path) as (http, url, served):
-            for _ in range(3):
-                session = await opened(http, url)
-                async with http.delete(url, headers=session) as closed:
-                    assert closed.status == 200
-            assert served.pool.sessions == {}
+    async with (
+        running(tmp_path, sessions) as socket,
+        between(socket, first(3, b"POST"), tmp_path) as path,
+        gateway(path) as (http, url, served),
+    ):
+        for _ in range(3):
+            session = await opened(http, url)
+            async with http.delete(url, headers=session) as closed:
+                assert closed.status == 200
+        assert served.pool.sessions == {}
 
 
 async def test_where_the_end_of_a_session_does_not_arrive_others_of_its_worker_go_on(tmp_path: Path) -> None:
-    with worker(tmp_path, sessions=2) as (_, socket):
-        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
-        async with between(socket, first(3, b"DELETE"), tmp_path) as path, gateway(path) as (http, url, _):
-            one, other = await opened(http, url), await opened(http, url)
-            async with http.delete(url, headers=one) as closed:
-                assert closed.status == 200
-            listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-            async with http.post(url, json=listing, headers=other) as listed:
-                assert (await listed.json())["result"]["tools"]
-            await opened(http, url)
+    async with (
+        running(tmp_path, sessions=2) as socket,
+        between(socket, first(3, b"DELETE"), tmp_path) as path,
+        gateway(path) as (http, url, _),
+    ):
+        one, other = await opened(http, url), await opened(http, url)
+        async with http.delete(url, headers=one) as closed:
+            assert closed.status == 200
+        async with http.post(url, json=calling("echo", text="x"), headers=other) as answer:
+            assert (await answer.json())["result"]["structuredContent"] == {"result": "x"}
+        await opened(http, url)
 
 
 async def until(holds: Callable[[], object]) -> bool:
@@ -253,6 +277,7 @@ async def test_a_wait_ends_with_the_response_or_with_the_error_as_the_last_event
                 assert last["result"]["serverInfo"]
             else:
                 assert last["error"]["data"] == {"type": "token"} and "revoked" in last["error"]["message"]
+                assert b'requests_refused_total{cause="token"} 1.0' in served.metrics.text()
         assert await until(lambda: not served.pool.sessions and not served.pool.queued)
 
 
@@ -302,7 +327,7 @@ async def test_health_names_the_servers_of_a_worker_that_lives(tmp_path: Path) -
 
 
 async def test_metrics_tell_how_many_bytes_are_held(tmp_path: Path) -> None:
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
         for used in (12_345, 0):
             served.budget.used = used
             async with http.get(url.replace("/mcp", "/metrics")) as answer:
@@ -314,22 +339,20 @@ async def test_metrics_tell_how_many_bytes_are_held(tmp_path: Path) -> None:
 # Bodies
 
 
-@pytest.mark.parametrize("length", [1, HELD_BYTES - 200, HELD_BYTES, HELD_BYTES + 1, WINDOW_BYTES, 9 << 20])
-@pytest.mark.parametrize("framed", ["by its length", "in chunks"])
-async def test_messages_of_any_length_pass_unchanged(length: int, framed: str, tmp_path: Path) -> None:
-    text = "".join(chr(97 + number % 26) for number in range(length))
-    message = json.dumps(calling("echo", text=text)).encode()
-
+async def test_messages_of_any_length_pass_unchanged(tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for place in range(0, len(message), 100_000):
             yield message[place : place + 100_000]
 
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+    async with with_process(tmp_path) as socket, gateway(socket) as (http, url, served):
         headers = {**await opened(http, url), "Content-Type": "application/json"}
-        data = message if framed == "by its length" else chunks()
-        async with http.post(url, data=data, headers=headers) as answer:
-            assert (await answer.json())["result"]["structuredContent"] == {"result": text}
-        assert served.budget.used == 0
+        for length in (1, HELD_BYTES - 200, HELD_BYTES, HELD_BYTES + 1, WINDOW_BYTES, 9 << 20):
+            text = "".join(chr(97 + number % 26) for number in range(length))
+            message = json.dumps(calling("echo", text=text)).encode()
+            for data in (message, chunks()):
+                async with http.post(url, data=data, headers=headers) as answer:
+                    assert (await answer.json())["result"]["structuredContent"] == {"result": text}
+                assert served.budget.used == 0
 
 
 async def test_a_long_message_whose_worker_is_lost_is_answered_as_to_a_session_that_is_gone(
@@ -361,7 +384,7 @@ async def test_a_client_that_takes_nothing_loses_its_connection(
 
 async def test_a_session_that_ends_while_it_is_written_to_is_not_opened_again(tmp_path: Path) -> None:
     """What arrives after the end opens the session at the worker, if it says so: nobody else would end that one."""
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+    async with with_process(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
         proceed = asyncio.Event()
 
@@ -416,21 +439,27 @@ async def test_sessions_that_wait_count_for_the_limit_of_their_token(tmp_path: P
         again.cancel()
 
 
-async def test_the_wait_for_a_session_ends_with_its_token(tmp_path: Path) -> None:
+async def test_the_wait_for_a_session_ends_with_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "_LEEWAY", 0.0)
     async with running(tmp_path) as socket, gateway(socket) as (http, url, _):
         await opened(http, url)
-        # Clocks may differ by five seconds, so that this token holds for six.
         headers = {"Accept": "application/json", **shown("late", seconds=1)}
         async with http.post(url, json=HELLO, headers=headers) as refused:
             assert refused.status == 401
 
 
 async def test_a_session_ends_with_its_token(tmp_path: Path) -> None:
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
-        # This token holds for nine seconds, which a busy machine may need to open the session.
-        await opened(http, url, shown("short", seconds=4))
-        await opened(http, url)
-        assert b'aworld_sessions_ended_total{cause="expired"} 1.0' in served.metrics.text()
+    limits = GatewayLimits(vanish_seconds=0.01)  # so that it looks often
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket, limits=limits) as client:
+        worker.report(ready=True)
+        await opened(client.http, client.url, shown("short", seconds=1000))
+        (session,) = client.gateway.pool.sessions.values()
+        assert 900 < session.expires - time.time() < 1010
+        session.expires = time.time()
+        assert await until(lambda: not client.gateway.pool.sessions)
+        assert b'aworld_sessions_ended_total{cause="expired"} 1.0' in client.gateway.metrics.text()
 
 
 def order(token_id: str, expires: float | None = None) -> dict[str, str]:
@@ -441,28 +470,30 @@ def order(token_id: str, expires: float | None = None) -> dict[str, str]:
 async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_next_gateway(
     tmp_path: Path,
 ) -> None:
-    async with running(tmp_path, sessions=4) as socket:
-        async with gateway(socket, tmp_path) as (http, url, served):
-            revoke = url.replace("/mcp", "/revoke")
-            bad = [await opened(http, url, shown("bad")) for _ in range(2)]
-            good = await opened(http, url)
-            for no_order in (shown("bad"), shown("t"), {"Authorization": "Bearer x"}):
-                async with http.post(revoke, headers=no_order) as refused:
-                    assert refused.status == 401
-            async with http.post(url, json=HELLO, headers=order("bad")) as refused:
+    async with (
+        running(tmp_path, sessions=4) as socket,
+        gateway(socket, tmp_path) as (http, url, served),
+    ):
+        revoke = url.replace("/mcp", "/revoke")
+        bad = [await opened(http, url, shown("bad")) for _ in range(2)]
+        good = await opened(http, url)
+        for no_order in (shown("bad"), shown("t"), {"Authorization": "Bearer x"}):
+            async with http.post(revoke, headers=no_order) as refused:
                 assert refused.status == 401
-            async with http.post(revoke, headers=order("bad", time.time() + 600)) as revoked:
-                assert await revoked.json() == {"sessions": 2, "kept": True}
-            for headers in (*bad, shown("bad"), shown("bad", seconds=300)):
-                async with http.post(url, json=HELLO, headers=headers) as refused:
-                    assert (refused.status, "revoked" in await refused.text()) == (401, True)
-            async with http.post(url, json=calling("echo", text="x"), headers=good) as answer:
-                assert answer.status == 200
-            assert b'aworld_sessions_ended_total{cause="revoked"} 2.0' in served.metrics.text()
-        async with gateway(socket, tmp_path) as (http, url, _):
-            async with http.post(url, json=HELLO, headers=shown("bad")) as refused:
-                assert refused.status == 401
-            await opened(http, url)
+        async with http.post(url, json=HELLO, headers=order("bad")) as refused:
+            assert refused.status == 401
+        async with http.post(revoke, headers=order("bad", time.time() + 600)) as revoked:
+            assert await revoked.json() == {"sessions": 2, "kept": True}
+        for headers in (*bad, shown("bad"), shown("bad", seconds=300)):
+            async with http.post(url, json=HELLO, headers=headers) as refused:
+                assert (refused.status, "revoked" in await refused.text()) == (401, True)
+        async with http.post(url, json=calling("echo", text="x"), headers=good) as answer:
+            assert answer.status == 200
+        assert b'aworld_sessions_ended_total{cause="revoked"} 2.0' in served.metrics.text()
+    async with running(tmp_path) as socket, gateway(socket, tmp_path) as (http, url, _):
+        async with http.post(url, json=HELLO, headers=shown("bad")) as refused:
+            assert refused.status == 401
+        await opened(http, url)
 
 
 async def test_a_session_is_of_its_own_token_alone(tmp_path: Path) -> None:
@@ -592,6 +623,17 @@ async def test_a_worker_that_does_not_end_a_session_is_disconnected(
         await opened(http, url)
 
 
+async def test_the_end_of_a_session_waits_for_a_worker_until_that_is_lost(tmp_path: Path) -> None:
+    (link,) = Gateway("name", SECRET, [str(tmp_path / "none")], LIMITS).pool.links
+    link.alive = True
+    served = Gateway("name", SECRET, [], LIMITS)
+    closing = asyncio.create_task(served._close(link, "one"))
+    # What cannot connect leaves the loop to others between its tries.
+    asyncio.get_running_loop().call_later(0.1, setattr, link, "alive", False)
+    assert not await closing
+    await link.reset()
+
+
 async def test_that_a_session_is_open_is_confirmed_to_the_gateway_alone(tmp_path: Path) -> None:
     async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
         worker.report(ready=True)
@@ -658,4 +700,120 @@ async def test_what_workers_report_is_shown(tmp_path: Path) -> None:
             lines = (await answer.text()).splitlines()
         assert 'aworld_tool_calls_total{outcome="tool_error",server="odd"} 2.0' in lines
         assert 'aworld_tool_call_seconds_sum{server="odd"} 2.5' in lines
-        assert 'aworld_workers{state="busy"} 1.0' in lines and "aworld_sessions_open 1.0" in lines
+        assert {
+            'aworld_workers{state="busy"} 1.0',
+            "aworld_sessions_open 1.0",
+            "aworld_sessions_total 1.0",
+            "aworld_sessions_queued 0.0",
+            "aworld_session_wait_seconds_count 1.0",
+        } <= set(lines)
+        figures = dict(line.rsplit(" ", 1) for line in lines if "{" not in line and line[0] != "#")
+        assert float(figures["aworld_connections"]) == len(served.admission.connections) > 0
+        assert 0 <= float(figures["aworld_session_wait_seconds_sum"]) < WITHIN
+
+
+async def test_a_session_that_waits_is_counted_as_queued(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        waiting = asyncio.create_task(opened(http, url))
+        assert await until(lambda: served.pool.queued)
+        async with http.get(url.replace("/mcp", "/health")) as answer:
+            health = await answer.json()
+            assert (health["queued"], health["sessions"], health["status"]) == (1, 0, "no worker")
+        async with http.get(url.replace("/mcp", "/metrics")) as answer:
+            assert "aworld_sessions_queued 1.0" in await answer.text()
+        worker.report(ready=True)
+        await waiting
+
+
+async def test_a_stranger_gets_no_session_and_is_told_how_to_log_in(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        async with http.post(url, json=HELLO, headers={"Authorization": "Bearer x"}) as refused:
+            assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert b'aworld_requests_refused_total{cause="token"} 1.0' in served.metrics.text()
+        assert worker.requests == []
+
+
+async def test_a_worker_of_one_session_gets_the_next_one_when_it_is_clean(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        (link,) = served.pool.links
+        worker.report(ready=True)
+        session = await opened(http, url)
+        assert len(session["Mcp-Session-Id"]) == 32
+        async with http.delete(url, headers=session) as closed:
+            assert closed.status == 200
+        assert b'aworld_sessions_ended_total{cause="closed"} 1.0' in served.metrics.text()
+        assert (link.state, link.ready) == ("cleaning", False)
+        worker.report(ready=True, slots=2)
+        await opened(http, url)
+        async with http.delete(url, headers=await opened(http, url)) as closed:
+            assert closed.status == 200
+        assert (link.state, link.free) == ("busy", True), "one of several sessions ends: nothing is cleaned"
+
+
+async def test_a_worker_that_knew_no_session_has_nothing_to_clean(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if len(made.requests) > 2:
+            return await agreeing(request)
+        return web.json_response({"error": {}}, status=404 if request.method == "DELETE" else 400)
+
+    async with scripted(tmp_path, answer) as made, gateway(made.socket) as (http, url, served):
+        made.report(ready=True)
+        plain = {"Accept": "application/json"}
+        async with http.post(url, json=HELLO, headers=plain) as refused:
+            assert (refused.status, "Mcp-Session-Id" in refused.headers) == (400, False)
+        await opened(http, url)
+        assert b'aworld_sessions_ended_total{cause="not opened"} 1.0' in served.metrics.text()
+
+
+async def test_a_refusal_by_the_worker_ends_a_wait_as_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"id": None, "error": {"code": 1, "message": "no"}}, status=400)
+
+    monkeypatch.setattr(pool, "REPORT_SECONDS", 0.01)
+    async with scripted(tmp_path, answer) as worker, gateway(worker.socket) as (http, url, served):
+        async with http.post(url, json={**HELLO, "id": 7}) as refused:
+            worker.report(ready=True)
+            *_, last = (await refused.text()).removesuffix("\n\n").split("data: ")
+        error = {"code": 1, "message": "no", "data": {"type": "worker_lost"}}
+        assert json.loads(last) == {"id": 7, "error": error}
+        assert not served.pool.sessions
+
+
+async def test_a_session_whose_client_is_gone_when_it_opens_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(*_: object) -> web.StreamResponse:
+        raise ConnectionResetError("the client is gone")
+
+    monkeypatch.setattr(WaitingClient, "answer", answer)
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        async with http.post(url, json=HELLO) as response:
+            assert response.status == 500
+        assert await until(lambda: len(worker.requests) == 2 and not served.pool.sessions)
+        assert [method for method, _ in worker.requests] == ["POST", "DELETE"]
+        assert b'aworld_sessions_ended_total{cause="vanished"} 1.0' in served.metrics.text()
+
+
+async def test_a_message_that_becomes_too_long_is_refused_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "MAX_MESSAGE_BYTES", 2 * HELD_BYTES)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        return await agreeing(request)
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"x" * HELD_BYTES
+
+    async with scripted(tmp_path, answer) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        session = await opened(http, url)
+        async with http.post(url, data=body(), headers=session) as refused:
+            assert (refused.status, f"at most {2 * HELD_BYTES}" in await refused.text()) == (413, True)
+        assert await until(lambda: not served.budget.used)

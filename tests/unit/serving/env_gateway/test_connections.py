@@ -1,6 +1,7 @@
 """Connections that show no token are few and short, those with one are left alone; nothing of a head is logged."""
 
 import asyncio
+import gzip
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -12,8 +13,9 @@ from aiohttp import web
 
 from aworld_train.serving.env_gateway import connections, desktop, intake
 from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
-from aworld_train.serving.env_gateway.connections import listening
+from aworld_train.serving.env_gateway.connections import Connection, Connections, listening
 from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
+from aworld_train.serving.env_gateway.intake import READ_BYTES
 from aworld_train.serving.tokens import new_secret, sign
 
 SECRET = new_secret()
@@ -266,6 +268,108 @@ async def test_connections_end_with_their_token() -> None:
     raise AssertionError("no token was taken")
 
 
+class Peer(Connection):
+    """A connection without a socket, which notes how it is closed."""
+
+    def __init__(self, connections: Connections, address: str = "a", busy: bool = False):
+        super().__init__(web.Server(lambda _: web.Response()), connections)  # type: ignore[arg-type, return-value]
+        self.holder, self.busy, self.closed = ("address", address), busy, ""
+        connections.add(self)
+
+    def end(self) -> None:
+        self.closed = "at once"
+
+    def close(self) -> None:
+        self.closed = "after its response"
+
+
+async def test_a_token_with_too_many_connections_loses_its_oldest_idle_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_PER_TOKEN", 3)
+    everyone = Connections()
+    peers = [Peer(everyone, busy=busy) for busy in (True, False, False, True, True, True)]
+    assert [everyone.assign_to_token(peer, "t", 7.0) for peer in peers] == [True] * 5 + [False]
+    assert [peer.closed for peer in peers] == ["", "at once", "at once", "", "", ""]
+    assert {peer.expires for peer in peers} == {7.0}
+    # What it has shown before is what it counts for already, and another token is a token of its own.
+    assert everyone.assign_to_token(peers[0], "t", 8.0) and peers[0].expires == 8.0
+    assert everyone.assign_to_token(peers[0], "other", 9.0) and len(everyone) == 4
+
+
+async def test_a_connection_that_is_gone_is_not_counted_anywhere() -> None:
+    everyone = Connections()
+    peers = [Peer(everyone), Peer(everyone), Peer(everyone, "b")]
+    everyone.assign_to_token(peers[0], "t", 7.0)
+    for left, peer in ((2, peers[0]), (1, peers[1]), (0, peers[2]), (0, peers[2])):
+        everyone.remove(peer)
+        assert len(everyone) == left
+    assert (everyone._by_holder, everyone._without_token) == ({}, {})
+
+
+async def test_the_connections_of_a_revoked_token_are_closed_and_those_in_use_after_their_response() -> None:
+    everyone = Connections()
+    peers = [Peer(everyone), Peer(everyone, busy=True), Peer(everyone)]
+    for peer, token_id in zip(peers, ("bad", "bad", "good"), strict=True):
+        everyone.assign_to_token(peer, token_id, 7.0)
+    everyone.close_all_of_token("bad")
+    everyone.close_all_of_token("unknown")
+    assert [peer.closed for peer in peers] == ["at once", "after its response", ""]
+
+
+async def test_what_is_late_is_closed_at_once_and_a_token_that_ends_lets_a_request_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_WATCH_SECONDS", 0.0)
+    everyone, now = Connections(), asyncio.get_running_loop().time()
+    late, in_time, ended, ended_busy, valid = (
+        Peer(everyone, busy=busy) for busy in (False, False, False, True, False)
+    )
+    late.deadline, in_time.deadline = now - 1, now + 600
+    ended.expires = ended_busy.expires = time.time() - 1
+    valid.expires = time.time() + 600
+    watching = asyncio.create_task(everyone.watch())
+    await asyncio.sleep(0.01)
+    watching.cancel()
+    closed = [peer.closed for peer in (late, in_time, ended, ended_busy, valid)]
+    assert closed == ["at once", "", "at once", "after its response", ""]
+
+
+async def test_a_client_that_goes_away_ends_its_request_and_the_end_of_all_ends_its_connection() -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        seen.append((request.content.get_read_buffer_limits(), request.protocol))
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return web.Response()
+
+    seen: list[tuple[object, object]] = []
+    everyone, app = Connections(), web.Application()
+    app.middlewares.append(everyone.middleware())
+    app.router.add_post("/mcp", wait)
+    tasks = asyncio.all_tasks()
+    async with asyncio.timeout(WITHIN):
+        async with listening(app, everyone, "127.0.0.1", 0) as port:
+            client, idle = await Client.connect(port), await Client.connect(port)
+            await client.send(head(b"Content-Length: 1"))
+            await begun.wait()
+            ((limits, connection),) = seen
+            assert isinstance(connection, Connection) and connection.transport is not None
+            assert (connection.busy, connection.deadline) == (True, None)
+            assert (limits, connection.holder) == ((READ_BYTES // 2, READ_BYTES), ("address", "127.0.0.1"))
+            assert connection.transport.max_size == READ_BYTES  # type: ignore[attr-defined]
+            client._writer.close()
+            await cancelled.wait()
+        assert await idle.is_closed() and len(everyone) == 0
+        with pytest.raises(ConnectionError):
+            await Client.connect(port)
+    assert asyncio.all_tasks() == tasks
+
+
 # What is shown
 
 
@@ -325,6 +429,17 @@ async def test_a_password_that_stalls_is_not_waited_for(
         assert await client.status() == 408
 
 
+async def test_a_compressed_form_is_not_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(desktop, "NOVNC", str(tmp_path))
+    pages = DesktopPages("name", SECRET, "password", []).application()
+    form = gzip.compress(b"password=password")
+    async with gateway(pages) as (_, port):
+        client = await Client.connect(port)
+        lines = (b"Origin: http://x", b"Content-Encoding: gzip", b"Content-Length: %d" % len(form))
+        await client.send(head(*lines, path=PREFIX.encode()) + form)
+        assert await client.status() == 401
+
+
 async def test_nothing_that_a_client_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     mark = b"do-not-log-this"
     requests = [
@@ -344,7 +459,7 @@ async def test_nothing_that_a_client_sent_is_logged(caplog: pytest.LogCaptureFix
                 client = await Client.connect(port)
                 await client.send(request)
                 assert await client.status() in (400, 401, 404)
-    assert "is not HTTP" in caplog.text
+    assert "what came from 127.0.0.1 is not HTTP" in caplog.text
     assert mark.decode() not in caplog.text
     assert mark.decode() not in "".join(str(record.exc_info) for record in caplog.records)
 

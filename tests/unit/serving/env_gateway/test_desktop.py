@@ -43,6 +43,10 @@ class Worker:
         return await self._http.ws_connect(self._url + path, protocols=protocols)
 
 
+ENDED = asyncio.Event()
+"""Whether a worker's stream has ended."""
+
+
 async def echo(request: web.Request) -> web.WebSocketResponse:
     """A worker's desktop: what it gets comes back; on ``end`` it ends the stream."""
     answer = web.WebSocketResponse(protocols=desktop.PROTOCOLS)
@@ -51,6 +55,7 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
         if message.data == b"end":
             break
         await answer.send_bytes(message.data)
+    ENDED.set()
     return answer
 
 
@@ -208,12 +213,16 @@ async def test_after_five_wrong_passwords_an_address_waits_a_minute(monkeypatch:
     async with serving() as browser:
         for _ in range(MAX_WRONG_TRIES):
             assert (await log_in(browser, "wrong")).status == 401
-        now += 12.5
+            now += 2.5
         refused = await log_in(browser)
         assert (refused.status, refused.headers["Retry-After"]) == (429, "48")
         assert "Too many wrong passwords. Try again in 48 seconds." in await refused.text()
+        now = 1000.0 + WRONG_SECONDS - 0.5
+        assert (await log_in(browser)).status == 429
         now = 1000.0 + WRONG_SECONDS
         assert (await log_in(browser, "wrong")).status == 401
+        assert (await log_in(browser)).status == 429
+        now += 2.5  # a minute after the second one
         assert (await log_in(browser)).status == 303
 
 
@@ -254,23 +263,35 @@ async def test_a_form_is_read_to_its_limit_and_for_its_time(monkeypatch: pytest.
 
 @pytest.mark.parametrize("failures", [0, 2])
 async def test_a_stream_goes_both_ways_also_to_a_desktop_that_is_restarted(
-    failures: int, monkeypatch: pytest.MonkeyPatch
+    failures: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(desktop, "_RETRY_SECONDS", 0.01)
     async with serving(failures=failures) as browser:
         await log_in(browser)
         async with browser.ws_connect(
-            f"{PREFIX}1/stream", headers=own(browser), protocols=desktop.PROTOCOLS
+            f"{PREFIX}1/stream", headers=own(browser), protocols=desktop.PROTOCOLS, compress=15
         ) as stream:
-            assert stream.protocol == "binary"
+            assert (stream.protocol, stream.compress) == ("binary", 0)
+            await stream.send_str("no picture")
             await stream.send_bytes(b"to the desktop")
             assert await stream.receive_bytes() == b"to the desktop"
             await stream.send_bytes(b"end")
             assert (await stream.receive()).type is WSMsgType.CLOSE
+    assert not caplog.records
+
+
+async def test_a_worker_s_stream_ends_with_the_browser_s() -> None:
+    async with serving() as browser:
+        await log_in(browser)
+        async with browser.ws_connect(f"{PREFIX}0/stream", headers=own(browser)) as stream:
+            await stream.send_bytes(b"to the desktop")
+            await stream.receive_bytes()
+            ENDED.clear()
+        await ENDED.wait()
 
 
 async def test_where_there_is_no_desktop_the_browser_is_told_to_try_later(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(desktop, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(desktop, "_CONNECT_SECONDS", 0.05)
@@ -279,3 +300,4 @@ async def test_where_there_is_no_desktop_the_browser_is_told_to_try_later(
         async with browser.ws_connect(f"{PREFIX}1/stream", headers=own(browser)) as stream:
             closed = await stream.receive()
             assert (closed.data, closed.extra) == (WSCloseCode.TRY_AGAIN_LATER, "there is no desktop now")
+    assert not caplog.records

@@ -149,6 +149,7 @@ async def test_a_response_has_a_window_where_it_is_long(
         if length == HELD_BYTES:  # it is held as a whole
             proceed.set()
         async with await asking as response:
+            assert response.content_length == length
             assert await response.content.readexactly(sent) == parts[0]
             assert client.gateway.budget.used == held
             (opened_session,) = client.gateway.pool.sessions.values()

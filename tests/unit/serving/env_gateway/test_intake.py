@@ -107,6 +107,15 @@ async def test_who_waits_too_long_is_refused_and_told_when_to_come_again() -> No
     await budget.take("b", 40)
 
 
+async def test_who_gets_room_as_its_wait_ends_goes_on() -> None:
+    budget = Budget(TOTAL, SHARE, 0)  # the wait is over when the loop comes to it
+    await budget.take("a", 60)
+    (late,) = await waiting(budget, ("a", 60))
+    budget.release("a", 60)
+    await late
+    assert (budget.used, budget.waiting) == (60, 0)
+
+
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     budget = Budget(TOTAL, SHARE, 60)
     await budget.take("a", 60)

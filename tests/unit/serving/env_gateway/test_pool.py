@@ -104,6 +104,16 @@ async def test_who_waits_too_long_is_told_so_and_leaves_no_trace() -> None:
     assert await workers.reserve("next", 0) is one
 
 
+async def test_a_worker_that_becomes_free_as_a_wait_ends_is_given() -> None:
+    one = worker(0)
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    (late,) = await waiting(workers, "late", seconds=0)  # its time is over when the loop comes to it
+    workers.release(one, "first")
+    assert await late is one
+    assert one.sessions == {"late"}
+
+
 async def test_a_wait_is_reported_with_how_many_are_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "REPORT_SECONDS", 0.01)
     one = worker(0)
@@ -223,8 +233,15 @@ def test_states_count_every_worker_once() -> None:
 
 def test_a_session_knows_when_it_was_last_active() -> None:
     session = WorkerSession("a", worker(0), "token")
-    assert (session.requests, session.vanished) == (0, None)
+    assert (session.requests, session.vanished, session.is_open) == (0, None, False)
     assert session.last_active > 0
+
+
+def test_only_open_sessions_count_for_their_token() -> None:
+    workers = pool(worker(0))
+    for name, token, is_open in (("a", "t", True), ("b", "t", True), ("c", "t", False), ("d", "other", True)):
+        workers.sessions[name] = WorkerSession(name, worker(0), token, is_open=is_open)
+    assert [workers.sessions_of(token) for token in ("t", "other", "none")] == [2, 1, 0]
 
 
 STEPS = st.lists(
