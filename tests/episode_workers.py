@@ -36,6 +36,14 @@ class OneAnswerLoop(EpisodeLoop):
         self.player = EpisodePlayer(self.player.settings, OneAnswer(self.player.settings))
 
 
+class TwoRows(OneAnswerLoop):
+    """A loop whose episodes have two rows."""
+
+    async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
+        rows = await super().run(sampling_params, **task)
+        return [row.model_copy(deep=True) for row in rows] + rows
+
+
 class Client:
     """VeRL's client of the engine; Hydra, which makes the loops, would take a dataclass for a configuration."""
 

@@ -100,9 +100,8 @@ class Node:
 
     def means(self, messages: Sequence[Message], keys: tuple[Any, ...]) -> bool:
         """Whether these messages, with these keys, are the node's own."""
-        if self.keys != keys and not (self.stop and keys == (self._key_with_stop,)):
-            return False
-        return all(sent.same_reasoning(own) for sent, own in zip(messages, self.messages, strict=True))
+        is_same = self.keys == keys or (self.stop != "" and keys == (self._key_with_stop,))
+        return is_same and _same_reasoning(messages, self.messages)
 
     @cached_property
     def _key_with_stop(self) -> tuple[Any, ...]:

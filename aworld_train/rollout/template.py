@@ -140,7 +140,7 @@ class ChatTemplate:
 
         Args:
             history: The messages up to and including the turn.
-            new: The new messages; at least one.
+            new: The new messages.
             tools: The tools of the conversation.
             sampled: The tokens of the turn.
             ended: Whether the model ended its turn with the last of them, rather than being cut off.
@@ -149,6 +149,8 @@ class ChatTemplate:
         Raises:
             CannotContinue: the whole conversation has to be rendered instead.
         """
+        if not new:
+            raise CannotContinue("no message follows the turn")
         if new[0].role in self.anew:
             raise CannotContinue(self.anew[new[0].role])
         addition = self._addition(history, new, tools, tools_key)

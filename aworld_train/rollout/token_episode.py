@@ -1,9 +1,9 @@
 """An episode whose model takes and returns tokens: what is recorded is what was sampled, id by id."""
 
 import asyncio
-import os
 import random
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ class TokenEpisode(Episode):
     def __init__(self, model: LanguageModel, limits: EpisodeLimits):
         super().__init__(limits)
         self._model = model
-        self._request_id = os.urandom(16).hex()
+        self._request_id = uuid.uuid4().hex
 
     @property
     def rules(self) -> RequestRules:
@@ -88,7 +88,8 @@ class TokenEpisode(Episode):
                 return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
             except CannotContinue as reason:
                 index = len(messages) - len(match.new)
-                branch = BranchPoint("template", index, messages[index].role, 0, "", str(reason)[:200])
+                role = match.new[0].role if match.new else ""
+                branch = BranchPoint("template", index, role, 0, "", str(reason)[:200])
                 match = Match(None, tuple(messages), None, branch, match.wish, bool(match.wish))
         try:
             return match, template.initial(with_wish(messages, match.wish), tools)
@@ -166,16 +167,13 @@ class TokenEpisode(Episode):
         """Parse sampled tokens into a turn for the agent."""
         if request.plain:
             text = self._model.text(tokens)
-            return ParsedTurn(text.partition(_first_stop(text, request.stop))[0] if request.stop else text)
+            stop = _first_stop(text, request.stop)
+            return ParsedTurn(text.partition(stop)[0] if stop else text)
         turn = await self._model.parse(tokens, request.tools if request.use_tools else (), prompt)
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [
-            ToolCall(call.name, call.arguments, call_id)
-            for call, call_id in zip(turn.calls, _ids(turn), strict=True)
-        ]
-        shown_calls = calls if request.use_tools else ()
+        shown_calls = _with_ids(turn.calls) if request.use_tools else ()
         return ParsedTurn(content, turn.reasoning, shown_calls, turn.malformed, turn.unfinished)
 
 
@@ -195,12 +193,13 @@ def _first_stop(text: str, stops: Sequence[str]) -> str:
     return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
 
 
-def _ids(turn: ParsedTurn) -> list[str]:
-    """The calls' identifiers: those that the model wrote, and new ones where it wrote none or repeated one."""
-    ids: list[str] = []
-    for call in turn.calls:
-        ids.append(call.call_id if call.call_id and call.call_id not in ids else _call_id())
-    return ids
+def _with_ids(calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """The calls with the identifiers that the model wrote, and new ones where it wrote none or repeated one."""
+    named: dict[str, ToolCall] = {}
+    for call in calls:
+        call_id = call.call_id if call.call_id and call.call_id not in named else _call_id()
+        named[call_id] = replace(call, call_id=call_id)
+    return list(named.values())
 
 
 def _call_id() -> str:

@@ -97,5 +97,5 @@ def _is_whole(file: Path) -> bool:
             header = json.loads(stream.read(min(length, _MAX_HEADER_BYTES)))
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         return bool(file.stat().st_size == 8 + length + max(ends, default=0))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, struct.error):
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, IndexError, struct.error):
         return False

@@ -126,8 +126,7 @@ class CompletionsServer:
             if self._is_checked:
                 return
             cool, warm = [await self._top_logprobs(prompt_ids, each) for each in (1.0, _WARM)]
-            tokens = sorted(cool.keys() & warm.keys(), key=lambda token: cool[token])
-            if len(tokens) > 1:
+            if tokens := sorted(cool.keys() & warm.keys(), key=lambda token: cool[token]):
                 first, last = tokens[0], tokens[-1]
                 distance = cool[last] - cool[first]
                 if distance > _MIN_DISTANCE and warm[last] - warm[first] > distance * (1 + 1 / _WARM) / 2:
@@ -196,9 +195,12 @@ class CompletionsServer:
                 ) from error
             else:
                 self._has_answered = True
-                if not _is_aborted(answer):
-                    return answer
-                failure, retry_after = "the server gave the request up (finish_reason abort)", 0.0
+                match answer:
+                    # As vLLM answers in the middle of a request when it is ended (``--shutdown-timeout 0``).
+                    case {"choices": [{"finish_reason": "abort"}, *_]}:
+                        failure, retry_after = "the server gave the request up (finish_reason abort)", 0.0
+                    case _:
+                        return answer
             await outage.wait(failure, retry_after)
 
     def _may_pass(self, error: RequestFailed) -> bool:
@@ -239,16 +241,8 @@ class _Outage:
 def _is_shaped(sampling_params: dict[str, Any]) -> bool:
     """Whether the distribution that is sampled is another than the model's; greedily there is none."""
     temperature = sampling_params.get("temperature", 1.0)
-    changed = sampling_params.get("top_p", 1.0) < 1 or sampling_params.get("top_k", -1) > 0
+    changed = sampling_params.get("top_p", 1.0) < 1 or sampling_params.get("top_k", 0) > 0
     return bool(temperature > 0 and (temperature != 1 or changed))
-
-
-def _is_aborted(answer: Any) -> bool:
-    """Whether vLLM gave a request up in the middle of it, as it does when it is ended (``--shutdown-timeout 0``)."""
-    match answer:
-        case {"choices": [{"finish_reason": "abort"}, *_]}:
-            return True
-    return False
 
 
 def _remedy(error: RequestFailed, path: str) -> str:

@@ -10,7 +10,7 @@ it from what this process waits for. At the end of training VeRL ends the queue 
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -61,14 +61,13 @@ def check() -> None:
 def queue_calls() -> dict[str, Callable[[], Any]]:
     """Calls of the queue's actors, which this process has started; TransferQueue 0.1.11 has them in its interface."""
     storage = list((queue._TQ_STORAGE or {}).get("SimpleStorage", {}).values())
-    actors = dict(zip(numbered("the queue's storage", len(storage)), storage, strict=True))
-    actors["the queue's controller"] = queue._TQ_CONTROLLER
+    actors = numbered("the queue's storage", storage) | {"the queue's controller": queue._TQ_CONTROLLER}
     return {name: actor.__ray_ready__.remote for name, actor in actors.items()}
 
 
-def numbered(kind: str, count: int) -> list[str]:
-    """Names for ``count`` processes of one kind."""
-    return [f"{kind} {number}" if count > 1 else kind for number in range(count)]
+def numbered(kind: str, processes: Sequence[Any]) -> dict[str, Any]:
+    """The processes of one kind by name."""
+    return {f"{kind} {i}" if len(processes) > 1 else kind: process for i, process in enumerate(processes)}
 
 
 def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:

@@ -31,7 +31,7 @@ def errors_in(log: str) -> list[str]:
             errors.append(lost.group())
         elif _ERROR_LINE.match(text) or NO_SPACE in text:
             errors.append(text[:_MAX_CHARS])
-        elif errors and last_is_error and (actor := _ACTOR.match(text)):
+        elif last_is_error and (actor := _ACTOR.match(text)):
             errors[-1] = f"{errors[-1].rstrip('.')} ({actor.group(1)})."
         last_is_error = bool(errors) and text.startswith(errors[-1])
     return errors

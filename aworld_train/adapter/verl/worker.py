@@ -124,7 +124,6 @@ class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]
 
     async def _init_agent_loop_workers(self) -> None:
         await super()._init_agent_loop_workers()
-        workers = self.agent_loop_workers
-        names = liveness.numbered("the episode worker", len(workers))
-        calls = {name: worker.until_the_end.remote for name, worker in zip(names, workers, strict=True)}
+        workers = liveness.numbered("the episode worker", self.agent_loop_workers)
+        calls = {name: worker.until_the_end.remote for name, worker in workers.items()}
         liveness.watch(calls | liveness.queue_calls())

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from aworld_train.rollout import context as contexts
+from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings
-from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits, with_wish
 from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
-from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.model import SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
 from aworld_train.rollout.token_episode import TokenEpisode
+from aworld_train.rollout.wishes import Wishes
 from tests.templates import ScriptedModel, cut_up
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
@@ -49,7 +51,8 @@ class Model(ScriptedModel):
         images: Sequence[Image] = (),
     ) -> SampledTokens:
         self.sampling_calls.append((sampling, max_tokens))
-        return await super().generate(request_id, tokens, sampling, max_tokens, images)
+        sampled = await super().generate(request_id, tokens, sampling, max_tokens, images)
+        return replace(sampled, versions=WeightVersions(len(self.calls), len(self.calls) + 1))
 
 
 class Talk:
@@ -74,13 +77,26 @@ def texts(model: ScriptedModel) -> list[str]:
 
 
 async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
-    model = Model("a", "b")
+    model = Model("a", "b", "c")
     await Talk(TokenEpisode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
-    await Talk(TokenEpisode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
+    agents = Talk(TokenEpisode(model, replace(LIMITS, agents_sampling=True)))
+    await agents.ask(temperature=0.1, top_k=3, stop=("END",))
+    await agents.ask(top_p=0.2, top_logprobs=2)
     assert [sampling for sampling, _ in model.sampling_calls] == [
         SamplingParams(0.7, 0.9, 20),
-        SamplingParams(0.1, 0.9, 3),
+        SamplingParams(0.1, 0.9, 3, ("END",)),
+        SamplingParams(0.7, 0.2, 20, top_logprobs=2),
     ]
+
+
+async def test_each_turn_of_an_episode_has_random_numbers_of_its_own() -> None:
+    model = Model(*"abcd")
+    episode = TokenEpisode(model, replace(LIMITS, sampling=SamplingParams(0.7, 0.9, 20, seed=5)))
+    talk = Talk(episode)
+    await talk.ask()
+    await asyncio.gather(*(Talk(episode, name).ask() for name in ("second", "third")))
+    await talk.ask()
+    assert [sampling.seed for sampling, _ in model.sampling_calls] == [5, 6, 7, 8]
 
 
 async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_for_more() -> None:
@@ -109,9 +125,9 @@ async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outc
 
 async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() -> None:
     episode = TokenEpisode(Model(), replace(LIMITS, max_prompt_tokens=10))
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused, match=r"\(limit 10\)") as refused:
         await Talk(episode).ask()
-    assert refused.value.code == "context_length_exceeded"
+    assert (refused.value.status, refused.value.code) == (400, "context_length_exceeded")
     assert (episode.outcome, episode.rows()) == (Outcome.overlong, [])
     (length,) = re.findall(r"has (\d+) tokens", str(refused.value))
     fitting = TokenEpisode(Model("fine"), replace(LIMITS, max_prompt_tokens=int(length)))
@@ -131,6 +147,38 @@ async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_o
     await talk.ask()
     assert episode.outcome is Outcome.answered
     assert len(episode.rows()) == 1, "what was refused is no branch"
+
+
+async def test_the_last_token_of_the_context_may_be_sampled_and_none_after_it() -> None:
+    model = Model("a", "b")
+    talk = Talk(TokenEpisode(model, LIMITS))
+    for _ in range(2):
+        await talk.ask()
+    first, second = (len(prompt) for prompt, _ in model.calls)
+    for room in (1, 0):
+        model = Model("a", "b")
+        talk = Talk(TokenEpisode(model, replace(LIMITS, max_response_tokens=second - first + room)))
+        await talk.ask()
+        if room:
+            await talk.ask()
+            assert model.sampling_calls[1][1] == 1
+        else:
+            limit = rf"has {second} tokens .* \(limit {LIMITS.max_prompt_tokens + second - first}\)"
+            with pytest.raises(RequestRefused, match=limit):
+                await talk.ask()
+
+
+async def test_what_a_later_first_prompt_has_beyond_the_limit_is_part_of_the_response() -> None:
+    model = Model("a", "b")
+    limits = replace(LIMITS, max_prompt_tokens=200)
+    talk = Talk(TokenEpisode(model, limits))
+    await talk.ask()
+    talk.history = [Message("user", "Sum up. " * 100)]
+    await talk.ask()
+    later, sampled = model.calls[1]
+    assert model.sampling_calls[1][1] == limits.max_response_tokens - (len(later) - 200)
+    assert [len(row.prompt) for _, row in talk.episode.rows()] == [len(model.calls[0][0]), 200]
+    assert talk.episode.rows()[1][1].response == later[200:] + sampled.tokens
 
 
 async def test_a_turn_that_was_cut_off_makes_the_episode_overlong_unless_it_goes_on() -> None:
@@ -158,9 +206,19 @@ async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
     for name in ("agent", "another"):
         with pytest.raises(RequestRefused, match="out of memory") as refused:
             await Talk(episode, name).ask() if name == "another" else await talk.ask()
-        assert refused.value.status == 403
-    assert episode.over.is_set()
+        assert (refused.value.status, refused.value.code) == (403, "episode_over")
+    assert episode.over.is_set() and episode.stopped
     assert episode.outcome is Outcome.provider
+    with pytest.raises(RequestRefused, match="this episode is over: the engine failed: out of memory"):
+        await episode.count_tokens("agent", ChatRequest([QUESTION], TOOLS))
+
+
+async def test_a_model_call_that_breaks_leaves_its_turn_to_the_next_request() -> None:
+    episode = TokenEpisode(Model(RuntimeError("a bug"), "fine"), replace(LIMITS, max_turns=1))
+    with pytest.raises(RuntimeError, match="a bug"):
+        await Talk(episode).ask()
+    assert (await Talk(episode).ask()).content == "fine"
+    assert (episode.branches, len(episode.rows())) == ({}, 1)
 
 
 def test_a_late_failure_does_not_replace_the_first() -> None:
@@ -182,46 +240,72 @@ async def test_an_episode_that_is_over_keeps_its_outcome() -> None:
         assert (episode.outcome, episode.failure) == (outcome, None)
 
 
+async def test_a_turn_that_was_lost_answers_the_same_request_again() -> None:
+    model = Model("a")
+    episode = TokenEpisode(model, replace(LIMITS, max_turns=1))
+    conversation = episode.conversation("agent")
+    request = ChatRequest([QUESTION], TOOLS)
+    completion = await conversation.complete(request)
+    conversation.undelivered(Completion("of another episode"))
+    episode.undelivered("nobody", completion)
+    assert len(episode.rows()) == 1
+    for _ in range(2):
+        conversation.undelivered(completion)
+    assert (episode.rows(), len(episode.agents["agent"].lost)) == ([], 1)
+    with pytest.raises(RequestRefused):
+        await conversation.complete(ChatRequest([QUESTION, QUESTION], TOOLS))
+    assert episode.stopped
+    assert await conversation.complete(request) is completion
+    assert (episode.outcome, episode.stopped, len(episode.rows())) == (Outcome.answered, False, 1)
+    with pytest.raises(RequestRefused):
+        await conversation.complete(request)
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"use_tools": False}, {"max_tokens": 5}, {"stop": ("END",)}, {"wishes": Wishes(must_call=True)}),
+        *({"logprobs": True}, {"top_logprobs": 1}, {"temperature": 0.5}, {"top_p": 0.5}, {"top_k": 3}),
+        {"messages": [QUESTION, QUESTION]},
+    ],
+    ids=str,
+)
+async def test_a_turn_that_was_lost_does_not_answer_another_request(options: dict[str, Any]) -> None:
+    episode = TokenEpisode(Model("a", "b"), LIMITS)
+    request = ChatRequest([QUESTION], TOOLS)
+    episode.undelivered("agent", await episode.complete("agent", request))
+    assert (await episode.complete("agent", replace(request, **options))).content == "b"
+    assert episode.agents["agent"].graph.undelivered == 1
+
+
+async def test_a_turn_that_was_lost_and_yet_continued_answers_no_other_request() -> None:
+    episode = TokenEpisode(Model("a", "b", "c"), LIMITS)
+    talk = Talk(episode)
+    episode.undelivered("agent", await talk.ask())
+    await talk.ask()
+    assert (await episode.complete("agent", ChatRequest([QUESTION], TOOLS))).content == "c"
+
+
+async def test_the_tokens_of_a_request_are_counted_without_a_trace() -> None:
+    model = Model("a", "b")
+    episode = TokenEpisode(model, LIMITS)
+    talk = Talk(episode)
+    conversation = episode.conversation("agent")
+    counts = []
+    for _ in range(2):
+        request = ChatRequest(list(talk.history), TOOLS)
+        counts.append(await conversation.count_tokens(request))
+        assert episode.turns == len(model.calls)
+        await talk.ask()
+        counts.append(await conversation.count_tokens(request))
+    first, second = (len(prompt) for prompt, _ in model.calls)
+    assert counts == [first, first, second, second]
+    assert episode.given_tokens == first + second
+
+
 async def test_an_episode_in_which_nobody_asked_is_the_agents_failure() -> None:
     assert TokenEpisode(Model(), LIMITS).outcome is Outcome.agent
-
-
-async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_never_said() -> None:
-    model = Model("one two STOP three", "next")
-    episode = TokenEpisode(model, LIMITS)
-    talk = Talk(episode)
-    completion = await talk.ask(stop=("STOP",))
-    assert (completion.content, completion.finish_reason) == ("one two ", "stop")
-    await talk.ask()
-    [(_, row)] = episode.rows()
-    assert "three" not in model.tokenizer.decode(row.prompt + row.response)
-    assert "one two STOP<|im_end|>\n<|im_start|>user\nGo on." in texts(model)[1]
-    # What the template had to close the turn with was not sampled.
-    sampled = [t for t, mask in zip(row.response, row.mask, strict=True) if mask]
-    assert model.tokenizer.decode(sampled) == "one two STOPnext<|im_end|>"
-
-
-@pytest.mark.parametrize("put_back", ["", "STOP", "STOP\n"])
-async def test_a_history_with_or_without_the_stop_text_is_the_same_conversation(put_back: str) -> None:
-    model = Model(*(f"step {number} STOP and more" for number in range(4)))
-    episode = TokenEpisode(model, LIMITS)
-    talk = Talk(episode)
-    for _ in range(4):
-        completion = await talk.ask(stop=("Never", "STOP"))
-        talk.history[-2] = replace(completion.message, content=completion.content + put_back)
-    assert [sampling.stop for sampling, _ in model.sampling_calls] == [("Never", "STOP")] * 4
-    assert len(episode.rows()) == 1
-    assert not episode.branches
-
-
-async def test_a_text_that_only_looks_like_the_stop_text_is_another_history() -> None:
-    model = Model("one STOP", "two")
-    episode = TokenEpisode(model, LIMITS)
-    talk = Talk(episode)
-    completion = await talk.ask(stop=("STOP",))
-    talk.history[-2] = replace(completion.message, content=completion.content + "HALT")
-    await talk.ask()
-    assert episode.branches == {"rewritten": 1}
 
 
 async def test_a_thought_without_an_end_is_no_answer_and_does_not_swallow_later_turns() -> None:
@@ -255,18 +339,6 @@ async def test_neither_calls_nor_thoughts_are_part_of_the_answer() -> None:
     assert episode.text_of("agent") == "I look.\nIt is <answer>2</answer>."
 
 
-async def test_identifiers_that_the_model_wrote_are_kept_unless_they_repeat() -> None:
-    class Writing(Model):
-        async def parse(self, *arguments: Any) -> ParsedTurn:
-            ids = ("functions.calc:0", "functions.calc:0", "")
-            return ParsedTurn("", calls=[ToolCall("calc", "{}", call_id) for call_id in ids])
-
-    calls = (await Talk(TokenEpisode(Writing("a"), LIMITS)).ask()).tool_calls
-    assert calls[0].call_id == "functions.calc:0"
-    assert len({call.call_id for call in calls}) == 3
-    assert all(call.call_id.isalnum() and len(call.call_id) == 9 for call in calls[1:])
-
-
 @pytest.mark.parametrize("text", [CALL.format(1), "same"])
 async def test_the_same_turn_again_and_again_ends_the_episode(text: str) -> None:
     model = Model(*[CALL.format(0), text, text, text, "never"])
@@ -279,6 +351,17 @@ async def test_the_same_turn_again_and_again_ends_the_episode(text: str) -> None
     assert episode.outcome is Outcome.repetition
     assert episode.turns == 4
     assert sum(sum(row.mask) for _, row in episode.rows()) == sum(len(s.tokens) for _, s in model.calls)
+
+
+async def test_a_turn_that_ends_in_a_loop_ends_the_episode() -> None:
+    limits = replace(LIMITS, repetition=RepetitionLimits(loops=8))
+    episode = TokenEpisode(Model("fine", "so " * 100, ends=False), limits)
+    talk = Talk(episode)
+    await talk.ask()
+    with pytest.raises(RequestRefused, match="this episode is over: the model repeated itself") as refused:
+        await talk.ask()
+    assert (refused.value.status, refused.value.code) == (403, "episode_over")
+    assert episode.outcome is Outcome.repetition and episode.stopped
 
 
 @pytest.mark.parametrize(
@@ -310,6 +393,19 @@ async def test_agents_have_conversations_of_their_own_and_only_the_trainable_one
     sampled = [t for t, mask in zip(row.response, row.mask, strict=True) if mask]
     assert model.tokenizer.decode(sampled) == "b<|im_end|>d<|im_end|>"
     assert not episode.branches
+    assert (episode.turns, episode.versions) == (4, (1, 5))
+
+
+async def test_branches_and_misses_of_all_agents_are_counted() -> None:
+    episode = TokenEpisode(Model(*"abcd"), LIMITS)
+    assert episode.versions is None
+    for name in ("planner", "worker"):
+        talk = Talk(episode, name)
+        await talk.ask(wishes=Wishes(must_call=True))
+        talk.history[0] = Message("user", "Another question.")
+        await talk.ask()
+    assert (episode.branches, episode.misses) == ({"new": 2}, {"no_call": 2})
+    assert (episode.text_of("worker"), episode.text_of("nobody")) == ("c\nd", "")
 
 
 # Long histories
@@ -353,7 +449,7 @@ async def test_discarding_tools_keeps_every_turn_and_the_newest_results() -> Non
 
 
 async def test_equal_tools_in_another_order_continue_the_conversation() -> None:
-    model = Model("a", "b")
+    model = Model("a", "b", "c")
     episode = TokenEpisode(model, LIMITS)
     other = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
     answer = await episode.complete("agent", ChatRequest([QUESTION], [*TOOLS, other]))
@@ -362,6 +458,9 @@ async def test_equal_tools_in_another_order_continue_the_conversation() -> None:
     await episode.complete("agent", ChatRequest(history, [other, *reordered]))
     assert not episode.branches
     assert len(episode.rows()) == 1
+    await episode.complete("agent", ChatRequest(history, TOOLS))
+    assert episode.branches == {"tools": 1}
+    assert episode.agents["agent"].tools is TOOLS
 
 
 async def test_an_episode_that_failed_before_its_first_turn_is_stopped() -> None:
@@ -385,12 +484,18 @@ async def test_keeping_the_last_turns_forgets_the_others() -> None:
 
 
 async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
-    script = [CALL.format(0), CALL.format(1), CALL.format(2), "I found two results.", "done"]
+    script = [
+        CALL.format(0),
+        CALL.format(1),
+        CALL.format(2),
+        f"I found two results.\n{CALL.format(3)}",
+        "done",
+    ]
     model = Model(*script)
     episode = TokenEpisode(model, shortened("summarize", 1200))
     talk = Talk(episode)
     for number in range(4):
-        await talk.ask(result=numbered(number))
+        await talk.ask(result=numbered(number), stop=("two",), wishes=Wishes(must_call=True))
     prompts = texts(model)
     assert contexts.ASK_FOR_SUMMARY in prompts[3]
     assert contexts.SUMMARY_FOLLOWS + "I found two results." in prompts[4]
@@ -403,6 +508,27 @@ async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
     )
     assert "I found two results." in trained
     assert episode.branches == {"reset": 1}
+    # The summary is no answer to the agent: what it wants of one does not hold for it.
+    assert episode.agents["agent"].completions[3].tool_calls == ()
+    assert episode.misses == {"no_call": 1}
+
+
+async def test_a_history_is_shortened_when_it_is_over_the_budget_and_not_before() -> None:
+    turn, more = Message("assistant", "Yes."), Message("user", "Go on.")
+    request = ChatRequest([QUESTION, turn, more, turn, more], TOOLS)
+    length = await TokenEpisode(Model(), LIMITS).count_tokens("agent", request)
+    for budget, branches in ((length, []), (length - 1, [BranchPoint("reset", 3, "", 0, "", "")])):
+        model = Model("a")
+        episode = TokenEpisode(model, shortened("keep_last_k", budget))
+        await episode.complete("agent", request)
+        assert (len(model.calls[0][0]) < length) is bool(branches)
+        assert episode.agents["agent"].graph.branch_points == branches
+
+
+async def test_a_history_with_nothing_to_leave_out_stays_as_it_is() -> None:
+    episode = TokenEpisode(Model("a"), shortened("keep_last_k", 1))
+    await Talk(episode).ask()
+    assert not episode.branches
 
 
 async def test_another_model_sums_up_and_its_failure_ends_the_episode() -> None:
@@ -458,8 +584,26 @@ async def test_a_result_that_cannot_be_condensed_ends_the_episode_and_is_not_the
 
 async def test_requests_of_one_agent_at_the_same_time_are_paths_of_their_own() -> None:
     model = Model(*"abc")
-    episode = TokenEpisode(model, LIMITS)
-    request = ChatRequest([QUESTION], TOOLS)
-    await asyncio.gather(*(episode.complete("agent", request) for _ in range(3)))
+    episode = TokenEpisode(model, replace(LIMITS, max_turns=3))
+    requests = [episode.complete("agent", ChatRequest([QUESTION], TOOLS)) for _ in range(4)]
+    *_, refusal = await asyncio.gather(*requests, return_exceptions=True)
+    assert isinstance(refusal, RequestRefused) and refusal.code == "max_turns"
     assert len(episode.rows()) == 3
     assert {tuple(prompt) for prompt, _ in model.calls} == {tuple(model.calls[0][0])}
+    points = [BranchPoint("resampled", 1, "", 0, "", "")] * 2
+    assert episode.agents["agent"].graph.branch_points == points
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["system", "user", "user", "tool"], ["system", "user", "user, wish", "tool"]),
+        (["user"], ["user, wish"]),
+        (["tool"], ["tool", "wish"]),
+    ],
+)
+def test_a_wish_is_in_the_users_last_message_or_one_of_its_own(before: list[Any], after: list[str]) -> None:
+    messages = [Message(role, role) for role in before]
+    assert with_wish(messages, "") is messages
+    contents = [message.content.replace("\n\n", ", ") for message in with_wish(messages, "wish")]
+    assert contents == after

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections import Counter
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.template import CannotContinue, ChatTemplate
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests import templates
 from tests.properties import examples
@@ -237,100 +235,6 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
     conversation = [message.for_template() for message in agent.history[:-1]]
     whole = engine.tokenizer.apply_chat_template(conversation, tools=TOOLS, tokenize=False)
     assert engine.tokenizer.decode(row.prompt + row.response) + "\n" == whole
-
-
-QUESTION = Message("user", "?")
-CALL = Message("assistant", "", (ToolCall("calc", "{}", "c"),))
-RESULT = Message("tool", "4", name="calc", call_id="c")
-
-
-def continued(
-    chat_template: ChatTemplate, history: list[Message], new: list[Message], tools: Any
-) -> list[int]:
-    """The tokens after a turn that the model has ended."""
-    (end,) = chat_template.ends
-    return chat_template.continuation(history, new, tools, [end], ended=True, tools_key=json.dumps(tools))
-
-
-def test_a_template_that_wants_tools_is_continued_with_tools() -> None:
-    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
-    chat_template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    tokenizer.chat_template = (
-        "{%- if not tools -%}{{ raise_exception('no tools') }}{%- endif -%}" + tokenizer.chat_template
-    )
-    expected = continued(chat_template, [QUESTION, CALL], [RESULT], TOOLS)
-    picky = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    for _ in range(2):
-        assert continued(picky, [QUESTION, CALL], [RESULT], TOOLS) == expected
-    with pytest.raises(CannotContinue):
-        continued(picky, [QUESTION, Message("assistant", "4")], [Message("user", "and?")], [])
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
-        "",
-        "{{ tools[0].function.name if tools else 'none' }}",
-        "{{ tools | tojson }}",
-        "{{ 'short' if '/short' in messages[0].content else 'long' }}",
-        "{{ messages | length }}",
-    ],
-)
-def test_a_turn_is_followed_by_what_the_template_writes_after_the_whole_history(shown: str) -> None:
-    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
-    tokenizer.chat_template += "{%- if add_generation_prompt -%}" + shown + "{%- endif -%}"
-    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    other = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
-    beginnings = [[QUESTION], [Message("system", "/short"), QUESTION], [QUESTION, CALL, RESULT]]
-    for tools in (TOOLS, MORE_TOOLS, TOOLS, other):
-        for history in beginnings:
-            text = tokenizer.decode(continued(template, [*history, CALL], [RESULT], tools))
-            messages = [message.for_template() for message in (*history, CALL, RESULT)]
-            whole = tokenizer.apply_chat_template(
-                messages, tools=tools, add_generation_prompt=True, tokenize=False
-            )
-            assert text
-            assert whole.endswith(text)
-            assert whole.removesuffix(text).endswith("</tool_call><|im_end|>")
-
-
-def test_the_end_of_a_turn_is_written_once_where_text_stands_before_it() -> None:
-    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
-    after_text = "'<|im_start|>' + message.role + '\\n' + message.content + '"
-    assert after_text in tokenizer.chat_template
-    tokenizer.chat_template = tokenizer.chat_template.replace(after_text, after_text + " (done)")
-    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    turn, reply = Message("assistant", "4"), Message("user", "and?")
-    rest = "\n<|im_start|>user\nand? (done)<|im_end|>\n<|im_start|>assistant\n"
-    ended = continued(template, [QUESTION, turn], [reply], [])
-    assert tokenizer.decode(ended) == rest
-    for written in ("4", "4 (done)"):
-        sampled = tokenizer.encode(written)
-        tokens = template.continuation([QUESTION, turn], [reply], [], sampled, ended=False, tools_key="")
-        assert tokenizer.decode(sampled + tokens) == "4 (done)<|im_end|>" + rest
-
-
-def test_a_system_message_that_a_template_moves_to_the_front_begins_a_new_row() -> None:
-    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
-    tokenizer.chat_template = (
-        "{%- for m in messages if m.role == 'system' -%}{{ m.content }}{%- endfor -%}"
-        "{%- for m in messages if m.role != 'system' -%}<|im_start|>{{ m.content }}<|im_end|>{%- endfor -%}"
-    )
-    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    history = [QUESTION, Message("assistant", "4")]
-    assert continued(template, history, [Message("user", "and?")], [])
-    with pytest.raises(CannotContinue, match="before the last turn"):
-        continued(template, history, [Message("system", "Be brief."), Message("user", "and?")], [])
-
-
-def test_arguments_are_text_for_a_template_that_only_reads_text() -> None:
-    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
-    converted = "(arguments if arguments is string else arguments | tojson)"
-    assert converted in tokenizer.chat_template
-    tokenizer.chat_template = tokenizer.chat_template.replace(converted, "arguments")
-    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    assert '"arguments": {}}' in tokenizer.decode(template.initial([QUESTION, CALL, RESULT], TOOLS))
-    assert continued(template, [QUESTION, CALL], [RESULT], TOOLS)
 
 
 def test_causes_of_branches_are_told_apart() -> None:

@@ -1,17 +1,20 @@
 """A template's text around messages, found once, is what the template writes, whatever it does with them."""
 
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
+from operator import eq, ge, gt, itemgetter, le, lt, methodcaller, ne
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from aworld_train.rollout.frames import _BORDERS, _Opaque, _probe_texts, shape
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.template import _MARKER, _STAND_IN, CannotContinue, ChatTemplate
 from tests import templates
 from tests.properties import examples
+from tests.vision import image
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "description": "", "parameters": {}}}]
 AS_IT_IS = "message.content"
@@ -53,6 +56,7 @@ LOOKING = [
     "message.content | list | join(' ')",
     "message.content * 2",
     "message.content if message.tool_call_id | length == 9 else 'bad'",
+    "'none' if message.content == 'no' ~ 'ne' else message.content",
 ]
 RARELY_LOOKING = [
     # By what no string of the template says: one small letter, two characters that are none, an object on a page.
@@ -185,3 +189,51 @@ def test_an_identifier_that_a_template_may_escape_is_rendered() -> None:
     for call_id in ("abcdef000", 'a"b', "é", "abcdef001"):
         messages = [Message("tool", "4", call_id=call_id, name="calc")]
         assert framed(chat_template, messages, TOOLS) == rendered(chat_template, messages, TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("look", "is_inspected"),
+    [
+        *((look, True) for look in (len, hash, repr, list, _Opaque.strip, itemgetter(0))),
+        *((partial(compare, "a"), True) for compare in (eq, ne, lt, le, gt, ge)),
+        *((look, False) for look in (str, format, bool, type, methodcaller("__add__", "a"))),
+    ],
+)
+def test_a_text_notes_every_look_at_it_but_copies(look: Any, is_inspected: bool) -> None:
+    text = _Opaque("x")
+    assert bool(_Opaque("")) and not text.inspected
+    look(text)
+    assert text.inspected is is_inspected
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(Message(role, "a") for role in ("system", "assistant")),
+        *(Message("user", text, images=images) for text, images in (("", ()), ("a", (image(0),)))),
+        Message("user", "a", (ToolCall("calc", "{}"),)),
+        *(Message("tool", "a", call_id=call_id) for call_id in ('a"b', "é", "a b")),
+    ],
+)
+def test_messages_have_a_shape_by_their_roles_names_and_identifiers_unless_one_is_special(
+    other: Message,
+) -> None:
+    plain = [
+        Message("tool", "4", call_id="a_b.c:d-1", name="calc"),
+        Message("tool", "4"),
+        Message("user", "a"),
+    ]
+    assert shape(plain) == (("tool", "calc", True), ("tool", "", False), ("user", "", False))
+    assert shape([*plain, other]) is None
+
+
+@pytest.mark.parametrize("source", ["{{ 'ab' ~ \"c\\n\" ~ '' }}", {"a": "{{ 'ab' }}", "b": "{{ 'c\\n' }}"}])
+def test_a_frame_is_tried_with_what_equals_begins_and_ends_with_each_string_of_a_template(
+    source: Any,
+) -> None:
+    texts = list(_probe_texts(source))
+    assert len(texts[0]) == 100_000 and "" not in texts
+    pieces = ["ab", "c\n", *_BORDERS]
+    assert texts[1::3] == pieces
+    for i, piece in enumerate(pieces):
+        assert texts[3 * i + 2 : 3 * i + 4] == [f"{piece}x{pieces[i - 1]}", f"x{piece}x"]

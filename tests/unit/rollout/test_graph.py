@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.graph import ConversationGraph, Node
+from aworld_train.rollout.branches import BranchPoint
+from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph, Node, Row
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 from tests.properties import examples
+from tests.vision import image
 
+QUESTION, ANSWER, GO_ON = Message("user", "start"), Message("assistant", "a"), Message("user", "go on")
 contents = st.sampled_from(["a", "b"])
 # What becomes of the history before it is asked: how many messages of an earlier one stay, and what is put behind.
 steps = st.tuples(
@@ -149,3 +152,189 @@ def test_a_branch_is_where_it_leaves_the_newest_conversation_and_not_an_earlier_
     back = graph.match([first, answer, Message("user", "go on")], "").branch
     assert back is not None
     assert (back.cause, back.message, back.recorded, back.sent) == ("new", 0, "second", "first")
+    assert graph.match([Message("user", "third"), answer, GO_ON], "").node is None
+    ask(first, answer, GO_ON)
+    edited = graph.match([first, answer, Message("user", "stop")], "").branch
+    assert edited is not None
+    assert (edited.cause, edited.message, edited.recorded, edited.sent) == ("edited", 2, "go on", "stop")
+
+
+def ask(
+    graph: ConversationGraph, *history: Message, answer: Message = ANSWER, tools: Any = "", wish: str = ""
+) -> Node:
+    """The turn that answers a history."""
+    match = graph.match(history, tools, wish)
+    context = match.context or graph.add_context(match, tools, [1])
+    return graph.add_sampled(context, tools, answer, SampledTokens([2], [-1.0], True))
+
+
+def test_a_node_knows_what_stands_before_it() -> None:
+    graph = ConversationGraph()
+    photo, drawing = image(0), image(0, color="blue")
+    context = graph.add_context(graph.match([replace(QUESTION, images=(photo,))], "", "short"), "", [1, 2, 3])
+    sampled = SampledTokens([4, 5], [-1.0, -2.0], False, WeightVersions(7, 8))
+    turn = graph.add_sampled(context, "", ANSWER, sampled, "STOP")
+    history = [*context.messages, ANSWER, replace(GO_ON, images=(drawing,)), QUESTION]
+    later = graph.add_context(graph.match(history, "", "short"), "", [6])
+    nodes = [context, turn, later]
+    assert list(graph.nodes()) == nodes and later.path == nodes
+    assert [node.parent for node in nodes] == [None, *nodes[:2]]
+    assert [node.messages for node in nodes] == [(history[0],), (ANSWER,), tuple(history[2:])]
+    assert [node.path_tokens for node in nodes] == [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]]
+    assert [(node.token_count, node.length) for node in nodes] == [(3, 3), (2, 5), (1, 6)]
+    assert [node.images for node in nodes] == [[photo], [photo], [photo, drawing]]
+    assert all(node.root is context and node.wish == "short" for node in nodes)
+    assert [node.sampled for node in nodes] == [False, True, False]
+    assert [(node.ended, node.pending) for node in nodes] == [(True, 0), (False, 0), (True, 0)]
+    assert (turn.logprobs, turn.versions, turn.stop) == ([-1.0, -2.0], (7, 8), "STOP")
+
+
+def test_tokens_that_an_endpoint_counts_have_lengths_and_no_row() -> None:
+    graph = ConversationGraph()
+    context = graph.add_context(graph.match([QUESTION], ""), "", [])
+    context.count(10)
+    turn = graph.add_answer(context, "", ANSWER, 5, ended=False)
+    later = graph.add_context(graph.match([QUESTION, ANSWER, GO_ON], ""), "", [])
+    lengths = []
+    for prompt_tokens in (25, 15, 12):  # an endpoint may count fewer than there were before
+        later.count(prompt_tokens)
+        lengths.append((later.token_count, later.length))
+    assert (turn.parent, turn.token_count, turn.length, turn.ended) == (context, 5, 15, False)
+    assert lengths == [(10, 25), (0, 15), (0, 15)]
+    assert (context.length, graph.unique_tokens, graph.rows()) == (10, 15, [])
+
+
+def test_rows_hold_each_path_and_train_each_token_once() -> None:
+    graph = ConversationGraph()
+    look = replace(QUESTION, images=(image(0),))
+    history: list[Message] = [look]
+    leaves = []
+    for number, (kept, tokens) in enumerate([(1, [10]), (3, [11]), (3, [12])]):
+        match = graph.match(history[:kept], "")
+        context = match.context or graph.add_context(match, "", [number, number])
+        sampled = SampledTokens([*tokens, 0], [-float(tokens[0]), -0.5], True, WeightVersions(number, number))
+        leaves.append(graph.add_sampled(context, "", Message("assistant", str(number)), sampled))
+        history = [*history[:kept], Message("assistant", str(number)), GO_ON]
+    assert graph.rows() == [
+        Row(
+            [0, 0],
+            [10, 0, 1, 1, 11, 0],
+            [1, 1, 0, 0, 1, 1],
+            [-10.0, -0.5, 0.0, 0.0, -11.0, -0.5],
+            [(0, 2), (4, 6)],
+            WeightVersions(0, 1),
+            list(look.images),
+            leaves[1],
+        ),
+        Row(
+            [0, 0],
+            [10, 0, 1, 1, 12, 0],
+            [0, 0, 0, 0, 1, 1],
+            [0.0, 0.0, 0.0, 0.0, -12.0, -0.5],
+            [(0, 2), (4, 6)],
+            WeightVersions(2, 2),
+            list(look.images),
+            leaves[2],
+        ),
+    ]
+
+
+def test_a_turn_that_no_client_received_is_in_a_row_once_it_is_continued() -> None:
+    graph = ConversationGraph()
+    first = ask(graph, QUESTION)
+    second = ask(graph, QUESTION, ANSWER, GO_ON)
+    second.received = False
+    assert [row.leaf for row in graph.rows()] == [first]
+    graph.add_context(graph.match([QUESTION, ANSWER, GO_ON, ANSWER, GO_ON], ""), "", [1])
+    assert [row.leaf for row in graph.rows()] == [second]
+
+
+def test_contexts_are_shared_where_history_tools_wish_and_tokens_are_equal() -> None:
+    graph = ConversationGraph()
+    match = graph.match([QUESTION], "tools")
+    context = graph.add_context(match, "tools", [1])
+    assert graph.add_context(match, "tools", [1]) is context
+    assert graph.match([QUESTION], "tools").context is context
+    other_tokens = graph.add_context(match, "tools", [2])
+    other_tools = ask(graph, QUESTION, tools="others").parent
+    other_wish = ask(graph, QUESTION, tools="tools", wish="short").parent
+    other_text = ask(graph, GO_ON, tools="tools").parent
+    roots = [node for node in graph.nodes() if node.parent is None]
+    assert roots == [context, other_tokens, other_tools, other_wish, other_text]
+
+
+def test_the_deepest_turn_is_continued_though_another_is_newer() -> None:
+    graph = ConversationGraph()
+    ask(graph, QUESTION)
+    deepest = ask(graph, QUESTION, ANSWER, GO_ON)
+    newest = ask(graph, QUESTION)
+    match = graph.match([QUESTION, ANSWER, GO_ON, ANSWER, GO_ON], "")
+    assert (match.node, match.new) == (deepest, (GO_ON,))
+    match = graph.match([QUESTION, ANSWER, QUESTION], "")
+    assert (match.node, match.new, match.branch) == (newest, (QUESTION,), None)
+
+
+def test_the_newest_of_equal_turns_is_continued_though_it_is_in_an_older_conversation() -> None:
+    graph = ConversationGraph()
+    for wish in ("", "short"):
+        ask(graph, QUESTION, wish=wish)
+    newest = ask(graph, QUESTION)
+    for answer in (ANSWER, Message("assistant", " a ")):
+        assert graph.match([QUESTION, answer, GO_ON], "").node is newest
+
+
+@pytest.mark.parametrize("wishes", [("", ""), ("", "short")])
+def test_the_newest_of_equal_turns_is_continued_after_another_conversation(wishes: tuple[str, str]) -> None:
+    graph = ConversationGraph()
+    *_, newest = [ask(graph, QUESTION, wish=wish) for wish in wishes]
+    ask(graph, GO_ON)
+    for new in ((), (GO_ON,)):
+        match = graph.match([QUESTION, ANSWER, *new], "")
+        assert (match.node, match.new) == (newest, new)
+
+
+@pytest.mark.parametrize(
+    ("sent", "continues"),
+    [("", True), ("hm", True), (" hm\n", True), ("hm, so", False)],
+)
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_a_turn_is_continued_without_its_reasoning_and_not_with_another(
+    sent: str, continues: bool, is_newest: bool
+) -> None:
+    graph = ConversationGraph()
+    turn = ask(graph, QUESTION, answer=replace(ANSWER, reasoning="hm"))
+    if not is_newest:
+        ask(graph, GO_ON)
+    match = graph.match([QUESTION, replace(ANSWER, reasoning=sent), GO_ON], "")
+    assert match.node is (turn if continues else None)
+    if is_newest:
+        assert (match.branch and match.branch.cause) == (None if continues else "rewritten")
+
+
+@pytest.mark.parametrize(
+    ("answer", "continues"), [("a", True), ("aSTOP", True), ("a STOP", False), ("aHALT", False)]
+)
+def test_a_turn_is_continued_with_and_without_its_stop_text(answer: str, continues: bool) -> None:
+    graph = ConversationGraph()
+    context = graph.add_context(graph.match([QUESTION], ""), "", [1])
+    turn = graph.add_sampled(context, "", ANSWER, SampledTokens([2], [-1.0], False), "STOP")
+    match = graph.match([QUESTION, Message("assistant", answer), GO_ON], "")
+    assert match.node is (turn if continues else None)
+
+
+def test_other_tools_begin_another_conversation_and_are_its_cause() -> None:
+    graph = ConversationGraph()
+    assert graph.match([QUESTION], "add").branch is None, "there is nothing that it could have continued"
+    ask(graph, QUESTION, tools="add")
+    match = graph.match([QUESTION, ANSWER, GO_ON], "look")
+    assert match.node is None
+    assert match.branch == BranchPoint("tools", 0, "", 0, "add", "look")
+
+
+def test_every_branch_is_counted_and_the_first_ones_are_described() -> None:
+    graph = ConversationGraph()
+    points = [BranchPoint("edited", number, "user", 0, "", "") for number in range(MAX_BRANCH_POINTS + 2)]
+    for point in points:
+        graph.count_branch(point)
+    assert graph.branches == {"edited": MAX_BRANCH_POINTS + 2}
+    assert graph.branch_points == points[:MAX_BRANCH_POINTS]

@@ -1,20 +1,24 @@
 """The ReAct agent asks, calls, and ends where it must, and tells truly how far it came."""
 
 import asyncio
+import base64
 import json
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.react import ToolCounts, play, shorten
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord
 from aworld_train.rollout.tools import ToolResult
 from tests.properties import examples
+from tests.vision import image, png
 
 SCHEMAS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 QUESTION = Message("user", "What is 1+1?")
@@ -66,6 +70,7 @@ class Game:
     answers: list[ToolResult | Exception] = field(default_factory=list)
     max_turns: int = 10
     max_chars: int = 1000
+    with_images: bool = False
     counts: ToolCounts = field(default_factory=ToolCounts)
 
     def __post_init__(self) -> None:
@@ -81,6 +86,7 @@ class Game:
             self.counts,
             max_turns=self.max_turns,
             max_result_chars=self.max_chars,
+            **({"with_images": True} if self.with_images else {}),
         )
 
     @property
@@ -177,6 +183,40 @@ async def test_a_lost_environment_is_raised_and_what_was_called_is_counted() -> 
     assert (game.counts.calls, game.counts.errors) == (2, 0)
 
 
+async def test_each_call_is_recorded_with_its_times_and_its_answer_or_that_none_came() -> None:
+    answers = [ToolResult("8", True, replayed=True), ToolResult("9", False)]
+    game = Game([asks('{"a": 1}', "["), asks("{}"), asks("{}")], [*answers, EnvironmentLost("gone")])
+    began_at, began = time.time(), time.monotonic()
+    with pytest.raises(EnvironmentLost):
+        await game.play()
+    seconds, ended_at = time.monotonic() - began, time.time()
+    records = game.counts.records
+    no_object = "Error: the arguments of add must be a JSON object"
+    assert [replace(record, began=0.0, seconds=0.0) for record in records] == [
+        ToolCallRecord("add", '{"a": 1}', "8", True, 0.0, 0.0, True, "call0"),
+        ToolCallRecord("add", "[", no_object, True, 0.0, 0.0, False, "call1"),
+        ToolCallRecord("add", "{}", "9", False, 0.0, 0.0, False, "call0"),
+        ToolCallRecord("add", "{}", UNANSWERED, True, 0.0, 0.0, False, "call0"),
+    ]
+    assert all(began_at <= record.began <= ended_at and record.seconds >= 0 for record in records)
+    assert sum(record.seconds for record in records[:3]) <= game.counts.seconds
+    assert sum(record.seconds for record in records) <= seconds >= game.counts.seconds
+    assert (game.counts.calls, game.counts.errors) == (4, 2)
+
+
+@pytest.mark.parametrize("with_images", [True, False])
+async def test_images_are_shown_where_the_model_takes_them_and_a_result_has_some(with_images: bool) -> None:
+    picture = {"type": "image", "data": base64.b64encode(png()).decode()}
+    raw = {"content": [picture, {"type": "text", "text": "seen"}]}
+    raws = [raw, {"message": "no"}, None, ["content"]]
+    answers: list[ToolResult | Exception] = [ToolResult("text", False, raw) for raw in raws]
+    game = Game([asks(*["{}"] * 4), ANSWER], answers, max_chars=4, with_images=with_images)
+    await game.play()
+    results = game.conversation.requests[-1].messages[2:]
+    shown = [("seen", (image(0),)), *[("text", ())] * 3] if with_images else [("text", ())] * 4
+    assert [(result.content, result.images) for result in results] == shown
+
+
 async def test_errors_of_tools_are_results_and_are_counted() -> None:
     answers = [
         ToolResult("8", False),
@@ -202,13 +242,17 @@ async def test_arguments_that_are_no_object_are_an_error_result_and_never_reach_
     assert "must be a JSON object" in game.results[0]
 
 
-async def test_a_long_result_is_shortened() -> None:
-    game = Game([asks("{}"), ANSWER], [ToolResult("x" * 100, False)], max_chars=10)
+@pytest.mark.parametrize(
+    ("length", "text"), [(100, "xxxxx\n[... 90 characters left out ...]\nxxxxx"), (10, "x" * 10)]
+)
+async def test_a_result_is_shortened_where_it_is_too_long(length: int, text: str) -> None:
+    game = Game([asks("{}"), ANSWER], [ToolResult("x" * length, False)], max_chars=10)
     await game.play()
-    assert game.results == ["xxxxx\n[... 90 characters left out ...]\nxxxxx"]
+    assert game.results == [text]
 
 
 @given(st.text(max_size=300), st.integers(2, 120))
+@example("x" * 10, 10)
 def test_a_long_text_keeps_its_beginning_and_its_end(text: str, limit: int) -> None:
     short = shorten(text, limit)
     if len(text) <= limit:

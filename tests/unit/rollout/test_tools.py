@@ -1,12 +1,15 @@
 """An episode's tools against a real MCP server over a real socket, also one that is slow, dies or comes back."""
 
 import asyncio
+import base64
 import gc
 import json
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -15,9 +18,16 @@ from aiohttp import web
 
 from aworld_train.rollout import tools as tools_module
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
+from aworld_train.rollout.tools import (
+    ToolResult,
+    ToolServer,
+    ToolSession,
+    text_and_images_of,
+    wait_until_healthy,
+)
 from tests.proxies import Proxy, proxy_variables
 from tests.tool_servers import JSON_CALCULATOR, TOKEN, WITHIN, ServerProcess
+from tests.vision import png
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
@@ -266,7 +276,7 @@ BUSY = {"id": 0, "error": {"message": "no room", "data": {"type": "busy"}}}
 async def served(handler: Any) -> AsyncIterator[ToolServer]:
     """A server that answers requests with ``handler``."""
     app = web.Application()
-    app.router.add_post("/mcp", handler)
+    app.router.add_route("*", "/mcp", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -277,19 +287,24 @@ async def served(handler: Any) -> AsyncIterator[ToolServer]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "pause", "requests", "reason"),
+    ("answer", "pauses", "requests", "reason"),
     [
-        ({"status": 503}, 0.0, 3, ""),
-        ({"text": json.dumps(BUSY)}, 0.0, 3, ""),
-        ({"text": json.dumps(BUSY)}, 60.0, 1, "no room"),  # not waited for: time would be up by then
-        ({"status": 500}, 0.0, 1, "HTTP 500"),
-        ({"text": json.dumps({"id": 0, "error": {"message": "no"}})}, 0.0, 1, "no"),
+        ({"status": 503}, (0.0,), 3, ""),
+        ({"text": json.dumps(BUSY)}, (0.0, 0.0), 3, ""),
+        ({"text": json.dumps(BUSY)}, (0.0, 60.0), 2, "no room"),  # not waited for: time would be up by then
+        ({"status": 500}, (0.0,), 1, "HTTP 500"),
+        ({"text": json.dumps({"id": 0, "error": {"message": "no"}})}, (0.0,), 1, "no"),
     ],
 )
 async def test_a_full_server_is_asked_again_while_there_is_time_and_no_other_one_is(
-    answer: dict[str, Any], pause: float, requests: int, reason: str, monkeypatch: pytest.MonkeyPatch
+    answer: dict[str, Any],
+    pauses: tuple[float, ...],
+    requests: int,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tools_module, "_BUSY_SECONDS", (pause,))
+    monkeypatch.setattr(tools_module, "_BUSY_SECONDS", pauses)
+    monkeypatch.setattr(tools_module, "random", SimpleNamespace(uniform=lambda low, high: 1000.0))
     methods = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -305,6 +320,208 @@ async def test_a_full_server_is_asked_again_while_there_is_time_and_no_other_one
         else:
             assert await tools.list_tools() == []
     assert methods.count("initialize") == requests
+
+
+@asynccontextmanager
+async def answering(**answers: Any) -> AsyncIterator[tuple[ToolServer, list[Any]]]:
+    """A server whose answer to ``tools/call`` is that of ``call``, and what it received; None is no answer at all."""
+    received: list[Any] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        message = await request.json() if request.method == "POST" else {"method": request.method}
+        received.append(message)
+        if message["method"] == "initialize":
+            opened: dict[str, Any] = {"id": message["id"], "result": {"capabilities": {}}}
+            return web.json_response(opened, headers={"Mcp-Session-Id": "one"})
+        answer = answers.get(message["method"].removeprefix("tools/"), {})
+        if callable(answer):
+            answer = answer(message["params"])
+        if answer is None:
+            await asyncio.Event().wait()
+        return web.json_response({"id": message.get("id"), **answer}, status=answer.get("status", 200))
+
+    async with served(handler) as server:
+        yield server, received
+
+
+TEXT = {"type": "text", "text": "4"}
+RESOURCES = [{"type": "resource", "resource": {"text": "5"}}, {"type": "resource", "resource": {"blob": ""}}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "is_error", "raw"),
+    [
+        ({"result": {"content": [TEXT]}}, "4", False, {"content": [TEXT]}),
+        ({"result": {"content": [], "isError": True}}, "", True, {"content": [], "isError": True}),
+        (
+            {"result": {"content": [TEXT, *RESOURCES]}},
+            "4\n5\n[resource content, not shown]",
+            False,
+            {"content": [TEXT, *RESOURCES]},
+        ),
+        ({"error": {"message": "no", "code": 1}}, "Error: no", True, {"message": "no", "code": 1}),
+    ],
+)
+async def test_a_result_is_the_servers_as_text_and_whole(
+    answer: Any, text: str, is_error: bool, raw: Any
+) -> None:
+    async with answering(call=answer) as (server, received), ToolSession(server) as tools:
+        result = await tools.call("add", {"a": 1})
+    assert result == ToolResult(text, is_error, raw) == replace(result, replayed=True)
+    assert not result.replayed and "raw" not in repr(result)
+    assert received[2]["params"] == {"name": "add", "arguments": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"error": {"message": "gone", "data": {"type": "worker_lost"}}}, "gone during tool add"),
+        ({"status": 500}, "HTTP 500 Internal Server Error, during tool add"),
+        *(
+            ({"result": result}, "the answer of tool add is no tool result")
+            for result in ({}, {"content": None}, {"content": ["4"]}, {"content": [{"type": "text"}]})
+        ),
+    ],
+)
+async def test_without_a_result_the_environment_is_lost(answer: Any, reason: str) -> None:
+    async with answering(call=answer) as (server, _), ToolSession(server) as tools:
+        with pytest.raises(EnvironmentLost) as lost:
+            await tools.call("add", {})
+    assert str(lost.value) == f"{server.url}: {reason}"
+
+
+async def test_a_server_is_told_which_calls_are_given_up_and_when_its_session_ends() -> None:
+    called = asyncio.Event()
+    async with answering(call=lambda params: called.set()) as (server, received):
+        async with ToolSession(replace(server, call_timeout=0.1)) as tools:
+            result = await tools.call("add", {})
+            assert result == ToolResult("Error: no answer within 0.1 seconds", True)
+        called.clear()
+        async with ToolSession(server) as tools:
+            call = asyncio.create_task(tools.call("add", {}))
+            await called.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+    told = [m["params"] for m in received if m["method"] == "notifications/cancelled"]
+    reasons = ("it took too long", "the episode was cancelled")
+    assert told == [{"requestId": 1, "reason": reason} for reason in reasons]
+    assert [m["method"] for m in received].count("DELETE") == 2
+
+
+async def test_a_session_that_is_left_while_it_opens_is_given_up() -> None:
+    opened = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        opened.set()
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async with served(handler) as server:
+        async with ToolSession(server) as tools:
+            call = asyncio.create_task(tools.call("add", {}))
+            await opened.wait()
+        assert tools._task is not None and tools._task.cancelled()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("call_timeout", "limits", "seconds"),
+    [(5.0, {"a": 90.0}, 5.0), (None, {"a": 10.0, "b": 90.0}, 120.0), (None, {}, 60.0)],
+)
+def test_a_call_may_take_what_its_server_allows_unless_it_is_told(
+    call_timeout: float | None, limits: dict[str, float], seconds: float
+) -> None:
+    assert ToolServer("http://h/mcp", {}, call_timeout).call_seconds(limits) == seconds
+
+
+@pytest.mark.parametrize(("max_pages", "names"), [(100, "abc"), (2, "ab")])
+async def test_a_list_of_tools_has_pages_up_to_a_limit(
+    max_pages: int, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools_module, "_MAX_PAGES", max_pages)
+    cursors = []
+
+    def page(params: dict[str, str]) -> dict[str, Any]:
+        cursors.append(params)
+        following = {"": "b", "b": "c", "c": ""}[cursor := params.get("cursor", "")]
+        tool = {"name": cursor or "a", "inputSchema": {"type": "object"}}
+        described = {**tool, "description": "Adds."} if cursor else tool
+        return {"result": {"tools": [described], "nextCursor": following}}
+
+    async with answering(list=page) as (server, _):
+        tools = await server.schemas()
+    assert cursors == [{}, {"cursor": "b"}, {"cursor": "c"}][: len(names)]
+    assert tools == [
+        {
+            "type": "function",
+            "function": {
+                "name": name,
+                "description": "" if name == "a" else "Adds.",
+                "parameters": {"type": "object"},
+            },
+        }
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"error": {"message": "no"}}, "did not list its tools: no"),
+        ({"status": 500}, "did not list its tools: HTTP 500 Internal Server Error"),
+        ({"result": {"tools": [{"name": "a"}]}}, "did not list its tools: 'inputSchema'"),
+        (None, "did not list its tools in time"),
+    ],
+)
+async def test_a_server_that_does_not_list_its_tools_is_a_lost_environment(answer: Any, reason: str) -> None:
+    async with answering(list=answer) as (server, _), ToolSession(server) as tools:
+        await tools._session()
+        tools._server = replace(server, connect_timeout=20 if answer else 0.05)
+        with pytest.raises(EnvironmentLost) as lost:
+            await tools.list_tools()
+    assert str(lost.value) == f"{server.url} {reason}"
+
+
+async def test_lists_of_tools_are_kept_by_server_and_headers_and_failures_are_not() -> None:
+    answers = [{"error": {"message": "no"}}, *({"result": {"tools": []}} for _ in range(2))]
+    async with answering(list=lambda params: answers.pop(0)) as (server, _):
+        first = replace(server, headers={"a": "1", "b": "2"})
+        with pytest.raises(EnvironmentLost):
+            await first.schemas()
+        tools = await first.schemas()
+        assert await replace(server, headers={"b": "2", "a": "1"}).schemas() is tools
+        assert await replace(server, headers={"a": "1", "b": "3"}).schemas() is not tools
+    assert answers == []
+
+
+def test_images_of_a_result_stand_where_they_were_and_those_that_are_no_images_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tools_module, "MAX_IMAGES", 2)
+    picture = {"type": "image", "data": base64.b64encode(png()).decode()}
+    broken = {"type": "image", "data": "broken"}
+    text, images = text_and_images_of(
+        {"content": [TEXT, TEXT, picture, TEXT, broken, picture, picture, *RESOURCES]}
+    )
+    note = "[image content, not shown]"
+    assert text == f"4\n44\n{note}{note}\n5\n[resource content, not shown]"
+    assert [(image.position, image.file) for image in images] == [(3, png()), (5 + len(note), png())]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (nested(100), None),
+        (nested(101), "are nested more than 100 deep"),
+        ({"a": [1, [[]]], "b": {}}, None),
+        ({"a": json.loads("[" * 99 + "]" * 99), "b": 1}, None),
+        ({"a": json.loads("[" * 100 + "]" * 100), "b": 1}, "are nested more than 100 deep"),
+    ],
+)
+def test_arguments_may_be_nested_a_hundred_deep(arguments: dict[str, Any], complaint: str | None) -> None:
+    assert tools_module._unsendable(arguments) == complaint
 
 
 @pytest.mark.parametrize(("log_seconds", "logged"), [(math.inf, 1), (0.0, 2)])

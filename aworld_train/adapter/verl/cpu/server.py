@@ -137,8 +137,8 @@ class TransformersServer:
             KeyError: The model has no parameter of a given name; the requests in flight fail too.
         """
         self._weights_whole.clear()
-        tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
         try:
+            tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
             await self._on_worker(self._batcher.load_weights, tensors)
         except Exception as error:
             await self._fail(f"new weights could not be loaded: {error}")

@@ -4,19 +4,25 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from aworld_train.adapter.episodes.agent import tool_server
+from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord
+from aworld_train.adapter.verl import agent_loop
+from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
 from tests.agent_loops import (
     END,
     MESSAGES,
     TOKENIZER,
     ScriptedEngine,
     call,
+    loop,
     play,
     sampled,
 )
@@ -277,3 +283,47 @@ async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: ServerP
         assert trained == engine.turns[0] + engine.turns[1]
         assert f"<tool_response>\n{number * 2}\n</tool_response>" in TOKENIZER.decode(output.response_ids)
         assert slot.line["outcome"] == "answered"
+
+
+@pytest.mark.parametrize(
+    ("engine", "stops", "max_top_logprobs"),
+    [("transformers", True, MAX_TOP_LOGPROBS), ("vllm", True, 0), ("sglang", False, 0)],
+)
+async def test_an_episode_is_played_with_what_its_engine_can_do(
+    engine: str, stops: bool, max_top_logprobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[Any] = []
+
+    async def play(*arguments: Any, **options: Any) -> str:
+        played.append((*arguments, options))
+        return "finished"
+
+    monkeypatch.setattr(agent_loop, "VerlModel", lambda *arguments, **options: (*arguments, options))
+    monkeypatch.setattr(agent_loop, "image_tokens", lambda *arguments: arguments)
+    monkeypatch.setattr(agent_loop, "output_rows", lambda finished: (finished,))
+    made: Any = loop(McpAgent, "server")
+    made.player = SimpleNamespace(settings=made.player.settings, play=play)
+    made.config = OmegaConf.create({"actor_rollout_ref": {"model": {"path": "/models/small"}}})
+    made.rollout_config = OmegaConf.create({"name": engine, "prompt_length": 7, "response_length": 9})
+    made.mm_processor_kwargs = {"max_pixels": 4}
+    assert await made.run({"temperature": 0.5}, raw_prompt=MESSAGES) == ["finished"]
+    options = {
+        "engine_stops": stops,
+        "max_top_logprobs": max_top_logprobs,
+        "images": (None, engine, '{"max_pixels": 4}'),
+    }
+    model = ("server", TOKENIZER, made.player.settings.agent["tool_parser"], {}, (), options)
+    limits = {"model_name": "small", "max_prompt_tokens": 7, "max_response_tokens": 9}
+    assert played == [(model, {"raw_prompt": MESSAGES}, {"temperature": 0.5}, limits)]
+
+
+@pytest.mark.parametrize(
+    ("config", "ends"),
+    [(None, ()), ({}, ()), ({"eos_token_id": 2}, (2,)), ({"eos_token_id": [3, 2]}, (3, 2))],
+)
+def test_a_turn_ends_with_the_tokens_of_the_model_s_folder(
+    config: dict[str, Any] | None, ends: tuple[int, ...], tmp_path: Path
+) -> None:
+    if config is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(config))
+    assert agent_loop.end_tokens(str(tmp_path)) == ends

@@ -5,15 +5,18 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl import checkpoints
 
 POINTER = "latest_checkpointed_iteration.txt"
 
 
 def archive(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("data.pkl", b"x" * 2000)
 
@@ -44,24 +47,28 @@ BREAKING: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a shard is empty": (
         lambda path: (path / "actor/model_world_size_2_rank_0.pt").write_bytes(b""),
-        "cut off",
+        "actor/model_world_size_2_rank_0.pt is cut off",
     ),
     "a shard is missing": (
         lambda path: (path / "actor/extra_state_world_size_2_rank_1.pt").unlink(),
         "actor/extra_state_world_size_2_rank_1.pt is missing",
     ),
+    "a shard of the critic is missing": (
+        lambda path: archive(path / "critic/model_world_size_1_rank_0.pt"),
+        "critic/optim_world_size_1_rank_0.pt is missing",
+    ),
     "the place in the data is missing": (lambda path: (path / "data.pt").unlink(), "data.pt is missing"),
     "the model is cut off": (
         lambda path: cut(path / "actor/huggingface/model.safetensors"),
-        "model.safetensors is cut off",
+        "actor/huggingface/model.safetensors is cut off",
     ),
     "the model's header is cut off": (
         lambda path: (path / "actor/huggingface/model.safetensors").write_bytes(b"\x40\0\0\0\0\0\0\0{"),
-        "model.safetensors is cut off",
+        "actor/huggingface/model.safetensors is cut off",
     ),
     "there is no model": (
         lambda path: (path / "actor/huggingface/config.json").unlink(),
-        "no model in Hugging Face's format",
+        "it has no model in Hugging Face's format",
     ),
 }
 
@@ -75,7 +82,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_and_named(tmp_path: Path,
     assert last is not None
     assert (last.step, last.model) == (4, tmp_path / "global_step_4/actor/huggingface")
     notes = checkpoints.prepare_resume(tmp_path, last)
-    assert len(notes) == 1 and "global_step_8 is not whole" in notes[0] and message in notes[0]
+    assert notes == [f"The checkpoint global_step_8 is not whole: {message}."]
     assert (tmp_path / POINTER).read_text() == "4"
 
 
@@ -85,18 +92,48 @@ def test_the_newest_whole_checkpoint_is_taken_whatever_the_pointer_says(
 ) -> None:
     for step in (4, 8, 12):
         checkpoint(tmp_path, step)
+    checkpoint(tmp_path, 16).rename(tmp_path / "global_step_16.old")
     if pointer is not None:
         (tmp_path / POINTER).write_text(pointer)
     last = checkpoints.last_checkpoint(tmp_path)
     assert last is not None and last.step == 12
+    assert checkpoints.fault(tmp_path / "global_step_12") == ""
     assert checkpoints.prepare_resume(tmp_path, last) == []
     assert (tmp_path / POINTER).read_text() == "12"
 
 
 def test_without_a_whole_checkpoint_verl_is_told_to_begin(tmp_path: Path) -> None:
     assert checkpoints.last_checkpoint(tmp_path / "none") is None
-    cut(checkpoint(tmp_path, 3) / "data.pt")
-    (tmp_path / POINTER).write_text("3")
+    cut(checkpoint(tmp_path, 1) / "data.pt")
+    (tmp_path / POINTER).write_text("1")
     assert checkpoints.last_checkpoint(tmp_path) is None
-    assert len(checkpoints.prepare_resume(tmp_path, None)) == 1
-    assert not (tmp_path / POINTER).exists()
+    for _ in range(2):  # with a pointer, and without
+        notes = checkpoints.prepare_resume(tmp_path, None)
+        assert notes == ["The checkpoint global_step_1 is not whole: data.pt is cut off."]
+        assert not (tmp_path / POINTER).exists()
+
+
+def test_the_model_of_a_checkpoint_may_stand_beside_its_shards(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path, 4)
+    model = (path / "actor/huggingface").rename(path / "huggingface")
+    assert checkpoints.last_checkpoint(tmp_path) == Checkpoint(4, model)
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "is_whole"),
+    [
+        ({"__metadata__": {"format": "pt"}}, 0, True),
+        ({"__metadata__": {}, "a": {"data_offsets": [8, 24]}, "b": {"data_offsets": [0, 8]}}, 24, True),
+        ({"a": {"data_offsets": [0, 8]}}, 9, False),
+        ({"a": {}}, 0, False),
+        ({"a": []}, 0, False),
+        ([], 0, False),
+    ],
+)
+def test_a_file_of_safetensors_is_as_long_as_its_header_says(
+    header: Any, size: int, is_whole: bool, tmp_path: Path
+) -> None:
+    text = json.dumps(header).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
+    assert checkpoints._is_whole(file) is is_whole

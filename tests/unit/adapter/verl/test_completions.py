@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ async def test_it_is_given_token_ids_and_the_sampling_and_asked_for_token_ids() 
     body = server.bodies[0]
     assert body["prompt"] == [7, 8, 9]
     assert body["model"] == "org/big"
-    assert body["return_token_ids"] is True
+    assert (body["return_token_ids"], body["skip_special_tokens"]) == (True, False)
     assert {name: body[name] for name in ("temperature", "top_p", "top_k", "max_tokens")} == {
         "temperature": 0.5,
         "top_p": 1.0,
@@ -94,7 +95,7 @@ async def test_the_key_is_sent_as_a_bearer_and_is_in_no_error(monkeypatch: pytes
     assert "HTTP 401" in error_message
     assert "very-secret" not in error_message
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret\nX: 1")
-    assert "very-secret" not in await refusal(server.url)
+    assert await refusal(server.url) == "What is in OPENAI_API_KEY cannot be sent as a key."
 
 
 async def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,7 @@ async def test_another_kind_of_server_is_told_from_vllm(path: str, body: Any, se
     assert sentence in error_message
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_a_busy_server_is_asked_again_when_it_says_so(status: int) -> None:
     refused = []
 
@@ -210,11 +211,69 @@ async def test_a_context_that_is_too_small_is_said_with_the_flag() -> None:
 async def test_a_server_with_the_log_probabilities_of_the_model_is_refused_with_the_flag() -> None:
     async with serving(processed=False) as server:
         assert "--logprobs-mode processed_logprobs" in await refusal(server.url)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_checked"),
+    [
+        ({"temperature": 0.5}, True),
+        ({"top_k": 1}, True),
+        ({"top_p": 0.9}, True),
+        ({}, False),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 0}, False),
+        ({"temperature": 0.0, "top_p": 0.9}, False),
+    ],
+)
+async def test_only_a_distribution_that_is_not_the_models_is_checked(
+    shape: dict[str, Any], is_checked: bool
+) -> None:
+    async with serving(processed=False) as server:
+        sampling = CompletionsServer(server.url).generate("one", [7], {"max_tokens": 8, **shape})
+        if is_checked:
+            with pytest.raises(ModelError, match="processed_logprobs"):
+                await sampling
+        else:
+            assert (await sampling).token_ids == [7, 5]
+
+
+@pytest.mark.parametrize(
+    ("cool", "warm", "is_refused"),
+    [(4.0, 3.0, False), (4.0, 3.1, True), (0.1, 0.1, False), (0.11, 0.11, True), (None, None, False)],
+)
+async def test_a_server_is_checked_once_by_how_far_apart_two_tokens_are_at_two_temperatures(
+    cool: float | None, warm: float | None, is_refused: bool
+) -> None:
+    probes: list[dict[str, Any]] = []
+
+    async def complete(request: web.Request) -> web.Response:
+        body = await request.json()
+        if not body["logprobs"]:
+            return answer(6)
+        probes.append(body)
+        distance = cool if body["temperature"] == 1.0 else warm
+        # vLLM has none for a prompt that it does not sample after.
+        top = None if distance is None else [{"token_id:1": 0.0, "token_id:2": -distance}]
+        return web.json_response({"choices": [{"logprobs": {"top_logprobs": top}}]})
+
+    async with serving(replaced={"completions": complete}) as server:
         sampler = CompletionsServer(server.url)
-        for shape in ({"temperature": 1.0}, {"temperature": 0.0}):  # where both are the same, or none is used
-            assert (await sampler.generate("one", [7], SAMPLING | shape)).token_ids == [7, 5]
-        with pytest.raises(ModelError, match="processed_logprobs"):
-            await sampler.generate("one", [7], SAMPLING | {"temperature": 1.0, "top_p": 0.9})
+        turns = [sampler.generate("one", [7, 8], dict(SAMPLING)) for _ in range(2)]
+        outputs = await asyncio.gather(*turns, return_exceptions=True)
+    assert [isinstance(output, ModelError) for output in outputs] == [is_refused] * 2
+    expected = {
+        "model": "served",
+        "prompt": [7, 8],
+        "max_tokens": 1,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "logprobs": 5,
+        "return_tokens_as_token_ids": True,
+    }
+    # A refusal is not remembered.
+    temperatures = [1.0, 2.0] * (2 if is_refused else 1)
+    assert probes == [expected | {"temperature": temperature} for temperature in temperatures]
 
 
 def answer(*tokens: int, finish_reason: str = "stop") -> web.Response:
@@ -296,6 +355,28 @@ async def test_half_an_answer_is_thrown_away_and_a_long_turn_has_its_full_time_f
     async with serving(replaced={"completions": cut}) as server:
         assert (await CompletionsServer(server.url).generate("one", [7], PLAIN)).token_ids == [6]
     assert len(attempts) == 2
+
+
+async def test_pauses_become_longer_and_an_outage_ends_after_two_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, pauses = 1000.0, []
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        pauses.append(seconds)
+        now += seconds
+
+    monkeypatch.setattr(completions, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    outage = completions._Outage("http://node/v1/models")
+    await outage.wait("busy", 5.0)
+    with pytest.raises(ModelError) as caught:
+        while True:
+            await outage.wait("busy", 0.0)
+    # The last one ends exactly with the two minutes.
+    assert pauses == [5.0, 1.0, 2.0, 4.0, 8.0, *[10.0] * 10]
+    assert str(caught.value) == "http://node/v1/models: busy, for 120 seconds"
 
 
 async def test_a_pause_that_is_too_long_is_said_and_not_waited_for() -> None:

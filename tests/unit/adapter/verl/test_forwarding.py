@@ -2,13 +2,12 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import StartFiles
-from aworld_train.adapter.verl import forwarding, transfer_queue
+from aworld_train.adapter.verl import forwarding
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.transfer_queue import QUEUE_SECRET_VARIABLE, queue_secret
@@ -93,25 +92,3 @@ def test_without_a_token_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, tmp_pa
         os.environ.pop(name, None)
     with pytest.raises(RuntimeError, match="no token"):
         forwarding.variables_for_workers()
-
-
-def test_each_run_on_a_cluster_has_a_queue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, str]] = []
-    fake_ray = SimpleNamespace(get_actor=lambda name, namespace: calls.append((name, namespace)), other=1)
-    controller = SimpleNamespace(options=lambda **names: calls.append((names["name"], names["namespace"])))
-    interface = SimpleNamespace(ray=fake_ray, TransferQueueController=controller)
-    monkeypatch.setattr(transfer_queue, "_interface", lambda: interface)
-    for _ in range(2):
-        transfer_queue.separate_queue("run-a")
-    interface.ray.get_actor("TransferQueueController", namespace="transfer_queue")
-    interface.TransferQueueController.options(name="TransferQueueController", namespace="transfer_queue")
-    assert calls == [("TransferQueueController", "transfer_queue-run-a")] * 2
-    assert interface.ray.other == 1
-
-
-def test_this_transfer_queue_finds_its_controller_as_the_separation_expects() -> None:
-    """Two uses of the fixed namespace: one to look the controller up, one to make it."""
-    source = Path(transfer_queue._interface().__file__).read_text()
-    assert source.count('namespace="transfer_queue"') == 2
-    assert 'ray.get_actor("TransferQueueController", namespace="transfer_queue")' in source
-    assert "TransferQueueController.options(" in source

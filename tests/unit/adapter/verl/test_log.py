@@ -39,6 +39,26 @@ def test_an_actor_that_died_in_a_remote_call_is_named() -> None:
     assert is_transient(error)
 
 
+def test_an_error_is_a_line_that_names_one_or_a_full_disk() -> None:
+    log = (
+        "step 1: an Error in the middle of a line\n"
+        "OSError: [Errno 28] No space left on device: 'a'\n"
+        "(raylet pid=7) disk is full: No space left on device\n"
+        "  ValueError: " + "x" * 500 + "\n"
+        "a line between an error and an actor\n"
+        "class_name: Unrelated\n"
+        "torch.cuda.OutOfMemoryError\n"
+        "class_name: Worker\n"
+    )
+    assert errors_in(log) == [
+        "OSError: [Errno 28] No space left on device: 'a'",
+        "disk is full: No space left on device",
+        "ValueError: " + "x" * 488,
+        "torch.cuda.OutOfMemoryError (Worker).",
+    ]
+    assert errors_in("class_name: Worker\n") == []
+
+
 def test_the_loss_of_rays_head_is_an_error_that_may_not_come_again() -> None:
     line = "[2026-01-02 03:04:05,678 E 1 2] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have"
     assert errors_in(line) == ["Failed to connect to GCS within 60 seconds"]
@@ -52,6 +72,14 @@ def test_an_actor_that_fails_in_its_own_start_fails_again() -> None:
 
 def test_an_error_without_a_text_is_its_type() -> None:
     assert error_line(TimeoutError()) == "TimeoutError"
+
+
+def test_an_error_s_first_line_is_cut_and_what_stands_below_may_be_the_cause() -> None:
+    class Late(Exception): ...
+
+    assert error_line(Late("x" * 500)) == "Late: " + "x" * 494
+    assert error_line(ValueError("first\nsecond\nKeyError: 'a'\nOSError: b")) == "OSError: b"
+    assert error_line(ValueError("the actor died.\nclass_name: A")) == "ValueError: the actor died (A)."
 
 
 def test_an_error_of_an_unusual_name_is_its_first_line() -> None:

@@ -1,11 +1,17 @@
 """A finished episode's rows: with the episode's reward, or with their agent's where the scorer gave it one."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
-from aworld_train.adapter.verl.rows import EpisodeRow
+from aworld_train.adapter.episodes.player import FinishedEpisode
+from aworld_train.adapter.verl.rows import EpisodeRow, output_rows
+from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.rollout.graph import Row
+from aworld_train.rollout.model import WeightVersions
+from aworld_train.rollout.outcome import Outcome
 
 
 def row(agent: str, score: float | None, scores: dict[str, Any] | None) -> EpisodeRow:
@@ -60,3 +66,38 @@ def test_the_row_keeps_the_episode_s_reward_for_the_record() -> None:
     made = row("planner", 0.5, {"score": 0.5, "score/planner": 0.25})
     made.as_dict()
     assert made.reward_score == 0.5
+
+
+def test_an_episode_s_rows_are_verl_s_with_their_agent_and_the_facts_that_are_scored() -> None:
+    nothing: Any = None
+    result: Any = SimpleNamespace(
+        answer="42",
+        outcome=Outcome.answered,
+        tools=SimpleNamespace(calls=3, errors=1, seconds=0.5),
+        episode=SimpleNamespace(generate_seconds=1.5),
+    )
+    image: Any = SimpleNamespace(picture="a picture")
+    seen = Row([1], [2, 3], [1, 0], [-1.0, 0.0], [(0, 1)], WeightVersions(3, 5), [image], nothing)
+    blind = Row([1], [2], [0], [0.0], [(0, 1), (1, 1), (1, 1)], None, [], nothing)
+    first, second = output_rows(
+        FinishedEpisode(result, [("planner", seen), ("worker", blind)], EpisodeUse.trained, "6*7?")
+    )
+    assert (first.prompt_ids, first.response_ids, first.response_mask) == ([1], [2, 3], [1, 0])
+    assert (first.response_logprobs, first.multi_modal_data) == ([-1.0, 0.0], {"images": ["a picture"]})
+    assert (first.num_turns, second.num_turns, second.multi_modal_data) == (2, 6, None)
+    assert first.metrics == AgentLoopMetrics(generate_sequences=1.5, tool_calls=0.5)
+    facts = {
+        "assistant_text": "42",
+        "query": "6*7?",
+        "outcome": "answered",
+        "tool_call_count": 3,
+        "tool_error_count": 1,
+        "turn_scores": [],
+        "tool_rewards": [],
+    }
+    assert first.extra_fields == facts | {"agent": "planner", "min_global_steps": 3, "max_global_steps": 5}
+    assert second.extra_fields == facts | {
+        "agent": "worker",
+        "min_global_steps": None,
+        "max_global_steps": None,
+    }

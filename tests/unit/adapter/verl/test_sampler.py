@@ -1,10 +1,20 @@
 """Which episodes become a training batch: whole groups of at least two healthy ones, and never nothing."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from aworld_train.adapter.verl import liveness, sampler
 from aworld_train.adapter.verl.sampler import GroupSampler
+
+OPTIONS: dict[str, Any] = {
+    "trainer_mode": "sync",
+    "trainer_config": {},
+    "max_off_policy_threshold": 8,
+    "max_off_policy_strategy": "drop",
+    "refill_fn": None,
+}
 
 
 @pytest.fixture
@@ -21,31 +31,29 @@ def materialize(
     episodes: dict[str, int], *, min_group: int = 2, partition: str = "train", rows: int = 1
 ) -> Any:
     """The batch made of groups with so many healthy episodes each, every episode with ``rows`` rows."""
-    sampler = GroupSampler(
-        trainer_mode="sync",
-        trainer_config={},
-        max_off_policy_threshold=8,
-        max_off_policy_strategy="drop",
-        sampler_kwargs={"min_group": min_group},
-        refill_fn=None,
-    )
+    made = GroupSampler(**OPTIONS, sampler_kwargs={"min_group": min_group})
     snapshot = {
         f"{uid}_{session}_{row}": {"status": "success"}
         for uid, count in episodes.items()
         for session in range(count)
         for row in range(rows)
     }
-    sampler.partitions[partition] = dict(snapshot)
-    return sampler._materialize_batch(partition, list(episodes), snapshot)
+    made.partitions[partition] = dict(snapshot)
+    return made._materialize_batch(partition, list(episodes), snapshot)
 
 
 def groups(batch: Any) -> set[str]:
     return {key.split("_")[0] for key in batch.keys}
 
 
-def test_a_group_with_a_single_healthy_episode_is_left_out(cleared: list[str]) -> None:
+def test_a_group_with_a_single_healthy_episode_is_left_out_and_reported(
+    cleared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sampler, "report_left_out", lambda *arguments: reported.append(arguments))
     assert groups(materialize({"a": 8, "b": 1, "c": 2, "d": 0})) == {"a", "c"}
-    assert "b_0_0" in cleared
+    assert cleared == ["b", "b_0_0", "a", "c", "d"]
+    assert reported == [({"b"}, "its group has fewer than 2 healthy episodes")]
 
 
 def test_several_rows_of_one_episode_are_one_episode(cleared: list[str]) -> None:
@@ -59,6 +67,21 @@ def test_without_groups_single_episodes_are_trained_on(cleared: list[str]) -> No
 def test_a_step_without_any_healthy_group_is_an_error(cleared: list[str]) -> None:
     with pytest.raises(RuntimeError, match="nothing to train on"):
         materialize({"a": 1, "b": 0})
+
+
+def test_by_default_one_episode_is_enough() -> None:
+    assert GroupSampler(**OPTIONS, sampler_kwargs={})._min_group == 1
+
+
+def test_the_queue_is_not_looked_at_once_a_process_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = GroupSampler(**OPTIONS, sampler_kwargs={})
+    listed = {"val": {"a_0_0": {"status": "success"}}}
+    monkeypatch.setattr("verl.trainer.ppo.v1.replay_buffer.tq", SimpleNamespace(kv_list=lambda: listed))
+    made._sync_metadata_from_transfer_queue()
+    assert made.partitions == listed
+    monkeypatch.setattr(liveness, "_death", "the episode worker died")
+    with pytest.raises(RuntimeError, match="the episode worker died"):
+        made._sync_metadata_from_transfer_queue()
 
 
 def test_validation_takes_every_episode(cleared: list[str]) -> None:

@@ -69,6 +69,9 @@ async def test_the_transformers_engine_samples_in_this_process(
     logging.enable_progress_bar()
     loaded = VerlLoadedModel(recipe_of(model_dir, Engine.transformers), tmp_path, None)
     assert (loaded.name, engines) == (model_dir.name, ["transformers"])
+    assert loaded._engine._batcher._generator.initial_seed() == loaded._engine.config.seed, (
+        "the first replica"
+    )
     assert loaded._template_options == {"enable_thinking": False}
     assert not logging.is_progress_bar_enabled()
     assert loaded.for_episode().max_top_logprobs == MAX_TOP_LOGPROBS

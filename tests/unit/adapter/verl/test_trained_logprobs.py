@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.utils import logging
 
 from aworld_train.adapter.verl.trained_logprobs import trained_logprobs
 from aworld_train.errors import ModelError
@@ -24,7 +25,9 @@ def recipe_of(folder: Path, temperature: float) -> Recipe:
 def test_they_are_the_softmax_s_of_each_sampled_token(tmp_path: Path, temperature: float) -> None:
     model = tiny_qwen3(64)
     model.save_pretrained(tmp_path)
+    logging.enable_progress_bar()
     computed = trained_logprobs(recipe_of(tmp_path, temperature), SAMPLES)
+    assert not logging.is_progress_bar_enabled()
     for (prompt, response), logprobs in zip(SAMPLES, computed, strict=True):
         with torch.no_grad():
             logits = model(torch.tensor([prompt + response])).logits[0] / temperature

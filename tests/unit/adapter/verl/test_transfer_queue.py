@@ -7,12 +7,22 @@ import subprocess
 import sys
 from importlib import metadata, util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zmq
+from zmq.utils import z85
 
+from aworld_train.adapter.verl import transfer_queue
 from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, SOCKET_MODULES, secure_queue
+from aworld_train.adapter.verl.transfer_queue import (
+    QUEUE_KEY_VARIABLE,
+    QUEUE_SECRET_VARIABLE,
+    SOCKET_MODULES,
+    queue_secret,
+    secure_queue,
+)
 
 VERSION = "0.1.11"
 TEST_SECONDS = 120
@@ -182,9 +192,83 @@ def _is_call_on_context(node: ast.Attribute) -> bool:
     return not (isinstance(node.value, ast.Name) and node.value.id == "socket")
 
 
+@pytest.fixture
+def queue_modules(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Modules in place of TransferQueue's, whose sockets are their arguments."""
+
+    def create(ctx: Any, socket_type: Any, ip: str, identity: Any = None) -> Any:
+        return SimpleNamespace(made_of=(ctx, socket_type, ip, identity))
+
+    modules: list[Any] = [SimpleNamespace(create_zmq_socket=create) for _ in SOCKET_MODULES]
+    monkeypatch.setattr(transfer_queue, "_socket_modules", lambda: modules)
+    return modules
+
+
+def test_every_socket_has_the_run_s_key_and_a_server_s_public_key_is_known_to_clients(
+    queue_modules: list[Any],
+) -> None:
+    secret = bytes(range(32))
+    for _ in range(2):  # the second time does nothing
+        secure_queue(secret)
+    (create,) = {module.create_zmq_socket for module in queue_modules}
+    key = z85.encode(secret)
+    keys = {"curve_secretkey": key, "curve_publickey": zmq.curve_public(key)}
+    assert vars(create("context", zmq.ROUTER, "127.0.0.1", identity=b"a")) == {
+        "made_of": ("context", zmq.ROUTER, "127.0.0.1", b"a"),
+        "curve_server": True,
+        **keys,
+    }
+    assert vars(create("context", zmq.DEALER, "127.0.0.1")) == {
+        "made_of": ("context", zmq.DEALER, "127.0.0.1", None),
+        "curve_serverkey": zmq.curve_public(key),
+        **keys,
+    }
+    with pytest.raises(RuntimeError, match=r"asked for a socket of type .*, which is not secured"):
+        create("context", zmq.PUB, "127.0.0.1")
+
+
+@pytest.mark.parametrize("variables", [(QUEUE_KEY_VARIABLE,), (QUEUE_KEY_VARIABLE, QUEUE_SECRET_VARIABLE)])
+def test_the_key_is_in_a_variable_or_in_the_file_that_one_names(
+    variables: tuple[str, ...], key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "0f" * 32
+    for name, value in ((QUEUE_KEY_VARIABLE, str(key)), (QUEUE_SECRET_VARIABLE, secret)):
+        monkeypatch.setenv(name, value if name in variables else "")
+    expected = secret if QUEUE_SECRET_VARIABLE in variables else key.read_text()
+    assert queue_secret() == bytes.fromhex(expected)
+
+
+def test_a_transfer_queue_without_one_of_its_modules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer_queue, "SOCKET_MODULES", ("transfer_queue.controller", "transfer_queue.no"))
+    with pytest.raises(RuntimeError, match=r"no module 'transfer_queue\.no', in which .*cannot be secured"):
+        secure_queue(bytes(32))
+
+
 def test_another_transfer_queue_is_refused(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import transfer_queue.controller as controller
 
     monkeypatch.setattr(controller, "create_zmq_socket", lambda: None)
     with pytest.raises(RuntimeError, match=r"TransferQueue==0\.1\.11"):
         secure_queue(bytes.fromhex(key.read_text()))
+
+
+def test_each_run_on_a_cluster_has_a_queue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, str]] = []
+    fake_ray = SimpleNamespace(get_actor=lambda name, namespace: calls.append((name, namespace)), other=1)
+    controller = SimpleNamespace(options=lambda **names: calls.append((names["name"], names["namespace"])))
+    interface = SimpleNamespace(ray=fake_ray, TransferQueueController=controller)
+    monkeypatch.setattr(transfer_queue, "_interface", lambda: interface)
+    for _ in range(2):
+        transfer_queue.separate_queue("run-a")
+    interface.ray.get_actor("TransferQueueController", namespace="transfer_queue")
+    interface.TransferQueueController.options(name="TransferQueueController", namespace="transfer_queue")
+    assert calls == [("TransferQueueController", "transfer_queue-run-a")] * 2
+    assert interface.ray.other == 1
+
+
+def test_this_transfer_queue_finds_its_controller_as_the_separation_expects() -> None:
+    """Two uses of the fixed namespace: one to look the controller up, one to make it."""
+    source = Path(transfer_queue._interface().__file__).read_text()
+    assert source.count('namespace="transfer_queue"') == 2
+    assert 'ray.get_actor("TransferQueueController", namespace="transfer_queue")' in source
+    assert "TransferQueueController.options(" in source

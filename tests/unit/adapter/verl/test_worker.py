@@ -12,11 +12,19 @@ import pytest
 import ray
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop import AgentLoopManager
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
+from aworld_train import waits
 from aworld_train.adapter.episodes.groups import Group
-from aworld_train.store.events import EpisodeEnded
-from tests.agent_loops import END, MESSAGES, sampled
-from tests.episode_workers import OneAnswerLoop, Queue, lines, play, queue_in_place, worker
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.adapter.verl import liveness
+from aworld_train.adapter.verl import worker as worker_module
+from aworld_train.adapter.verl.worker import EpisodeManager, EpisodeWorker
+from aworld_train.store.events import EpisodeBegun, EpisodeEnded
+from tests.agent_loops import END, MESSAGES, sampled, settings_file
+from tests.episode_workers import OneAnswerLoop, Queue, TwoRows, lines, play, queue_in_place, worker
 from tests.stored_runs import written_events
 
 Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
@@ -33,14 +41,6 @@ class Broken(OneAnswerLoop):
         return await super().run(sampling_params, **task)
 
 
-class TwoRows(OneAnswerLoop):
-    """An agent loop whose episodes have two rows."""
-
-    async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
-        rows = await super().run(sampling_params, **task)
-        return [row.model_copy(deep=True) for row in rows] + rows
-
-
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
     return queue_in_place(monkeypatch)
@@ -48,6 +48,52 @@ def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
 
 def outcomes(folder: Path) -> Counter[str]:
     return Counter(line["outcome"] for line in lines(folder))
+
+
+async def test_a_worker_is_made_ready_for_episodes_and_shows_that_it_runs(
+    monkeypatch: pytest.MonkeyPatch, run_dir: Path
+) -> None:
+    calls: list[Any] = []
+
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        agent = {"agent_loop_config_path": str(run_dir / "loops.yaml")}
+        self.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"agent": agent}}})
+        calls.append((arguments, options))
+
+    async def beat() -> None:
+        calls.append("beat")
+
+    monkeypatch.setattr(AgentLoopWorkerTQ.__ray_metadata__.modified_class, "__init__", init)
+    monkeypatch.setattr(worker_module, "keep_pauses_short", lambda: calls.append("short pauses"))
+    monkeypatch.setattr(worker_module, "report", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(worker_module, "beat", beat)
+    recipe = {"rollout": {"n": 4, "min_group": 3, "small_group": "resample"}}
+    settings_file(recipe=recipe).rename(run_dir / EPISODES_FILE)
+    made = EpisodeWorker.__ray_metadata__.modified_class("config", key=1)
+    await made.until_the_end()
+    assert calls == [(("config",), {"key": 1}), "short pauses", (run_dir, "episodes"), "beat"]
+    assert made._min_healthy == 3
+
+
+async def test_the_manager_s_workers_play_episodes_and_are_watched_with_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[Any] = []
+
+    async def start_workers(self: Any) -> None:
+        self.agent_loop_workers = [
+            SimpleNamespace(until_the_end=SimpleNamespace(remote=f"call {number}")) for number in range(2)
+        ]
+
+    monkeypatch.setattr(AgentLoopManager, "__init__", lambda self, *arguments: calls.append(arguments))
+    monkeypatch.setattr(AgentLoopManager, "_init_agent_loop_workers", start_workers)
+    monkeypatch.setattr(liveness, "queue_calls", lambda: {"the queue": "its call"})
+    monkeypatch.setattr(liveness, "watch", calls.append)
+    manager = EpisodeManager("config")
+    assert manager.agent_loop_workers_class is EpisodeWorker
+    await manager._init_agent_loop_workers()
+    watched = {"the episode worker 0": "call 0", "the episode worker 1": "call 1", "the queue": "its call"}
+    assert calls == [("config",), watched]
 
 
 async def test_the_failed_episodes_of_a_small_group_are_played_again_and_only_those(
@@ -132,11 +178,26 @@ async def test_an_episode_is_recorded_before_its_rows_can_be_trained_on(
     assert outcomes(run_dir) == {"answered": 2}, "and each is recorded once"
 
 
+@pytest.mark.parametrize(("validate", "phase"), [(False, "train"), (True, "val")])
+async def test_an_episode_is_opened_in_the_store_under_verl_s_name(
+    queue: Queue, run_dir: Path, validate: bool, phase: str
+) -> None:
+    await play(worker([HEALTHY] * 2, n=2, min_healthy=1), validate=validate)
+    begun = [event for event in written_events(run_dir) if isinstance(event, EpisodeBegun)]
+    assert sorted((event.step, event.phase, event.attempt, event.key) for event in begun) == [
+        (1, phase, 0, "task_0"),
+        (1, phase, 1, "task_1"),
+    ]
+
+
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_reward_function_that_is_not_the_recipe_s_is_recorded_as_well(
+async def test_a_reward_function_that_is_not_the_recipe_s_is_recorded_and_waited_for_as_well(
     queue: Queue, run_dir: Path, fails: bool
 ) -> None:
+    waited_for: list[str] = []
+
     async def compute_score(data: Any) -> dict[str, Any]:
+        waited_for.extend(name for kind, name, _ in waits._open.values() if kind == "score")
         if fails:
             raise ray.exceptions.RayError("it ran out of memory")
         return {"reward_score": 0.5, "reward_extra_info": {"style": 0.25, "remark": "good"}}
@@ -144,8 +205,9 @@ async def test_a_reward_function_that_is_not_the_recipe_s_is_recorded_as_well(
     made = worker([HEALTHY], n=1, min_healthy=1, loop=TwoRows)
     made._min_healthy = 0
     made.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=compute_score))]
-    await play(made)
+    await play(made, **({} if fails else {"extra_info": {"scorer": "style"}}))
     (line,) = lines(run_dir)
+    assert waited_for == ["" if fails else "style"]
     if fails:
         assert (
             "the reward worker failed: RayError: it ran out of memory" in line["cause"]
@@ -165,7 +227,7 @@ async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run
 async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_played_again(
     queue: Queue, run_dir: Path
 ) -> None:
-    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, min_healthy=2, loop=Broken))
+    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, min_healthy=1, loop=Broken))
     assert queue.sessions("task") == ["1", "2"]
     assert queue.status == {"task": "failure"}
     assert outcomes(run_dir) == {"infrastructure": 1, "provider": 2, "answered": 2}
@@ -178,11 +240,15 @@ async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Pa
     assert outcomes(run_dir) == {"provider": 2 * size}
 
 
-async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue: Queue) -> None:
+async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle: list[dict[str, Group]] = []
+    monkeypatch.setattr(worker_module, "while_nobody_waits", lambda: idle.append(dict(played._groups)))
     played = worker([HEALTHY] * 2 + [FAILS] * 2 + [HEALTHY] * 2, n=2, min_healthy=2)
     await asyncio.gather(play(played, "good"), play(played, "bad"))
     assert (queue.sessions("good"), queue.sessions("bad")) == (["0", "1"], ["0", "1"])
-    assert played._groups == {}
+    assert idle == [{}], "garbage is collected when no group is left"
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(0, 8))

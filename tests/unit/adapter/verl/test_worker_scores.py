@@ -16,7 +16,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.scoring import reward_plan
 from aworld_train.adapter.verl.compose import compose
 from tests.agent_loops import END, TOKENIZER, sampled
-from tests.episode_workers import Queue, lines, play, queue_in_place, worker
+from tests.episode_workers import OneAnswerLoop, Queue, TwoRows, lines, play, queue_in_place, worker
 
 RIGHT, WRONG = sampled("<answer>42</answer>" + END), sampled("<answer>41</answer>" + END)
 TASK = {
@@ -44,13 +44,15 @@ def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
 def scoring(run_dir: Path) -> Callable[..., Any]:
     """A worker whose episodes are scored as a recipe says, by VeRL's own reward manager."""
 
-    def scoring(episodes: list[Any], *overrides: str, n: int, min_healthy: int = 0) -> Any:
+    def scoring(
+        episodes: list[Any], *overrides: str, n: int, min_healthy: int = 0, loop: Any = OneAnswerLoop
+    ) -> Any:
         base = {"name": "a", "model": {"path": "m"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}
         recipe = recipes.load(base, list(overrides))
         (run_dir / "reward.yaml").write_text(yaml.safe_dump(reward_plan(recipe)))
         config = OmegaConf.create({"reward": compose(recipe, run_dir)["reward"]})
         manager = NaiveRewardManager(config, TOKENIZER, get_custom_reward_fn(config))
-        made = worker(episodes, n=n, min_healthy=max(min_healthy, 1))
+        made = worker(episodes, n=n, min_healthy=max(min_healthy, 1), loop=loop)
         made._min_healthy = min_healthy
         # In place of the actor of Ray's that the manager lives in.
         made.reward_loop_worker_handles = [
@@ -80,6 +82,12 @@ async def test_a_score_comes_with_its_scorer_and_parts_and_verl_sees_numbers_alo
     assert (right["reward"], right["scorer"], right["scoring"]) == (1.0, "composite", "scored")
     assert (right["parts"]["correct"], wrong["parts"]["correct"]) == (1.0, 0.0)
     assert right["scores"]["acc"] == 1.0 and "scoring" not in right["scores"]
+
+
+async def test_an_episode_of_several_rows_has_one_score(queue: Queue, scoring: Any, run_dir: Path) -> None:
+    await play(scoring([RIGHT], n=1, loop=TwoRows), **TASK)
+    (line,) = lines(run_dir)
+    assert (line["reward"], line["scorer"], queue.rows) == (1.0, "number", ["task_0_0", "task_0_1"])
 
 
 async def test_an_episode_whose_scorer_abstains_is_left_out_alone_and_says_why(

@@ -54,12 +54,25 @@ def test_new_tokens_go_where_they_belong_and_padding_nowhere() -> None:
     assert torch.equal(cache.copy_out(1, 5), torch.cat([rows[1], later[1]], dim=3))
 
 
+def test_memory_grows_in_blocks_ahead_of_need_and_within_the_budget_if_it_can() -> None:
+    cache = RowCache(SHAPE, 6 * 257 * SHAPE.bytes_per_token)
+    assert (cache.rows, cache.capacity, cache.length, cache._first, cache.get_seq_length()) == (0,) * 5
+    sizes = []
+    for rows, length in ((3, 255), (4, 255), (1, 256), (7, 10), (1, 257)):
+        cache.reserve(rows, length)
+        sizes.append((cache.capacity, cache.length))
+    # Twice as many rows for a fourth are all that the budget has; more, or longer ones, only as needed.
+    assert sizes == [(3, 257), (6, 257), (6, 257), (7, 257), (1, 513)]
+    assert cache.keys[1].shape == cache.values[0].shape == (1, SHAPE.heads, 513, SHAPE.width)
+
+
 def test_what_attention_sees_is_a_view_and_not_a_copy() -> None:
     cache = RowCache(SHAPE, AMPLE)
     cache.reserve(2, 6)
     cache.rows = 2
     cache.aim(0, torch.zeros(2, 1, dtype=torch.long), 3)
     keys, values = states(2, 1, 0)[0]
+    assert cache.get_seq_length() == 3
     for seen, store in zip(cache.update(keys, values, 0), (cache.keys[0], cache.values[0]), strict=True):
         assert seen.untyped_storage().data_ptr() == store.untyped_storage().data_ptr()
 
@@ -108,6 +121,8 @@ def test_what_is_copied_out_can_be_copied_in_elsewhere_and_stands_alone() -> Non
     assert torch.equal(kept, content)
     cache.copy_in(2, kept, 7)
     assert torch.equal(cache.copy_out(2, 7), content[:, :, :, :7])
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        cache.copy_in(2, kept[:1], 7)
 
 
 def test_positions_never_written_hold_numbers() -> None:
@@ -184,8 +199,9 @@ def test_less_than_a_block_is_neither_kept_nor_found() -> None:
     store = PrefixStore(10**6)
     store.add(list(range(BLOCK - 1)), stored(list(range(BLOCK - 1))))
     assert len(store) == 0
-    store.add(list(range(30)), stored(list(range(30))))
+    store.add(list(range(BLOCK)), stored(list(range(BLOCK))))
     assert store.find([*range(BLOCK - 1), 99, 99])[0] == 0
+    assert store.find([*range(BLOCK), 99])[0] == BLOCK
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -196,6 +212,13 @@ def test_the_least_recently_used_goes_first() -> None:
     store.find(sequences[0])
     store.add(sequences[2], stored(sequences[2]))
     assert [store.find(s)[0] > 0 for s in sequences] == [True, False, True]
+
+
+def test_what_fills_the_whole_budget_is_kept_and_counted_once() -> None:
+    store = PrefixStore(20 * 4)
+    for _ in range(2):
+        store.add(list(range(20)), stored(list(range(20))))
+    assert (len(store), store.bytes) == (1, 20 * 4)
 
 
 def test_what_is_larger_than_the_whole_budget_drives_nothing_out() -> None:

@@ -10,10 +10,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+from aworld_train.adapter.verl.cpu.platform import CpuPlatform, initialize_process_group
 
 PLATFORM = "aworld_train.adapter.verl.cpu.platform"
 SOURCES = Path(importlib.util.find_spec("verl").submodule_search_locations[0])
@@ -156,6 +160,61 @@ def test_the_device_module_answers_what_verl_reports_and_restores(facts: dict[st
     assert facts["state comes back"]
     assert facts["memory"] == [True, 0, 0]
     assert facts["memory report"] == [{}, 4]
+
+
+def test_the_platform_is_one_cpu_without_what_only_gpus_have() -> None:
+    platform = CpuPlatform()
+    answers = [platform.is_available(), platform.device_count(), platform.current_device()]
+    assert answers == [True, 1, torch.device("cpu")]
+    assert platform.get_device_capability() == (None, None)
+    assert (platform.cudart(), platform.visible_devices_envvar()) == (None, "CUDA_VISIBLE_DEVICES")
+    assert platform.ray_noset_envvars() == ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+    device = platform.device_module
+    assert (device.device_count(), device.get_device_name()) == (1, "CPU")
+    assert device.Stream is torch.cpu.Stream, "what VeRL's platform does not name is torch's"
+
+
+def test_every_seed_is_that_of_torch_s_one_generator() -> None:
+    platform = CpuPlatform()
+    with torch.random.fork_rng():
+        for seed in (platform.manual_seed, platform.manual_seed_all, platform.device_module.manual_seed):
+            torch.manual_seed(1)
+            seed(7)
+            assert torch.initial_seed() == 7
+
+
+@pytest.mark.parametrize(
+    ("variables", "seconds", "expected"),
+    [
+        ({}, None, {"rank": 0, "world_size": 1, "timeout": None, "init_method": None}),
+        (
+            {"RANK": "2", "WORLD_SIZE": "4", "DIST_INIT_METHOD": "file:///rendezvous"},
+            30.0,
+            {
+                "rank": 2,
+                "world_size": 4,
+                "timeout": timedelta(seconds=30),
+                "init_method": "file:///rendezvous",
+            },
+        ),
+    ],
+)
+def test_a_process_group_is_made_once_of_the_ranks_that_the_environment_names(
+    variables: dict[str, str],
+    seconds: float | None,
+    expected: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups: list[dict[str, Any]] = []
+    for name in ("RANK", "WORLD_SIZE", "DIST_INIT_METHOD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: bool(groups))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda **options: groups.append(options))
+    for _ in range(2):
+        initialize_process_group(seconds)
+    assert groups == [{"backend": "cpu:gloo", **expected}]
 
 
 GROUP = """

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.cpu.sampling import GenerationParams, most_likely, sample
+from aworld_train.adapter.verl.cpu import sampling
+from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS, GenerationParams, most_likely, sample
 from tests.properties import examples
 
 VOCABULARY = 12
@@ -127,6 +128,18 @@ def test_greedy_tells_logits_apart_that_differ_in_the_last_bit() -> None:
     assert tokens.tolist() == [1]
 
 
+def test_top_p_keeps_what_reaches_it_and_without_top_p_rounding_removes_nothing() -> None:
+    halves, likely = torch.zeros(2), torch.tensor([0.0, -30.0])
+    assert [pair[1] for pair in most_likely(halves, GenerationParams(1, top_p=0.5, top_logprobs=2))] == [0.0]
+    assert len(most_likely(likely, GenerationParams(1, top_k=2, top_logprobs=2))) == 2
+
+
+def test_rows_without_limits_are_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sampling, "_truncate")
+    logits = some_logits()[None]
+    assert sample(logits, [GenerationParams(1)], generator())[1].isfinite().all()
+
+
 def test_greedy_rows_use_no_randomness() -> None:
     source = generator(7)
     before = source.get_state()
@@ -144,11 +157,11 @@ def test_the_same_seed_gives_the_same_tokens_and_another_seed_others() -> None:
 
 def test_a_row_with_its_own_source_draws_the_same_whatever_stands_beside_it() -> None:
     logits = torch.randn(40, VOCABULARY, generator=generator(2))
-    params = [GenerationParams(1, seed=5)] * 40
+    params = [GenerationParams(1, seed=5), GenerationParams(1, seed=5, top_k=1)] * 20
     own = [generator(row) for row in range(40)]
     together, _ = sample(logits, params, generator(1), own)
     alone = [
-        int(sample(logits[row : row + 1], params[:1], generator(9), [generator(row)])[0][0])
+        int(sample(logits[row : row + 1], [params[row]], generator(9), [generator(row)])[0][0])
         for row in range(40)
     ]
     assert together.tolist() == alone
@@ -185,6 +198,7 @@ def test_parameters_as_verl_sends_them_are_read() -> None:
         ("n", (1, None)),
         ("logprobs", (True, False, None)),
         ("include_stop_str_in_output", (True, None)),
+        ("top_logprobs", (0, None)),
     ],
 )
 def test_what_changes_nothing_may_be_sent(name: str, values: tuple[object, ...]) -> None:
@@ -196,6 +210,10 @@ def test_what_is_not_sent_has_its_default() -> None:
     assert GenerationParams.parse({}, default_max_tokens=9) == GenerationParams(9)
     assert GenerationParams.parse({"max_new_tokens": 3}, default_max_tokens=9).max_tokens == 3
     assert GenerationParams.parse({"top_k": 0}, default_max_tokens=9).top_k == -1
+    least = {"max_tokens": 1, "temperature": 0, "top_k": 1, "top_logprobs": MAX_TOP_LOGPROBS}
+    assert GenerationParams.parse(least, default_max_tokens=9) == GenerationParams(
+        1, temperature=0.0, top_k=1, top_logprobs=20
+    )
     assert (
         GenerationParams.parse({"stop_token_ids": None}, default_max_tokens=9).stop_token_ids == frozenset()
     )
@@ -229,6 +247,8 @@ def test_stop_texts_may_be_one_or_several(sent: object, stop: tuple[str, ...]) -
         ({"top_k": -2}, "top_k must be -1"),
         ({"max_tokens": -1}, "max_tokens must be at least 1"),
         ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"top_logprobs": -1}, "top_logprobs must be 0 to 20, not -1"),
+        ({"top_logprobs": 21}, "top_logprobs must be 0 to 20, not 21"),
     ],
     ids=str,
 )

@@ -5,6 +5,7 @@ import copy
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from verl.workers.config import RolloutConfig
 from verl.workers.rollout.replica import TokenOutput
 
-from aworld_train.adapter.verl.cpu.server import TransformersServer
+from aworld_train.adapter.verl.cpu import server as server_module
+from aworld_train.adapter.verl.cpu.server import TransformersServer, eos_token_ids
 from tests.models import tiny_qwen3
 
 VOCABULARY = 97
@@ -46,6 +48,10 @@ def model(model_dir: Path) -> Qwen3ForCausalLM:
 
 @pytest.fixture
 def server(model_dir: Path) -> TransformersServer:
+    return server_of(model_dir)
+
+
+def server_of(model_dir: Path, replica_rank: int = 0) -> TransformersServer:
     rollout = RolloutConfig(
         name="transformers", prompt_length=64, response_length=RESPONSE, tensor_model_parallel_size=1
     )
@@ -57,7 +63,7 @@ def server(model_dir: Path) -> TransformersServer:
         }
     )
     # As one of many replicas it computes with one thread.
-    return TransformersServer(rollout, model_config, replica_rank=0, replicas=64)
+    return TransformersServer(rollout, model_config, replica_rank, replicas=64)
 
 
 def prompt(seed: int, length: int = 20) -> list[int]:
@@ -116,6 +122,34 @@ async def results(*tasks: "asyncio.Task[TokenOutput]") -> list[Any]:
         return await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_a_replica_has_its_share_of_the_machine_and_a_seed_of_its_own(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module.psutil, "virtual_memory", lambda: SimpleNamespace(total=64_000))
+    torch.set_num_threads(2)
+    made = server_of(model_dir, replica_rank=3)
+    assert await made.ready() is True
+    assert torch.get_num_threads() == 1
+    assert (made._batcher.kv_budget_bytes, made._batcher.max_running) == (150, made.config.max_num_seqs)
+    assert made._batcher._generator.initial_seed() == made.config.seed + 3
+    assert made._batcher._text_of([END, 5]) == "w5"
+
+
+@pytest.mark.parametrize(
+    ("by_config", "by_tokenizer", "ends"), [([1, 2], 3, {1, 2, 3}), (4, None, {4}), (None, 4, {4})]
+)
+def test_a_turn_ends_with_the_tokens_of_the_model_and_of_its_tokenizer(
+    by_config: Any, by_tokenizer: Any, ends: set[int]
+) -> None:
+    sources = {"generation_config": by_config, "tokenizer": by_tokenizer}
+    config: Any = SimpleNamespace(
+        **{name: SimpleNamespace(eos_token_id=ids) for name, ids in sources.items()}
+    )
+    assert eos_token_ids(config) == ends
+    config.generation_config = config.tokenizer = None
+    assert eos_token_ids(config) == set()
+
+
 async def test_concurrent_requests_get_what_the_model_finds_most_likely(
     server: TransformersServer, model: Qwen3ForCausalLM
 ) -> None:
@@ -148,8 +182,9 @@ async def test_the_end_token_of_the_model_ends_a_turn(server: TransformersServer
 
 
 async def test_without_a_limit_the_response_length_is_the_limit(server: TransformersServer) -> None:
-    [output] = await results(start(server, prompt(0)))
-    assert len(output.token_ids) == RESPONSE
+    output, silent = await results(start(server, prompt(0)), start(server, prompt(1), logprobs=False))
+    assert len(output.token_ids) == len(output.log_probs) == len(silent.token_ids) == RESPONSE
+    assert silent.log_probs is None
 
 
 async def test_a_sequence_never_grows_beyond_what_the_model_may_hold(server: TransformersServer) -> None:
@@ -310,10 +345,18 @@ async def test_weights_the_model_does_not_have_are_refused_and_nobody_waits_for_
 ) -> None:
     task = start(server, prompt(0), max_tokens=150)
     await until_sampled(server, 1)
+    await server.update_weights([], [], False, None)
+    late = start(server, prompt(1), max_tokens=150)
+    await until(lambda: bool(server._incoming))
     with pytest.raises(KeyError, match=r"no\.such\.weight"):
         await server.update_weights(["no.such.weight"], [np.zeros(1, np.float32)], True, 1)
-    [error] = await results(task)
-    assert "new weights could not be loaded" in str(error)
+    for error in await results(task, late):
+        assert "new weights could not be loaded" in str(error)
+    assert server._batcher.idle and not server._incoming and not server._futures
+    with pytest.raises(ValueError, match=r"zip\(\)"):
+        await server.update_weights(["a weight without an array"], [], True, 1)
+    [output] = await results(start(server, prompt(0), max_tokens=1))
+    assert output.stop_reason == "completed"
 
 
 async def test_an_error_in_a_step_reaches_every_request_in_flight_and_the_next_ones_work(
@@ -345,17 +388,18 @@ async def test_a_request_whose_caller_gave_up_disturbs_no_other(server: Transfor
         ([1, 2], {"temperature": -1}, None, "temperature must be at least 0"),
         ([1, 2], {"repetition_penalty": 1.5}, None, "does not support repetition_penalty"),
         ([1, 2], {"guided_json": "{}"}, None, "does not know the sampling parameter"),
-        ([1, 2], {}, ["an image"], "serves text only"),
+        ([1, 2], {}, {"image_data": ["an image"]}, "serves text only"),
+        ([1, 2], {}, {"video_data": ["a video"]}, "serves text only"),
         ([], {}, None, "at least one token"),
         ([1] * (64 + RESPONSE), {}, None, "the prompt has 224 tokens"),
     ],
-    ids=["temperature", "penalty", "unknown", "image", "empty", "long"],
+    ids=["temperature", "penalty", "unknown", "image", "video", "empty", "long"],
 )
 async def test_what_cannot_be_served_is_refused_and_leaves_the_server_working(
     server: TransformersServer, given: list[int], params: dict[str, Any], images: Any, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        await asyncio.wait_for(server.generate("r", given, params, image_data=images), WITHIN)
+        await asyncio.wait_for(server.generate("r", given, params, **(images or {})), WITHIN)
     [output] = await results(start(server, prompt(0), max_tokens=1))
     assert output.stop_reason == "completed"
 
@@ -363,11 +407,11 @@ async def test_what_cannot_be_served_is_refused_and_leaves_the_server_working(
 async def test_memory_of_finished_sequences_is_given_back_when_the_trainer_asks(
     server: TransformersServer,
 ) -> None:
-    await results(start(server, prompt(0, 40), max_tokens=10))
-    assert len(server._batcher.prefixes) > 0
-    await server.sleep()
-    assert server._batcher.prefixes.bytes == 0
-    await server.wake_up()
+    for free in (server.sleep, server.release_kv_cache):
+        await results(start(server, prompt(0, 40), max_tokens=10))
+        assert len(server._batcher.prefixes) > 0
+        await free()
+        assert server._batcher.prefixes.bytes == 0
 
 
 async def test_a_stop_text_ends_the_generation_in_the_middle(server: TransformersServer) -> None:

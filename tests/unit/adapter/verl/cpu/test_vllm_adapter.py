@@ -2,14 +2,21 @@
 
 import json
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
-from aworld_train.adapter.verl.cpu.vllm_adapter import adapter_names, refuse_partial, served_modules
+from aworld_train.adapter.verl.cpu.vllm_adapter import (
+    adapter_names,
+    refuse_partial,
+    serve_adapter,
+    served_modules,
+)
 from tests.aworld_environment import run_with, vllm_python_or_skip
 
 VERL = Path(str(find_spec("verl").origin)).parent  # type: ignore[union-attr]
@@ -83,8 +90,12 @@ def test_parts_of_packed_modules_are_served() -> None:
 
 def test_modules_that_vllm_does_not_know_are_named() -> None:
     loras = {f"{LAYER}.mlp.{number}": BOTH for number in range(7)} | {"lm_head": BOTH}
-    with pytest.raises(RuntimeError, match=r"does not take 7 of the 8 modules .*layers\.0\.mlp\.0, .*\.\.\."):
+    with pytest.raises(
+        RuntimeError, match=r"does not take 7 of the 8 modules .*layers\.0\.mlp\.4, \.\.\.\. "
+    ):
         refuse_partial(loras, ["lm_head"])
+    with pytest.raises(RuntimeError, match=r"does not take 5 of the 8 modules .*layers\.0\.mlp\.6\. "):
+        refuse_partial(loras, [f"{LAYER}.mlp.0", f"{LAYER}.mlp.1", "lm_head"])
 
 
 @pytest.mark.parametrize(
@@ -92,6 +103,7 @@ def test_modules_that_vllm_does_not_know_are_named() -> None:
     [
         ({}, "sent no weights of its LoRA adapter"),
         ({"lm_head": SimpleNamespace(lora_a=1, lora_b=None)}, "one of the two matrices .*lm_head"),
+        ({"lm_head": SimpleNamespace(lora_a=None, lora_b=1)}, "one of the two matrices .*lm_head"),
     ],
 )
 def test_an_adapter_without_its_weights_is_refused(loras: dict[str, object], message: str) -> None:
@@ -102,6 +114,54 @@ def test_an_adapter_without_its_weights_is_refused(loras: dict[str, object], mes
 def test_a_model_without_a_map_keeps_peft_s_names() -> None:
     assert adapter_names(SimpleNamespace()) is None
     assert adapter_names(SimpleNamespace(hf_to_vllm_mapper=None)) is None
+    mapper = SimpleNamespace(get_rename_mapper=lambda: "renamed")
+    assert adapter_names(SimpleNamespace(hf_to_vllm_mapper=mapper)) == "renamed"
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_an_adapter_takes_the_place_of_the_last_one_if_all_of_it_is_served(
+    is_served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def noted(name: str) -> Any:
+        return lambda *arguments: calls.append((name, *arguments))
+
+    adapter = SimpleNamespace(loras={"lm_head": BOTH})
+    helper = SimpleNamespace(validate_legal=noted("validate"))
+    lora_model, peft_helper = ModuleType("vllm.lora.lora_model"), ModuleType("vllm.lora.peft_helper")
+    lora_model.LoRAModel = SimpleNamespace(  # type: ignore[attr-defined]
+        from_lora_tensors=lambda **options: calls.append(options) or adapter
+    )
+    peft_helper.PEFTHelper = SimpleNamespace(from_dict=lambda config: helper)  # type: ignore[attr-defined]
+    for module in (lora_model, peft_helper):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    modules = SimpleNamespace(
+        model=SimpleNamespace(),
+        modules={"lm_head": 1} if is_served else {},
+        packed_modules={},
+        add_adapter=noted("add"),
+        activate_adapter=noted("activate"),
+    )
+    config = SimpleNamespace(lora_dtype="float32")
+    manager = SimpleNamespace(
+        _adapter_manager=modules, lora_config=config, vocab_size=9, remove_adapter=noted("remove")
+    )
+    try:
+        serve_adapter(manager, 123, {"a": "tensor"}, {"r": 1})  # type: ignore[dict-item]
+    except RuntimeError:
+        assert not is_served
+    made = {
+        "lora_model_id": 123,
+        "tensors": {"a": "tensor"},
+        "peft_helper": helper,
+        "device": "cpu",
+        "dtype": "float32",
+        "model_vocab_size": 9,
+        "weights_mapper": None,
+    }
+    served = [("remove", 123), ("add", adapter), ("activate", 123)]
+    assert calls == [("validate", config), made, *(served if is_served else [])]
 
 
 @pytest.mark.vllm
