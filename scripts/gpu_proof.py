@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +277,7 @@ class Session:
         return self.folder / "runs" / name / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
 
     def _overrides(self) -> list[str]:
-        overrides = [
+        return [
             "rollout.engine=vllm",
             f"cluster.device={self.device}",
             "model.path=model",
@@ -293,14 +292,6 @@ class Session:
             "trainer.save_every=1",
             "trainer.lr=1.0e-4",
         ]
-        if self.device == "cuda" and find_spec("flash_attn") is None:
-            # VeRL's unpadded batches are for FlashAttention alone.
-            model = "verl.actor_rollout_ref.model"
-            overrides += [
-                f"{model}.override_config.attn_implementation=sdpa",
-                f"{model}.use_remove_padding=false",
-            ]
-        return overrides
 
 
 def prove_grpo(proof: Proof, session: Session) -> None:

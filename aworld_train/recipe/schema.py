@@ -70,6 +70,11 @@ class ModelSection:
     path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
     hub: str | None = _doc("Name on the hub, for machines on which `path` is no directory.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
+    attention: str | None = _doc(
+        "How the trainer computes attention on GPUs, as transformers calls it: `flash_attention_2`, "
+        "`flash_attention_3`, `sdpa`, or a kernel of the hub; default: `flash_attention_2` where flash-attn is "
+        "installed, and else `sdpa`."
+    )
     lora: LoraSection = field(default_factory=LoraSection)
 
     @property

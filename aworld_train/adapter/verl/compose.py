@@ -15,6 +15,7 @@ from typing import Any
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
+from aworld_train.adapter.verl.attention import attention_of
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
@@ -24,6 +25,7 @@ from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu, sampling_type
 from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import (
+    Device,
     Engine,
     LauncherName,
     Offload,
@@ -117,10 +119,10 @@ def _model(recipe: Recipe) -> dict[str, Any]:
         f"{model}.target_modules": recipe.model.lora.target_modules,
         f"{model}.use_remove_padding": not on_cpu(recipe),
         f"{model}.enable_gradient_checkpointing": not on_cpu(recipe),
+        f"{model}.override_config": {"attn_implementation": attention_of(recipe)},
     }
     if on_cpu(recipe):
         keys[f"{model}.external_lib"] = REGISTRATION_MODULE
-        keys[f"{model}.override_config"] = {"attn_implementation": "sdpa"}
     return keys
 
 
@@ -192,6 +194,9 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
                 "reduce_dtype": "fp32",
                 "buffer_dtype": "fp32",
             }
+    elif device_of(recipe) is Device.cuda:
+        # Without it AdamW works on lists of all parameters and holds a fourth more memory at its step.
+        keys[f"{actor}.optim.override_optimizer_config"] = {"fused": True}
     return keys
 
 
@@ -244,6 +249,9 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         }
         if section.engine is Engine.vllm:
             keys |= {f"{rollout}.{key}": value for key, value in engine_keys(recipe).items()}
+    elif recipe.model.lora.rank > 0:
+        # VeRL sends the adapter alone, so the engine reads the weights below it from the model's files.
+        keys[f"{rollout}.load_format"] = "safetensors"
     keys |= {f"{rollout}.engine_kwargs.vllm.{name}": value for name, value in section.engine_args.items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.

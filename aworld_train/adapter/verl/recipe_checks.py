@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from aworld_train.adapter.verl.attention import attention_faults
 from aworld_train.adapter.verl.compose import joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.model_checks import model_faults
@@ -36,6 +37,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from name_faults(recipe)
     if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
         yield from tracker_faults(recipe)
+    yield from attention_faults(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)

@@ -66,7 +66,8 @@ def test_no_key_is_owned_and_free() -> None:
 
 def test_every_owned_or_free_key_is_one_of_verl_or_ray() -> None:
     known = {dotted(path) for path in schema._known_keys()}
-    known |= {dotted(path) for path, _ in map_values(nest(own_keys(recipes.load(CPU), Path())))}
+    for base in (CPU, GPU):
+        known |= {dotted(path) for path, _ in map_values(nest(own_keys(recipes.load(base), Path())))}
     for key in [*OWNED_KEYS, *FREE, *RAW_NAMES]:
         if not key.startswith("ray_kwargs.ray_init"):
             assert any(fnmatchcase(name, key) or name.startswith(f"{key}.") for name in known), key
