@@ -34,7 +34,10 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     key: KeyPath = ("model", "attention")
     if on_cpu(recipe):
         if package := _package_of(attention):
-            yield key, f"model.attention={attention} needs {package}, which computes on GPUs alone. Leave it out."
+            yield (
+                key,
+                f"model.attention={attention} needs {package}, which computes on GPUs alone. Leave it out.",
+            )
     elif shared > 1 and "flash" not in attention:
         yield (
             key,

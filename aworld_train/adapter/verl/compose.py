@@ -18,6 +18,7 @@ from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.attention import attention_of
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
+from aworld_train.adapter.verl.model_checks import FUSED, ties_head
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
@@ -123,6 +124,9 @@ def _model(recipe: Recipe) -> dict[str, Any]:
     }
     if on_cpu(recipe):
         keys[f"{model}.external_lib"] = REGISTRATION_MODULE
+    elif ties_head(recipe):
+        # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
+        keys[FUSED] = True
     return keys
 
 

@@ -2,22 +2,24 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.model.files import local_folder
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
 
+FUSED = "actor_rollout_ref.model.use_fused_kernels"
 _OVERRIDES = "actor_rollout_ref.model.override_config"
 
 
 def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What does not fit the model: the recipe's key, and one sentence for each. A model on the hub is not looked up."""
+    """What does not fit the model, which is not fetched: the recipe's key, and one sentence for each."""
     config = text_config(recipe)
     if config is None or value_at(recipe.raw, _OVERRIDES):
         return
     yield from _length(recipe, config)
+    yield from _head(recipe)
     heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     if heads is None:
         return
@@ -59,6 +61,16 @@ def _length(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath
         )
 
 
+def _head(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/utils/fsdp_utils.py: a head of its own is divided among GPUs, and these kernels multiply with its part."""
+    if value_at(recipe.raw, FUSED) is True and ties_head(recipe) is False:
+        yield (
+            ("verl", *FUSED.split(".")),
+            f"verl.{FUSED} is true, and the model's output layer is not its embedding (tie_word_embeddings in its "
+            "config.json): VeRL 0.9.1 ends at its first forward pass then. Leave the key out.",
+        )
+
+
 def _context(config: Mapping[str, Any]) -> int | None:
     """The most tokens that the model takes, with the stretch of its positions that its configuration has."""
     positions = whole(config, "max_position_embeddings")
@@ -74,16 +86,27 @@ def _context(config: Mapping[str, Any]) -> int | None:
 
 def text_config(recipe: Recipe) -> Mapping[str, Any] | None:
     """The configuration of the model's language part; None if it is not on this machine."""
-    if recipe.model.location is None:
+    config = _config(recipe)
+    text = config and config.get("text_config")
+    return text if isinstance(text, Mapping) else config
+
+
+def ties_head(recipe: Recipe) -> bool | None:
+    """Whether the model's output layer is its embedding; None if that is not known."""
+    config = _config(recipe)
+    tied = config and config.get("tie_word_embeddings")
+    return tied if isinstance(tied, bool) else None
+
+
+def _config(recipe: Recipe) -> Mapping[str, Any] | None:
+    folder = local_folder(recipe.model.location)
+    if folder is None:
         return None
     try:
-        config = json.loads((Path(recipe.model.location).expanduser() / "config.json").read_text("utf-8"))
+        config = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(config, Mapping):
-        return None
-    text = config.get("text_config")
-    return text if isinstance(text, Mapping) else config
+    return config if isinstance(config, Mapping) else None
 
 
 def whole(config: Mapping[str, Any], key: str) -> int | None:

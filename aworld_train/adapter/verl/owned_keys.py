@@ -146,6 +146,7 @@ REASONS = {
 
 FREE = {
     f"{_MODEL}.use_remove_padding": "speed and memory",
+    f"{_MODEL}.use_fused_kernels": "speed and memory",
     f"{_MODEL}.enable_gradient_checkpointing": "speed and memory",
     f"{_MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
     "data.dataloader_num_workers": "speed and memory",

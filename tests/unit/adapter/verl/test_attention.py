@@ -71,9 +71,8 @@ def test_attention_that_is_not_installed_is_refused_on_a_machine_with_gpus(
     assert key == ("model", "attention") and "on GPUs alone" in text
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_packed_rows_have_the_probabilities_of_separate_ones(family: str) -> None:
-    """As VeRL packs them for a GPU: one row, whose positions begin anew with each sequence."""
+def tiny(family: str, **more: Any) -> Any:
+    """A random model of a family, in float32."""
     sizes: dict[str, Any] = {
         "hidden_size": 32,
         "intermediate_size": 48,
@@ -84,18 +83,57 @@ def test_packed_rows_have_the_probabilities_of_separate_ones(family: str) -> Non
         "vocab_size": 64,
     }
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **sizes)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=TORCH).float()
+    config = AutoConfig.for_model(family, **sizes, **more)
+    return AutoModelForCausalLM.from_config(config, attn_implementation=TORCH).float()
+
+
+def gradients(model: Any, values: torch.Tensor) -> torch.Tensor:
+    """Of all parameters, by the sum of the values' squares."""
+    model.zero_grad()
+    values.square().sum().backward()
+    return torch.cat([each.grad.flatten() for each in model.parameters()])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_rows_have_the_probabilities_of_separate_ones(family: str) -> None:
+    """As VeRL packs them for a GPU: one row, whose positions begin anew with each sequence."""
+    model = tiny(family)
     rows = [torch.randint(0, 64, (1, length)) for length in (5, 17, 1, 9)]
     packed = torch.cat(rows, dim=1)
     positions = torch.cat([torch.arange(row.shape[1])[None] for row in rows], dim=1)
 
-    def gradients(losses: list[torch.Tensor]) -> torch.Tensor:
-        model.zero_grad()
-        torch.stack(losses).sum().backward()
-        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    def together() -> torch.Tensor:
+        return model(
+            input_ids=packed, position_ids=positions, attention_mask=None, use_cache=False
+        ).logits.log_softmax(-1)
 
-    together = model(input_ids=packed, position_ids=positions, attention_mask=None, use_cache=False).logits
-    alone = torch.cat([model(input_ids=row, use_cache=False).logits for row in rows], dim=1)
-    assert torch.allclose(together, alone, atol=1e-5)
-    assert torch.allclose(gradients([together.square().sum()]), gradients([alone.square().sum()]), atol=1e-4)
+    def alone() -> torch.Tensor:
+        return torch.cat([model(input_ids=row, use_cache=False).logits for row in rows], dim=1).log_softmax(
+            -1
+        )
+
+    assert torch.allclose(together(), alone(), atol=1e-5)
+    assert torch.allclose(gradients(model, together()), gradients(model, alone()), atol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_probabilities_by_parts_are_those_of_whole_logits(family: str) -> None:
+    """What VeRL puts in the place of a model's forward pass with ``use_fused_kernels``."""
+    from verl.models.transformers.dense_common import forward_with_torch_backend
+
+    model = tiny(family, tie_word_embeddings=True)
+    rows, temperature = torch.randint(0, 64, (1, 1100)), 0.7  # more than two parts
+    following = torch.roll(rows, shifts=-1, dims=-1)
+
+    def whole() -> torch.Tensor:
+        logits = model(input_ids=rows, use_cache=False).logits / temperature
+        return logits.log_softmax(-1).gather(-1, following[..., None])[..., 0]
+
+    def by_parts() -> torch.Tensor:
+        found = forward_with_torch_backend(
+            model, input_ids=rows, temperature=temperature, shift_labels=following, return_dict=True
+        )
+        return found.log_probs
+
+    assert torch.allclose(whole(), by_parts(), atol=1e-5)
+    assert torch.allclose(gradients(model, whole()), gradients(model, by_parts()), atol=1e-3)

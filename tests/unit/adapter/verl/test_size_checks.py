@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.model_checks import model_faults
+from aworld_train.adapter.verl.compose import own_keys
+from aworld_train.adapter.verl.model_checks import FUSED, model_faults
 from aworld_train.adapter.verl.size_checks import BATCHED_TOKENS, size_faults
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import Check
@@ -100,3 +101,14 @@ def test_an_engine_s_gpus_share_key_and_value_heads(tmp_path: Path, kv_heads: in
     sizes = ["cluster.gpus_per_node=2", "rollout.tensor_parallel=2", "trainer.sequence_parallel=1"]
     recipe = recipes.load("base/gpu-1", [*_BATCH, *sizes, "trainer.batch_size=2", f"model.path={tmp_path}"])
     assert [".".join(key) for key, _ in model_faults(recipe)] == ([] if fits else ["rollout.tensor_parallel"])
+
+
+@pytest.mark.parametrize("tied", [True, False, None])
+def test_probabilities_are_computed_by_parts_where_verl_can(tied: bool | None, tmp_path: Path) -> None:
+    config = {} if tied is None else {"tie_word_embeddings": tied}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    recipe = recipes.load("base/gpu-1", [f"model.path={tmp_path}"])
+    assert own_keys(recipe, tmp_path).get(FUSED) is (True if tied else None)
+    asked = recipes.load("base/gpu-1", [f"model.path={tmp_path}", f"verl.{FUSED}=true"])
+    faults = [text for key, text in model_faults(asked) if key[-1] == "use_fused_kernels"]
+    assert bool(faults) is (tied is False)
