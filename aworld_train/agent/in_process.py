@@ -16,6 +16,7 @@ from typing import Any
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.agent.tools_config import use_context
 from aworld_train.errors import AworldTrainError
+from aworld_train.rollout import episode_clock
 from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
 
 _THREADS = 128  # for synchronous functions: an episode mostly waits for its language model
@@ -38,7 +39,7 @@ async def run_built(
     """
     with use_context(context):
         try:
-            async with asyncio.timeout(context.seconds) as limit:
+            async with episode_clock.limit(context.seconds) as limit:
                 return await _run(await build(), task, context, name)
         except EpisodeFailure:
             raise

@@ -28,6 +28,7 @@ from aworld_train.agent import hidden_arguments
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.recipe.env_text import EnvText, shown
+from aworld_train.rollout import episode_clock
 from aworld_train.rollout.outcome import AgentFailed
 from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
@@ -119,7 +120,7 @@ class ProgramAgent:
         parts = (_write(process.stdin, _as_json(task, context)), output.read(), errors.read())
         streams = [asyncio.ensure_future(part) for part in parts]
         try:
-            async with asyncio.timeout(context.seconds):
+            async with episode_clock.limit(context.seconds):
                 await asyncio.gather(*streams)
                 code = await process.wait()
         except TimeoutError as error:

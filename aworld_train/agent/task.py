@@ -59,7 +59,7 @@ class EpisodeContext:
         mcp_token: Its bearer token.
         mcp_servers: The tool servers to use; none means all.
         folder: The folder for the agent's own logs, inside the run folder.
-        seconds: The episode's time limit; the caller enforces it too, by cancelling.
+        seconds: The episode's time limit, waits for a tool worker apart; its caller enforces it, by cancelling.
     """
 
     llm_url: Callable[[str | None], str]

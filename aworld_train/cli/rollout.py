@@ -95,7 +95,7 @@ def rollout(
     with (
         temporary.folder_of("rollout") as folder,
         run_environment(
-            loaded, lambda line: console.note(mask(line)), [row["extra_info"].get("scorer")]
+            loaded, lambda line: console.note(mask(line)), [row["extra_info"].get("scorer")], sessions=n
         ) as environment,
     ):
         os.environ |= environment.variables()

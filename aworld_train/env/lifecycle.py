@@ -40,6 +40,9 @@ _LOCK_SECONDS = 60.0
 _BUILD_LOCK_SECONDS = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
 _MAX_DEFAULT_WORKERS = 4
+_WORKERS_PER_CORE = 2  # tools wait most of the time
+_WORKER_BYTES = 600_000_000  # the most that a worker of gaia-mcp-server held in 125 calls of its tools
+_MEMORY_SHARE = 0.5
 
 
 def up(
@@ -50,6 +53,7 @@ def up(
     host: str = "127.0.0.1",
     port: int = 0,
     workers: int | None = None,
+    sessions: int | None = None,
     servers: tuple[str, ...] = (),
     env_file: Path | None = None,
     data: Path | None = None,
@@ -79,6 +83,8 @@ def up(
         port: Port to listen on; 0 takes any that is free.
         workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
             where sessions share a worker.
+        sessions: How many there will be at a time, where that is known: by default there are as many workers, as far
+            as this machine goes, by its cores and its free memory.
         servers: Which tool servers; default: all that have the keys they need. An image that is built for them may lack
             what other servers need.
         env_file: File with the keys that servers need.
@@ -133,7 +139,7 @@ def up(
             servers=enabled,
             host=address.listen_address(host),
             port=port,
-            workers=_workers(directory, workers),
+            workers=_workers(directory, workers, sessions),
             size=size or Size(),
             credentials=Credentials(
                 secret=tokens.new_secret(),
@@ -346,13 +352,18 @@ def _is_locked(name: str) -> bool:
         return True
 
 
-def _workers(directory: EnvDirectory, count: int | None) -> int:
+def _workers(directory: EnvDirectory, count: int | None, sessions: int | None) -> int:
     if count is not None and count < 1:
         raise UsageError(f"--workers is {count}: there has to be at least one.")
     if count is not None:
         return count
-    shared = directory.manifest.sessions_per_worker > 1
-    return 1 if shared else min(os.cpu_count() or 1, _MAX_DEFAULT_WORKERS)
+    if directory.manifest.sessions_per_worker > 1:
+        return 1
+    cores = os.cpu_count() or 1
+    if sessions is None:
+        return min(cores, _MAX_DEFAULT_WORKERS)
+    in_memory = psutil.virtual_memory().available * _MEMORY_SHARE // _WORKER_BYTES
+    return max(1, min(sessions, cores * _WORKERS_PER_CORE, int(in_memory)))
 
 
 def _scoring_workers(count: int) -> int:

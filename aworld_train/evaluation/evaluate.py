@@ -131,7 +131,12 @@ class _EvaluationRun:
                 return
             with (
                 temporary.folder_of("eval") as scratch,
-                run_environment(recipe, self._note, self._plan.data.scorers) as environment,
+                run_environment(
+                    recipe,
+                    self._note,
+                    self._plan.data.scorers,
+                    sessions=min(recipe.eval.concurrency, len(self._missing)),
+                ) as environment,
             ):
                 os.environ |= environment.variables()
                 player = self._player(scratch, HealthWatch(environment, recipe.env.recovery_timeout))

@@ -94,6 +94,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "agent.tool_timeout",
             "agent.episode_timeout",
             "env.ready_timeout",
+            "env.queue_timeout",
             "reward.timeout",
             "algorithm.clip_low",
             "algorithm.clip_high",

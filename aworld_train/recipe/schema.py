@@ -213,7 +213,10 @@ class EnvSection:
     runtime: str | None = _doc(
         "The Docker engine's runtime for workers, such as runsc; default: the engine's own."
     )
-    workers: int | None = _doc("How many sessions it serves at a time; default: as many as cores, 4 at most.")
+    workers: int | None = _doc(
+        "How many sessions it serves at a time; default: as many as there are episodes at a time, as far as the cores "
+        "and the free memory of this machine go."
+    )
     scoring_workers: int | None = _doc(
         "How many more run the code of answers for `code_tests` and serve no agent; default: 1 where tasks need it."
     )
@@ -228,6 +231,10 @@ class EnvSection:
         "Seconds that the environment may take until all its workers are ready and its tools answer, once its image "
         "is built.",
         300.0,
+    )
+    queue_timeout: float = _doc(
+        "Seconds that an episode may wait for a free worker, which are no part of `agent.episode_timeout`.",
+        3600.0,
     )
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
     cassette: CassetteSection = field(default_factory=CassetteSection)

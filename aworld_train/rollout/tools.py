@@ -23,6 +23,7 @@ from typing import Any, Self
 import aiohttp
 
 from aworld_train.network import proxy_for
+from aworld_train.rollout.episode_clock import waiting_for_worker
 from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
@@ -67,7 +68,7 @@ class ToolServer:
         headers: Sent with every request.
         call_timeout: Most seconds that a call may take; None: what the environment allows its tool servers, which then
             ends the call itself, or 60 where it does not say.
-        connect_timeout: Most seconds that opening a session may take.
+        connect_timeout: Most seconds that opening a session may take, the wait for a free worker included.
     """
 
     url: str
@@ -87,7 +88,8 @@ class ToolServer:
         Raises:
             EnvironmentLost: the server cannot be reached.
         """
-        return await _schemas_of(self)
+        with waiting_for_worker():
+            return await _schemas_of(self)
 
 
 class ToolSession:
@@ -167,7 +169,8 @@ class ToolSession:
         """The open session, opening it if this is the first use."""
         if self._task is None:
             self._task = asyncio.create_task(self._open())
-        return await asyncio.shield(self._task)
+        with waiting_for_worker():
+            return await asyncio.shield(self._task)
 
     def _log_wait(self, message: str) -> None:
         """Log what the server says while it opens the session; once in a while, for all sessions of the process."""

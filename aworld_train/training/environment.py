@@ -48,6 +48,7 @@ def run_environment(
     report_progress: Callable[[str], None] = lambda _: None,
     scorers: Iterable[str | None] = (),
     host: str = "127.0.0.1",
+    sessions: int | None = None,
 ) -> Iterator[RunEnvironment]:
     """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
 
@@ -56,13 +57,15 @@ def run_environment(
         report_progress: Called with a line about each step of starting it.
         scorers: The scorers that tasks name; some need workers of the environment for scoring.
         host: The address of this machine at which an environment that the run starts listens.
+        sessions: How many episodes there will be at a time; default: those of a training step.
 
     Raises:
         EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
         RewardError: A scorer runs code, and the kernel of the environment cannot confine it.
     """
     env.clean_leftovers()
-    with _tools(recipe, report_progress, scorers, host) as environment:
+    sessions = sessions or recipe.trainer.batch_size * recipe.rollout.n
+    with _tools(recipe, report_progress, scorers, host, sessions) as environment:
         if runs_code(recipe, scorers):
             settings = reward_settings(recipe).tools
             check_code_tests(settings, recipe.env.ready_timeout, environment.url, environment.token)
@@ -71,7 +74,11 @@ def run_environment(
 
 @contextmanager
 def _tools(
-    recipe: Recipe, report_progress: Callable[[str], None], scorers: Iterable[str | None], host: str
+    recipe: Recipe,
+    report_progress: Callable[[str], None],
+    scorers: Iterable[str | None],
+    host: str,
+    sessions: int,
 ) -> Iterator[RunEnvironment]:
     """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
@@ -95,6 +102,8 @@ def _tools(
             host=host,
             backend=section.backend.value,
             workers=section.workers,
+            sessions=sessions,
+            limits={"queue_seconds": section.queue_timeout},
             servers=tuple(section.servers),
             env_file=Path(section.env_file).expanduser() if section.env_file else None,
             data=Path(section.data) if section.data else None,

@@ -16,6 +16,7 @@ from mcp.types import LoggingMessageNotificationParams
 
 from aworld_train.env import EnvConnection, down, examine, status, up
 from aworld_train.rollout import tools as tools_module
+from aworld_train.rollout.episode_clock import EpisodeClock
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_gateway import ToolGateway
 from aworld_train.rollout.tools import ToolServer, ToolSession
@@ -126,6 +127,32 @@ async def test_a_wait_without_end_is_an_error_for_every_client(
         with pytest.raises(EnvironmentLost, match="no worker became free"):
             await ToolSession(ToolServer(server.url, server.headers, connect_timeout=10)).list_tools()
     await episode.close()
+    await gateway.stop()
+
+
+async def test_an_episode_s_time_does_not_pass_while_it_waits(
+    full: EnvConnection, server: ToolServer
+) -> None:
+    seconds, gateway = 5.0, ToolGateway()
+
+    async def by_our_client() -> str:
+        async with EpisodeClock(seconds, 60), ToolSession(server) as tools:
+            return (await tools.call("echo", {"text": "ours"})).text
+
+    async def by_an_agent() -> str:
+        async with EpisodeClock(seconds, 60):
+            episode = await gateway.open_session(server)
+            try:
+                return await Agent(episode.url, {}).echo("an agent's")
+            finally:
+                await episode.close()
+
+    async with ToolSession(server) as holder:
+        await holder.call("echo", {"text": "mine"})
+        episodes = [asyncio.create_task(play) for play in (by_our_client(), by_an_agent())]
+        await queued(2)
+        await asyncio.sleep(seconds + 1)
+    assert await asyncio.gather(*episodes) == ["ours", "an agent's"]
     await gateway.stop()
 
 

@@ -28,10 +28,8 @@ class EpisodeAgent(ABC):
     @cached_property
     def server(self) -> ToolServer:
         """The tool server, which an agent without tools does not need."""
-        agent = self.settings.agent
-        return tool_server(
-            agent["tool_timeout"], agent["episode_timeout"], list(self.settings.env["servers"])
-        )
+        env = self.settings.env
+        return tool_server(self.settings.agent["tool_timeout"], env["queue_timeout"], list(env["servers"]))
 
     @abstractmethod
     async def play(

@@ -112,7 +112,7 @@ def measure(
 
 async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:
     server = tool_server(
-        settings.agent["tool_timeout"], settings.agent["episode_timeout"], list(settings.env["servers"])
+        settings.agent["tool_timeout"], settings.env["queue_timeout"], list(settings.env["servers"])
     )
     async with RecordedTools(server, settings.cassette) as tools:
         return await tools.schemas()

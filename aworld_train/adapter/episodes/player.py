@@ -4,7 +4,6 @@ Sampling goes through the framework's engine, tokens in and tokens out. An episo
 conversation graph: a history that only grew is one row, and a context reset or a second agent adds another.
 """
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode_clock import EpisodeClock
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.messages import Message, RequestRefused
@@ -141,11 +141,11 @@ class EpisodePlayer:
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> None:
         """Play and record the outcome and its cause, whatever fails."""
-        seconds = self.settings.agent["episode_timeout"]
-        episode = result.episode
+        seconds, queue_seconds = self.settings.agent["episode_timeout"], self.settings.env["queue_timeout"]
+        episode, clock = result.episode, EpisodeClock(seconds, queue_seconds)
         try:
             with waiting("episode"):
-                async with asyncio.timeout(seconds):
+                async with clock:
                     result.answer = await self.agent.play(messages, task, result, model_name)
             if not self.agent.asks_model:
                 result.outcome, result.cause = Outcome.answered, None
@@ -155,7 +155,11 @@ class EpisodePlayer:
                     str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
                 )
         except TimeoutError:
-            result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
+            if clock.ended_waiting:
+                result.outcome = Outcome.environment
+                result.cause = f"no tool worker was free within {queue_seconds:g} seconds (env.queue_timeout)"
+            else:
+                result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
         except RequestRefused as refused:
             result.outcome, result.cause = episode.outcome, str(episode.failure or refused)
         except EpisodeFailure as failure:

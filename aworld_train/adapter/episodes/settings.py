@@ -94,6 +94,7 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
             "env": {
                 "has_tools": recipe.env.backend is not EnvBackend.none,
                 "servers": list(recipe.env.servers),
+                "queue_timeout": recipe.env.queue_timeout,
                 "recovery_timeout": recipe.env.recovery_timeout,
                 "cassette": _cassette(recipe.env.cassette),
             },

@@ -67,7 +67,10 @@ class CallRelay:
         """Pass the request on and the response back; the agent gets an answer in every case."""
         try:
             async with asyncio.timeout(self._time_limit()):
-                return await (self._open_session() if self._opening else self._forward())
+                if not self._opening:
+                    return await self._forward()
+                with self._session.waiting():
+                    return await self._open_session()
         except asyncio.CancelledError:
             if self._call is not None:
                 self._session.end_call(self._call, failed=True)

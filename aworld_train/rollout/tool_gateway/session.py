@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from aworld_train.errors import CassetteError
 from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
+from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
 from aworld_train.rollout.tools import ToolServer
@@ -114,6 +116,11 @@ class ToolGatewaySession:
         self._unrecorded: CassetteError | None = None
         self._on_close = on_close
         self._closed = False
+        self._clock = current_clock()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """A wait of the episode for a worker."""
+        return self._clock.waiting() if self._clock else contextlib.nullcontext()
 
     async def close(self) -> None:
         """End the episode: cancel the requests under way and end its MCP sessions in the environment.
