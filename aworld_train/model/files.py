@@ -1,10 +1,14 @@
 """Where a model's files are on this machine: its directory, or the snapshot of a model on the hub in the cache."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+from aworld_train.errors import ModelError, one_line
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_OF_EVERY_TOKENIZER = "tokenizer_config.json"
+_BESIDE_WEIGHTS = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py")
 
 
 def is_hub_name(model: str) -> bool:
@@ -29,3 +33,35 @@ def local_folder(model: str | None) -> Path | None:
 
     file = try_to_load_from_cache(model, _FILE_OF_EVERY_TOKENIZER)
     return Path(file).parent if isinstance(file, str) else None
+
+
+def fetch(model: str, say: Callable[[str], None]) -> bool:
+    """Fetch a model of the hub into the cache, before many processes would at once; one that is there is not.
+
+    Args:
+        model: A directory, of which nothing is fetched, or a name on the hub.
+        say: Takes a line about it.
+
+    Returns:
+        Whether something may have changed in the cache.
+
+    Raises:
+        ModelError: It is not there, may not be fetched, or the hub does not answer.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or Path(model).expanduser().is_dir() or not is_hub_name(model):
+        return False
+    from huggingface_hub import snapshot_download
+
+    say(f"Fetching what is missing of {model} from the hub into {constants.HF_HUB_CACHE}.")
+    try:
+        folder = Path(snapshot_download(model, allow_patterns=[*_BESIDE_WEIGHTS, "*.safetensors"]))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(model, allow_patterns=["pytorch_model*.bin"])
+    except OSError as error:
+        raise ModelError(
+            f"The model {model} could not be fetched: {one_line(error)} Set HF_TOKEN where it is private or asks for "
+            "consent, or fetch it elsewhere and give its folder as model.path."
+        ) from error
+    return True

@@ -14,6 +14,7 @@ from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.model.check import check_model
+from aworld_train.model.files import fetch
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import shown
@@ -175,11 +176,14 @@ class FrameworkProcessor(TrainerProcessor):
         placement = placement or Placement()
         if placement.is_this_machine:
             check_gpus(loaded.recipe)
+        run_dir, model = self.run_dir(loaded.recipe), loaded.recipe.model.location
+        if model is not None and fetch(model, _ignore if quiet else _say):
+            plan = framework.compile(loaded.recipe, run_dir)  # which may read the model's configuration
         return train(
             loaded,
             framework,
             plan,
-            self.run_dir(loaded.recipe),
+            run_dir,
             train_data=self.data["train"],
             val_data=self.data["val"],
             resume=resume,
@@ -239,3 +243,7 @@ def _checked(recipe: Recipe, split: str) -> FileSummary:
 
 def _say(line: str) -> None:
     Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _ignore(line: str) -> None:
+    return None

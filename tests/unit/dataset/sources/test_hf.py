@@ -1,15 +1,10 @@
 """Hugging Face datasets as a source: folders of `save_to_disk`, and a hub that fails."""
 
-import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -17,6 +12,7 @@ from aworld_train.dataset.sources.hf import hf
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DependencyMissing, UsageError
+from tests.hub import hub
 
 datasets = pytest.importorskip("datasets")
 
@@ -149,7 +145,6 @@ def test_offline_a_dataset_that_was_never_downloaded_is_an_error(tmp_path: Path)
     assert "cannot be had from the hub" in message and "HF_HUB_OFFLINE=1" in message
 
 
-REVISION = "1".zfill(40)
 ANSWERS = {"train.jsonl": ["72", "1.5"], "test.jsonl": ["7"]}
 FILES = {
     name: "".join(
@@ -159,55 +154,8 @@ FILES = {
 }
 
 
-class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as it takes to read one dataset of JSON lines."""
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        name = path.rpartition("/")[2]
-        if "/resolve/" in path:
-            self._send(FILES.get(name))
-        elif path.endswith(f"/tree/{REVISION}"):
-            self._send([{"type": "file", "oid": "a", "size": len(FILES[one]), "path": one} for one in FILES])
-        elif path.endswith(("/datasets/someone/tasks", f"/revision/{REVISION}")):
-            siblings = [{"rfilename": one} for one in FILES]
-            self._send({"id": "someone/tasks", "sha": REVISION, "tags": [], "siblings": siblings})
-        else:
-            self._send(None)
-
-    do_HEAD = do_GET
-
-    def _send(self, content: object) -> None:
-        self.send_response(404 if content is None else 200)
-        if content is None:
-            self.send_header("X-Error-Code", "EntryNotFound")
-        body = content if isinstance(content, bytes) else json.dumps(content or {}).encode()
-        self.send_header("ETag", '"1"')
-        self.send_header("X-Repo-Commit", REVISION)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the output is the test's."""
-
-
-@contextmanager
-def hub() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_a_hubs_dataset_is_streamed(tmp_path: Path) -> None:
-    with hub() as endpoint:
+    with hub(FILES) as endpoint:
         message = from_hub(tmp_path, "train", HF_ENDPOINT=endpoint)
     lines = message.splitlines()
     assert len(lines) == 2 and all(line.startswith("Task(data_source='tasks'") for line in lines)
@@ -215,6 +163,6 @@ def test_a_hubs_dataset_is_streamed(tmp_path: Path) -> None:
 
 
 def test_a_hubs_dataset_of_several_parts_needs_one_named(tmp_path: Path) -> None:
-    with hub() as endpoint:
+    with hub(FILES) as endpoint:
         message = from_hub(tmp_path, HF_ENDPOINT=endpoint)
     assert message.startswith("usage someone/tasks has the parts ") and "--part" in message
