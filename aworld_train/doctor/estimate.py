@@ -12,8 +12,8 @@ TRAINED_BYTES = 16
 """Of a trained parameter: weight, gradient and AdamW's two moments, in fp32 as FSDP keeps them."""
 FROZEN_BYTES = 2
 """Of a parameter that the engine samples with, or that LoRA does not train: bf16."""
-CHECKPOINT_BYTES = 12
-"""Of a parameter in a checkpoint: the weight and AdamW's two moments, in fp32."""
+CHECKPOINT_BYTES = 16
+"""Of a parameter in a checkpoint, in fp32: weight, AdamW's two moments, and the weight again for other libraries."""
 _WIDE = ("float32", "float")
 _RESIDENT_BYTES = {Offload.none: 12, Offload.params: 8, Offload.optimizer: 4, Offload.all: 0}
 """Of a trained parameter on the GPU while the engine samples: gradients are freed before, and what is offloaded."""

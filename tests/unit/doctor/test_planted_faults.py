@@ -168,7 +168,7 @@ FAULTS = [
     Fault("a full disk", lambda w, s: w.program("df", df(free=10**8)),
           "disk", "fail", r"100 MB are free for .*planted, and a run needs about 1\.0 GB", "keep fewer checkpoints"),
     Fault("no room for checkpoints", lambda w, s: (w.program("df", df(free=50 * GB)), w.model(16 * GB)),
-          "disk", "fail", r"50\.0 GB are free .* needs about 289\.0 GB", "trainer.keep_checkpoints"),
+          "disk", "fail", r"50\.0 GB are free .* needs about 385\.0 GB", "trainer.keep_checkpoints"),
     Fault("a disk too full for Ray", lambda w, s: w.program("df", df(free=40 * GB)),
           "disk", "warn", "is 96% full", "Free some"),
     Fault("no inodes", lambda w, s: w.program("df", df(inodes=10**6, free_inodes=12)),
