@@ -59,6 +59,7 @@ def test_a_text_is_read_by_its_type(types: Any, text: str, value: Any) -> None:
     [
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
         ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, "7", 7),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, "7", "7"),
         ({"anyOf": [{"type": "string"}, {}]}, "7", 7),
         ({"enum": ["1", "2"]}, "1", "1"),
         ({"enum": [1, 2]}, "1", 1),
