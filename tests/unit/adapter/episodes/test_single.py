@@ -49,7 +49,13 @@ def play(run: Path, row: dict[str, Any], place: dict[str, Any]) -> SingleEpisode
 
 
 def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Path) -> None:
-    episode = play(run_dir, task_row(3, 6, 7), EVALUATED)
+    scored: list[bool] = []
+
+    def note() -> None:
+        scored.append(any((run_dir / "traces").iterdir()))
+
+    episode = play(run_dir, task_row(3, 6, 7), {**EVALUATED, "on_played": note})
+    assert scored == [False], "told once, before anything is written of it"
     assert episode.score is not None and episode.score.value == episode.line["reward"] == 1.0
     assert {name: episode.line[name] for name in ("step", "validate", "index", "seed", "outcome")} == {
         "step": 0,
