@@ -11,16 +11,16 @@ REPOSITORY, REVISION = "someone/tasks", "0123456789" * 4
 
 
 @contextmanager
-def hub(files: Mapping[str, bytes], asked: list[str] | None = None) -> Iterator[str]:
-    """The address of a hub whose repository has these files; ``asked`` takes the names of those that are read."""
+def hub(files: Mapping[str, bytes], read_files: list[str] | None = None) -> Iterator[str]:
+    """The address of a hub whose repository has these files; ``read_files`` gets the names of those that are read."""
 
     class Hub(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             name = path.rpartition("/")[2]
             if "/resolve/" in path:
-                if asked is not None and self.command == "GET":
-                    asked.append(name)
+                if read_files is not None and self.command == "GET":
+                    read_files.append(name)
                 self._send(files.get(name))
             elif path.endswith(f"/tree/{REVISION}"):
                 self._send(

@@ -60,8 +60,9 @@ def fetch(model: str, say: Callable[[str], None]) -> bool:
         if not any(folder.glob("*.safetensors")):
             snapshot_download(model, allow_patterns=["pytorch_model*.bin"])
     except OSError as error:
+        cause = one_line(error).rstrip(".")
         raise ModelError(
-            f"The model {model} could not be fetched: {one_line(error)} Set HF_TOKEN where it is private or asks for "
-            "consent, or fetch it elsewhere and give its folder as model.path."
+            f"The model {model} could not be fetched: {cause}. Set HF_TOKEN where it is private or asks for consent, "
+            "or fetch it elsewhere and give its folder as model.path."
         ) from error
     return True

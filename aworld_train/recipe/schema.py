@@ -233,7 +233,7 @@ class EnvSection:
         300.0,
     )
     queue_timeout: float = _doc(
-        "Seconds that an episode may wait for a free worker, which are no part of `agent.episode_timeout`.",
+        "Seconds that an episode may wait for a free worker, which do not count towards `agent.episode_timeout`.",
         3600.0,
     )
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)

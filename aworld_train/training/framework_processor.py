@@ -177,7 +177,7 @@ class FrameworkProcessor(TrainerProcessor):
         if placement.is_this_machine:
             check_gpus(loaded.recipe)
         run_dir, model = self.run_dir(loaded.recipe), loaded.recipe.model.location
-        if model is not None and fetch(model, _ignore if quiet else _say):
+        if model is not None and fetch(model, (lambda _: None) if quiet else _say):
             plan = framework.compile(loaded.recipe, run_dir)  # which may read the model's configuration
         return train(
             loaded,
@@ -243,7 +243,3 @@ def _checked(recipe: Recipe, split: str) -> FileSummary:
 
 def _say(line: str) -> None:
     Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _ignore(line: str) -> None:
-    return None

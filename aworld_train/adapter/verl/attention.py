@@ -2,7 +2,7 @@
 
 VeRL asks for ``flash_attention_2`` unless it is told otherwise, and transformers loads no model with one that is not
 installed. Rows that are packed one behind the other are right with torch's own (``sdpa``) too, at about half the speed
-in VeRL's own figures (https://github.com/verl-project/verl/pull/7131); only where GPUs share sequences it is wrong:
+in VeRL's own figures (https://github.com/volcengine/verl/pull/7131); only where GPUs share sequences it is wrong:
 VeRL 0.9.1 changes flash attention alone for that (verl/models/transformers/monkey_patch.py), and says nothing.
 """
 

@@ -371,12 +371,12 @@ async def test_a_page_that_a_change_of_the_network_broke_off_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Chromium itself breaks off what is not connected yet: neither the page's doing nor the agent's."""
-    asked = 0
+    connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+        nonlocal connections
+        connections += 1
+        if connections == 1:
             with a_further_address():
                 await reader.read()  # to its end: no answer to the browser's offer of encryption
         writer.close()
@@ -385,7 +385,7 @@ async def test_a_page_that_a_change_of_the_network_broke_off_is_asked_for_again(
         port = server.sockets[0].getsockname()[1]
         monkeypatch.setenv("TOOLS_ALLOWED_HOSTS", f"127.0.0.1:{port}")
         refusal = await use.refusal("browser_navigate", url=f"https://127.0.0.1:{port}/")
-    assert "ERR_CONNECTION_CLOSED" in refusal and asked > 1, refusal
+    assert "ERR_CONNECTION_CLOSED" in refusal and connections > 1, refusal
 
 
 async def test_a_page_that_could_not_be_loaded_has_its_own_address(site: str) -> None:

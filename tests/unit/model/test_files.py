@@ -56,8 +56,8 @@ def test_what_a_run_reads_is_fetched_once(tmp_path: Path, weights: str) -> None:
     with hub(files, read) as endpoint:
         for _ in range(2):
             assert fetched(tmp_path, endpoint) == f"True {folder}"
-    wanted = sorted({weights, "config.json", "tokenizer_config.json", "chat_template.jinja"})
-    assert sorted(read) == wanted == sorted(path.name for path in folder.iterdir())
+    expected = sorted({weights, "config.json", "tokenizer_config.json", "chat_template.jinja"})
+    assert sorted(read) == expected == sorted(path.name for path in folder.iterdir())
 
 
 def test_a_model_that_cannot_be_fetched_is_told_with_what_to_do(tmp_path: Path) -> None:

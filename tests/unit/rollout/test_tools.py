@@ -403,9 +403,9 @@ async def test_a_server_is_told_which_calls_are_given_up_and_when_its_session_en
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-    told = [m["params"] for m in received if m["method"] == "notifications/cancelled"]
+    cancelled = [m["params"] for m in received if m["method"] == "notifications/cancelled"]
     reasons = ("it took too long", "the episode was cancelled")
-    assert told == [{"requestId": 1, "reason": reason} for reason in reasons]
+    assert cancelled == [{"requestId": 1, "reason": reason} for reason in reasons]
     assert [m["method"] for m in received].count("DELETE") == 2
 
 

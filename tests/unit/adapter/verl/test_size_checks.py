@@ -109,6 +109,6 @@ def test_probabilities_are_computed_by_parts_where_verl_can(tied: bool | None, t
     (tmp_path / "config.json").write_text(json.dumps(config))
     recipe = recipes.load("base/gpu-1", [f"model.path={tmp_path}"])
     assert own_keys(recipe, tmp_path).get(FUSED) is (True if tied else None)
-    asked = recipes.load("base/gpu-1", [f"model.path={tmp_path}", f"verl.{FUSED}=true"])
-    faults = [text for key, text in model_faults(asked) if key[-1] == "use_fused_kernels"]
+    forced = recipes.load("base/gpu-1", [f"model.path={tmp_path}", f"verl.{FUSED}=true"])
+    faults = [text for key, text in model_faults(forced) if key[-1] == "use_fused_kernels"]
     assert bool(faults) is (tied is False)

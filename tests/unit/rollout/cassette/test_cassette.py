@@ -226,8 +226,8 @@ def test_of_many_calls_the_latest_are_compared_by_their_beginnings(
 
     shown = [f'{{"v":"{value}"}}' for value in values]
     assert (len(shown[3]), len(shown[4])) == (300, 301)
-    asked = ["b1", "a" * 100 + "2", "y" * 99, "z" * 99]
-    assert [nearest(value) for value in asked] == [shown[0], shown[1], shown[3], f"{shown[4][:300]}..."]
+    arguments = ["b1", "a" * 100 + "2", "y" * 99, "z" * 99]
+    assert [nearest(value) for value in arguments] == [shown[0], shown[1], shown[3], f"{shown[4][:300]}..."]
     monkeypatch.setattr(cassette_module, "_MAX_COMPARED_CALLS", 2)
     assert nearest("b1") in shown[3:]
 

@@ -395,11 +395,11 @@ def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> No
         "summary": [{"text": "s"}],
         "content": [{"text": "x"}, {"text": "y"}],
     }
-    said: Any = {"role": "assistant", "content": "z"}
-    items: Any = [thought, said, call, said, call, thought, call, said, thought]
+    answer: Any = {"role": "assistant", "content": "z"}
+    items: Any = [thought, answer, call, answer, call, thought, call, answer, thought]
     items += [
         {"type": "function_call_output", "call_id": "c", "output": "r"},
-        said,
+        answer,
         {"role": "user", "content": "u"},
         call,
     ]
@@ -416,7 +416,7 @@ def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> No
         Message("assistant", "", (a,)),
     )
     around = Surroundings(responses={"r": (Message("assistant", "", reasoning="earlier"),)})
-    for item, message in ((said, Message("assistant", "z")), (call, Message("assistant", "", (a,)))):
+    for item, message in ((answer, Message("assistant", "z")), (call, Message("assistant", "", (a,)))):
         found = responses.read({"input": [item], "previous_response_id": "r"}, None, around)
         assert found.request.messages[1:] == (message,)
 
