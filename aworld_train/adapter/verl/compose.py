@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.attention import attention_of
+from aworld_train.adapter.verl.attention import VARLEN, VARLEN_MODULE, attention_of
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.model_checks import FUSED, ties_head
@@ -124,7 +124,10 @@ def _model(recipe: Recipe) -> dict[str, Any]:
     }
     if on_cpu(recipe):
         keys[f"{model}.external_lib"] = REGISTRATION_MODULE
-    elif ties_head(recipe):
+        return keys
+    if attention_of(recipe) == VARLEN:
+        keys[f"{model}.external_lib"] = VARLEN_MODULE
+    if ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
     return keys

@@ -1,6 +1,8 @@
 """Attention on GPUs is what is installed, and never one that computes something else."""
 
+import json
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,18 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import attention
-from aworld_train.adapter.verl.attention import FLASH, TORCH, attention_faults, attention_of
+from aworld_train.adapter.verl.attention import (
+    FLASH,
+    TORCH,
+    VARLEN,
+    VARLEN_MODULE,
+    attention_faults,
+    attention_of,
+)
+from aworld_train.adapter.verl.compose import own_keys
 
 _SHARED = ["cluster.gpus_per_node=2", "trainer.sequence_parallel=2"]
+MODEL = "actor_rollout_ref.model"
 FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
 
 
@@ -37,6 +48,25 @@ def test_flash_attention_is_taken_where_it_is_installed_and_torch_s_where_it_is_
     assert attention_of(recipes.load("base/gpu-1")) == FLASH
     assert attention_of(recipes.load("base/gpu-1", ["model.attention=sdpa"])) == TORCH
     assert attention_of(recipes.load("quickstart")) == TORCH, "it needs a GPU"
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"), [("qwen3", VARLEN), ("llama", VARLEN), ("gemma2", TORCH), (None, TORCH)]
+)
+def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared(
+    installed: set[str], tmp_path: Path, family: str | None, expected: str
+) -> None:
+    if family is not None:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    recipe = recipes.load("base/gpu-1", [f"model.path={tmp_path}"])
+    assert attention_of(recipe) == expected
+    composed = own_keys(recipe, tmp_path)
+    assert composed.get(f"{MODEL}.external_lib") == (VARLEN_MODULE if expected == VARLEN else None)
+    assert composed[f"{MODEL}.override_config"] == {"attn_implementation": expected}
+    with_npu = recipes.load("base/gpu-1", [f"model.path={tmp_path}", "cluster.device=npu"])
+    assert attention_of(with_npu) == TORCH, "its kernel is CUDA's"
+    installed.add("flash_attn")
+    assert attention_of(recipe) == FLASH
 
 
 def test_gpus_share_sequences_with_flash_attention_alone(installed: set[str]) -> None:
@@ -71,8 +101,13 @@ def test_attention_that_is_not_installed_is_refused_on_a_machine_with_gpus(
     assert key == ("model", "attention") and "on GPUs alone" in text
 
 
-def tiny(family: str, **more: Any) -> Any:
-    """A random model of a family, in float32."""
+def test_torch_s_own_flash_attention_is_refused_on_a_cpu() -> None:
+    ((key, text),) = attention_faults(recipes.load("quickstart", [f"model.attention={VARLEN}"]))
+    assert key == ("model", "attention") and "needs torch for CUDA, which computes on GPUs alone" in text
+
+
+def tiny(family: str, *, attention: str = TORCH, **more: Any) -> Any:
+    """A random model of a family, in float32: the same one with every attention."""
     sizes: dict[str, Any] = {
         "hidden_size": 32,
         "intermediate_size": 48,
@@ -84,7 +119,7 @@ def tiny(family: str, **more: Any) -> Any:
     }
     torch.manual_seed(0)
     config = AutoConfig.for_model(family, **sizes, **more)
-    return AutoModelForCausalLM.from_config(config, attn_implementation=TORCH).float()
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention).float()
 
 
 def gradients(model: Any, values: torch.Tensor) -> torch.Tensor:
