@@ -4,7 +4,6 @@ Attempts go into the store of the evaluation's folder as they end. An evaluation
 by a limit is taken up again, and makes only what is missing.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from aworld_train.evaluation.no_model import NoModel
 from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
 from aworld_train.evaluation.tally import Tally
+from aworld_train.interruptible import run_interruptible
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe.reward_settings import reward_settings
@@ -140,7 +140,7 @@ class _EvaluationRun:
             ):
                 os.environ |= environment.variables()
                 player = self._player(scratch, HealthWatch(environment, recipe.env.recovery_timeout))
-                asyncio.run(player.play(self._missing))
+                run_interruptible(player.play(self._missing))
         if player.limit_reached is not None:
             raise EvaluationFailure(
                 f"The limit {player.limit_reached} was reached after {self._tally.ended} of {self._tally.expected} "

@@ -4,7 +4,6 @@ The schemas of many tools are longer than most tasks, and are known only when th
 fits, every episode would end before its first turn. The same process tries how the chat template continues turns.
 """
 
-import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import yaml
 
 from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
+from aworld_train.interruptible import run_interruptible
 from aworld_train.model.turns import has_fast_tokenizer, leave_out_torch, turns_line
 from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.messages import Message
@@ -86,7 +86,7 @@ def measure(
 
     from aworld_train.rollout.template import ChatTemplate
 
-    tools = asyncio.run(_schemas(settings))
+    tools = run_interruptible(_schemas(settings))
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     template = ChatTemplate(tokenizer, [], options)
     extremes = _shortest_and_longest(datasets)

@@ -1,0 +1,59 @@
+"""Runs a coroutine in a block whose signal handlers raise, without letting them raise inside the event loop.
+
+An exception from a handler can come between any two instructions: one that breaks the loop off between taking a
+callback and running it leaves a task that waits for ever, and one inside ``with lock`` leaves the lock taken.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_interruptible(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """As ``asyncio.run``, with signals that end the coroutine by cancelling it.
+
+    SIGINT, SIGTERM and SIGHUP, as far as this process has handlers of its own for them, cancel ``main``. When it has
+    cleaned up behind itself, the handler is called, and what that raises is raised here. A second signal ends the
+    cleaning up.
+    """
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    own = {number: handler for number, handler in handlers.items() if callable(handler)}
+    if threading.current_thread() is not threading.main_thread() or not own:
+        return asyncio.run(main)
+    arrived: list[signal.Signals] = []
+
+    async def guarded() -> _Result:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def receive(number: signal.Signals) -> None:
+            arrived.append(number)
+            if len(arrived) > 1:
+                raise KeyboardInterrupt
+            task.cancel()
+
+        for number in own:
+            loop.add_signal_handler(number, receive, number)
+        try:
+            return await main
+        finally:
+            for number, handler in own.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def pass_on() -> None:
+        if arrived:
+            own[arrived[0]](arrived[0], None)
+
+    try:
+        result = asyncio.run(guarded())
+    except asyncio.CancelledError:
+        pass_on()
+        raise
+    pass_on()
+    return result
