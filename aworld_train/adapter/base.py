@@ -77,6 +77,7 @@ class RunPlan:
         environment: Fills the private folder of a start and returns the variables to add to this process's own.
         without_first_validation: Arguments that switch off the validation before the first step.
         template_options: Further arguments of the model's chat template.
+        remarks: Sentences on what the framework chose, for whoever starts the run.
     """
 
     files: Mapping[str, str]
@@ -85,6 +86,33 @@ class RunPlan:
     environment: Callable[[StartFiles], Mapping[str, str]]
     without_first_validation: Sequence[str] = ()
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a run on GPUs holds, by estimate.
+
+    Attributes:
+        parameters: Of the model.
+        phases: Bytes on each GPU by phase (``sample``, ``backward``, ...) and by part (``weights``, ...).
+        waits: Bytes that wait in the memory of each machine while they are not used (``trainer.offload``).
+        copy: Bytes of a whole copy of the weights, which the first machine has while it loads and saves.
+    """
+
+    parameters: int
+    phases: Mapping[str, Mapping[str, int]]
+    waits: int
+    copy: int
+
+    def total(self, phase: str) -> int:
+        """Bytes on each GPU in a phase."""
+        return sum(self.phases[phase].values())
+
+    @property
+    def fullest(self) -> str:
+        """The phase in which a GPU holds most."""
+        return max(self.phases, key=self.total)
 
 
 class StepRow(NamedTuple):
@@ -147,7 +175,7 @@ class LoadedModel(EpisodeModel, Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last seven methods.
+    """A training framework; a class that inherits from this one may leave out the last eight methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -234,6 +262,15 @@ class TrainingFramework(Protocol):
 
         Raises:
             RecipeError: A value has no place in a recipe.
+        """
+        return None
+
+    def memory_plan(self, recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
+        """Where the memory of GPUs goes; None on processors, and if the model is not on this machine or not known.
+
+        Args:
+            recipe: A checked recipe.
+            gpu_bytes: What each GPU has; 0 if that is not known, and the engine's share of it with it.
         """
         return None
 

@@ -103,7 +103,14 @@ def check(
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
-        options = find(loaded.trainer.framework).template_options(_composed(loaded))
+        framework = find(loaded.trainer.framework)
+        options = framework.template_options(_composed(loaded))
+        if plan := framework.memory_plan(loaded, 0):
+            remarks.append(
+                f"Each GPU holds {plan.total(plan.fullest) / 1e9:.0f} GB at most, by estimate ({plan.fullest}), and "
+                f"{plan.total('sample') / 1e9:.0f} beside the engine's share of "
+                f"{loaded.rollout.gpu_memory:.0%} while it samples."
+            )
         remarks += filter(None, [try_turns(loaded.model.location, options)])
         framework_checked = True
     except DependencyMissing:

@@ -5,18 +5,13 @@ from pathlib import Path
 
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
-from aworld_train.recipe.schema import Offload, Recipe
 
 GB = 10**9
 TRAINED_BYTES = 16
-"""Of a trained parameter: weight, gradient and AdamW's two moments, in fp32 as FSDP keeps them."""
-FROZEN_BYTES = 2
-"""Of a parameter that the engine samples with, or that LoRA does not train: bf16."""
+"""Of a trained parameter: weight, gradient and AdamW's two moments, in fp32."""
 CHECKPOINT_BYTES = 16
 """Of a parameter in a checkpoint, in fp32: weight, AdamW's two moments, and the weight again for other libraries."""
 _WIDE = ("float32", "float")
-_RESIDENT_BYTES = {Offload.none: 12, Offload.params: 8, Offload.optimizer: 4, Offload.all: 0}
-"""Of a trained parameter on the GPU while the engine samples: gradients are freed before, and what is offloaded."""
 
 
 def model_folder(machine: Machine, model: str) -> Path | None:
@@ -60,18 +55,6 @@ def parameters(machine: Machine, needs: Needs) -> int:
         return 0
     width = 4 if config.get("dtype", config.get("torch_dtype")) in _WIDE else 2
     return sum(file.stat().st_size for file in weight_files(folder)) // width
-
-
-def trained_bytes(recipe: Recipe) -> int:
-    """Bytes of a parameter in the trainer during an update."""
-    return FROZEN_BYTES if recipe.model.lora.rank > 0 else TRAINED_BYTES
-
-
-def resident_bytes(recipe: Recipe) -> int:
-    """Bytes of a parameter that the trainer keeps on its GPU while the engine samples."""
-    if recipe.model.lora.rank > 0:
-        return 0 if recipe.trainer.offload in (Offload.params, Offload.all) else FROZEN_BYTES
-    return _RESIDENT_BYTES[recipe.trainer.offload]
 
 
 def gigabytes(size: float) -> str:

@@ -3,17 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aworld_train.doctor.estimate import (
-    FROZEN_BYTES,
-    GB,
-    gigabytes,
-    parameters,
-    resident_bytes,
-    trained_bytes,
-)
+from aworld_train.doctor.estimate import gigabytes
 from aworld_train.doctor.finding import Finding, fault, ok, warn
+from aworld_train.doctor.gpu_memory import check_gpu_memory
 from aworld_train.doctor.machine import CommandFailed, Machine
-from aworld_train.doctor.memory_plan import memory_plan
 from aworld_train.doctor.needs import Needs
 from aworld_train.doctor.wheels import cuda_of_torch
 
@@ -35,9 +28,9 @@ class _Gpu:
 
 def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Their number, memory, driver, the variables that choose them, and where a run's memory goes on them."""
-    yield from memory_plan(machine, needs)
     if machine.program("nvidia-smi") is None:
         yield _no_driver(machine, needs)
+        yield from check_gpu_memory(needs, 0)
         return
     try:
         gpus = _visible(machine, _query(machine))
@@ -62,7 +55,8 @@ def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
     else:
         yield ok("gpu", f"{len(gpus)} GPUs: {names}.")
     yield from _torch(machine, needs, gpus)
-    yield from _memory(machine, needs, gpus)
+    yield from _in_use(gpus)
+    yield from check_gpu_memory(needs, min((gpu.total for gpu in gpus), default=0))
     yield from _interface(machine, needs)
 
 
@@ -129,7 +123,7 @@ def _torch(machine: Machine, needs: Needs, gpus: list[_Gpu]) -> Iterator[Finding
         )
 
 
-def _memory(machine: Machine, needs: Needs, gpus: list[_Gpu]) -> Iterator[Finding]:
+def _in_use(gpus: list[_Gpu]) -> Iterator[Finding]:
     used = [gpu for gpu in gpus if gpu.total and gpu.used > _MAX_USED * gpu.total]
     if used:
         states = ", ".join(f"{gpu.index} ({gigabytes(gpu.used)})" for gpu in used)
@@ -137,32 +131,6 @@ def _memory(machine: Machine, needs: Needs, gpus: list[_Gpu]) -> Iterator[Findin
             "gpu",
             f"Other processes use memory of GPU {states}.",
             "End them (nvidia-smi lists them), or leave these GPUs out with CUDA_VISIBLE_DEVICES.",
-        )
-    count = parameters(machine, needs)
-    if needs.recipe is None or not needs.gpus or not count or not gpus:
-        return
-    recipe = needs.recipe
-    smallest = min(gpu.total for gpu in gpus)
-    # The engine sleeps during an update, so the two are on the GPU together only while it samples.
-    trained = count * trained_bytes(recipe) / recipe.cluster.ranks
-    resident = count * resident_bytes(recipe) / recipe.cluster.ranks
-    share = recipe.rollout.gpu_memory * smallest
-    weights = count * FROZEN_BYTES / recipe.rollout.tensor_parallel
-    size = f"{count / GB:.1f} billion parameters"
-    if weights > share or max(trained, resident + share) > smallest:
-        yield warn(
-            "gpu",
-            f"By estimate it does not fit: {size} take {gigabytes(weights)} in the engine, which may use "
-            f"{gigabytes(share)} (rollout.gpu_memory), and {gigabytes(trained)} per GPU in the trainer, of which "
-            f"{gigabytes(resident)} stay while the engine samples. The GPU has {gigabytes(smallest)}.",
-            "Take more GPUs, LoRA (model.lora.rank), rollout.tensor_parallel or trainer.offload, or another "
-            "rollout.gpu_memory.",
-        )
-    else:
-        yield ok(
-            "gpu",
-            f"{size} fit by estimate: {gigabytes(trained)} in the trainer, of which {gigabytes(resident)} stay beside "
-            f"the engine's {gigabytes(share)} while it samples; the GPU has {gigabytes(smallest)}.",
         )
 
 

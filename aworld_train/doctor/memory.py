@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from aworld_train.doctor.control_group import control_group_texts, control_group_value
 from aworld_train.doctor.estimate import GB, TRAINED_BYTES, gigabytes, parameters
 from aworld_train.doctor.finding import Finding, fault, ok, warn
+from aworld_train.doctor.gpu_memory import plan_of
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 
@@ -29,15 +30,19 @@ def check_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
             "memory", "The memory of this machine is not known.", "See that /proc/meminfo can be read."
         )
         return
-    on_processors = 0 if needs.gpus else parameters(machine, needs) * (TRAINED_BYTES + _ENGINE_BYTES)
-    required = _RUN_BYTES + on_processors
+    plan = plan_of(needs)
+    of_model = (
+        plan.waits + plan.copy if plan else parameters(machine, needs) * (TRAINED_BYTES + _ENGINE_BYTES)
+    )
+    required = _RUN_BYTES + (of_model if plan or not needs.gpus else 0)
     limit = " (the control group's limit)" if group < total else ""
     if whole < required:
         yield fault(
             "memory",
             needs.trains,
             f"There are {gigabytes(whole)} of memory{limit}, and a run needs about {gigabytes(required)}.",
-            "Give it more (a container's --memory, SLURM's --mem), or take a smaller model.",
+            "Give it more (a container's --memory, SLURM's --mem), or take a smaller model"
+            + (", or trainer.offload=none." if plan and plan.waits else "."),
         )
     elif available < required:
         yield warn(

@@ -72,8 +72,9 @@ class ModelSection:
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
     attention: str | None = _doc(
         "How the trainer computes attention on GPUs, as transformers calls it: `flash_attention_2`, "
-        "`flash_attention_3`, `sdpa`, or a kernel of the hub; default: `flash_attention_2` where flash-attn is "
-        "installed, and else `sdpa`."
+        "`flash_attention_3`, `torch_varlen` (torch's own), `sdpa`, or a kernel of the hub; default: "
+        "`flash_attention_2` where flash-attn is installed, else `torch_varlen` for Llama, Mistral, Qwen2 and Qwen3, "
+        "and `sdpa` for others."
     )
     lora: LoraSection = field(default_factory=LoraSection)
 

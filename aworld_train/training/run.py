@@ -102,7 +102,7 @@ def train(
             if not first.is_done:
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
                 remarks = [*reward_remarks(recipe, scorers), *tracker_remarks(recipe, folder.path)]
-                for remark in (placement.remark, *remarks, tool_parser):
+                for remark in (placement.remark, *plan.remarks, *remarks, tool_parser):
                     if remark:
                         progress.note(remark)
             else:

@@ -37,6 +37,14 @@ def attention_of(recipe: Recipe) -> str:
     return VARLEN if device_of(recipe) is Device.cuda and family in VARLEN_FAMILIES else TORCH
 
 
+def attention_remarks(recipe: Recipe) -> Iterator[str]:
+    """What was chosen for a run on GPUs, and why, if the recipe does not say it."""
+    if recipe.model.attention is None and not on_cpu(recipe):
+        attention = attention_of(recipe)
+        missing = "" if attention == FLASH else ", because flash-attn is not installed"
+        yield f"The trainer computes attention with {attention} (model.attention){missing}."
+
+
 def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Attention that would compute something else than it should, or that cannot be loaded on this machine."""
     attention, shared = attention_of(recipe), recipe.trainer.sequence_parallel

@@ -5,8 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import Checkpoint, LoadedModel, RunPlan, StartFiles, StepReader
+from aworld_train.adapter.base import (
+    Checkpoint,
+    LoadedModel,
+    MemoryPlan,
+    RunPlan,
+    StartFiles,
+    StepReader,
+)
 from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
+from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.command import (
     WITHOUT_FIRST_VALIDATION,
     cluster_environment,
@@ -14,6 +22,7 @@ from aworld_train.adapter.verl.command import (
     verl_environment,
 )
 from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_file, compose, joins_cluster
+from aworld_train.adapter.verl.memory_plan import memory_plan
 from aworld_train.adapter.verl.metrics import VerlStepReader
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
@@ -67,11 +76,16 @@ class VerlFramework:
             environment=environment,
             without_first_validation=WITHOUT_FIRST_VALIDATION,
             template_options=self.template_options(config),
+            remarks=[*attention_remarks(recipe)],
         )
 
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
         """As ``TrainingFramework.composed``."""
         return compose(recipe, folder)
+
+    def memory_plan(self, recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
+        """As ``TrainingFramework.memory_plan``."""
+        return memory_plan(recipe, gpu_bytes)
 
     def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
         """As ``TrainingFramework.template_options``."""

@@ -15,7 +15,7 @@ import pytest
 
 from aworld_train.doctor import Finding, examine
 from aworld_train.doctor.areas import PROBES
-from tests.unit.doctor.world import World, closed_port, hanging_file, http_server, new_world
+from tests.unit.doctor.world import QWEN3_8B, World, closed_port, hanging_file, http_server, new_world
 
 GPU = "{index}, GPU-{index}, NVIDIA H100, 81559, {used}, {driver}"
 FREE_GPU = GPU.format(index=0, used=0, driver="580.65")
@@ -149,8 +149,8 @@ FAULTS = [
           "gpu", "fail", "build without CUDA", r"gpu\.txt", recipe=ON_GPU, before=with_gpu),
     Fault("a GPU in use", lambda w, s: w.gpus(GPU.format(index=0, used=60000, driver="580.65")),
           "gpu", "warn", r"use memory of GPU 0 \(62\.9 GB\)", "nvidia-smi", recipe=ON_GPU, before=with_gpu),
-    Fault("a model larger than the GPUs", lambda w, s: w.model(64 * GB),
-          "gpu", "warn", r"does not fit: 32\.0 billion parameters take 64\.0 GB", "LoRA", recipe=ON_GPU,
+    Fault("a model larger than the GPUs", lambda w, s: w.model(16 * GB, **QWEN3_8B),
+          "gpu", "warn", r"does not fit: 8\.2 billion parameters take 1\d\d\.\d GB", "LoRA", recipe=ON_GPU,
           before=with_gpu),
     Fault("NCCL on an interface that is not there", lambda w, s: w.variables.update(NCCL_SOCKET_IFNAME="ib0"),
           "gpu", "fail", "NCCL_SOCKET_IFNAME is 'ib0'", "eth0", recipe=ON_GPU,

@@ -1,5 +1,6 @@
 """A machine in a temporary folder: real files and programs, among which a test puts faults."""
 
+import json
 import os
 import shutil
 import socket
@@ -31,6 +32,19 @@ _FILES = {
 }
 _PROGRAMS = ("df", "sleep", "cat")
 """Programs of the system that the machine has too."""
+
+
+QWEN3_8B: dict[str, Any] = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 36,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12_288,
+    "vocab_size": 151_936,
+    "tie_word_embeddings": False,
+}
 
 
 @dataclass
@@ -96,9 +110,9 @@ class World:
         listing = "\n".join(gpus)
         self.program("nvidia-smi", script or f"cat <<'END'\n{listing}\nEND")
 
-    def model(self, size: int) -> None:
+    def model(self, size: int, **config: Any) -> None:
         """A model whose weights have so many bytes, none of which is on the disk."""
-        _written(self.folder / "model" / "config.json", '{"torch_dtype": "bfloat16"}')
+        _written(self.folder / "model" / "config.json", json.dumps({"torch_dtype": "bfloat16", **config}))
         with (self.folder / "model" / "model.safetensors").open("wb") as file:
             file.truncate(size)
 

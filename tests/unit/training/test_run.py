@@ -125,7 +125,7 @@ def run_of(
             "trainer": {"steps": 1, "max_restarts": max_restarts},
         }
     )
-    plan = RunPlan({}, "", (sys.executable, "-c", script), lambda start: {"M": str(start.metrics)})
+    plan = RunPlan({}, "", (sys.executable, "-c", script), lambda start: {"M": str(start.metrics)}, remarks=("It counts.",))
     rows = FileSummary(data, 1, {}, {}, {}, {}, {}, {}, 0, None, 4)
     return train(
         recipe,

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.base import find
 from aworld_train.adapter.verl import attention
 from aworld_train.adapter.verl.attention import (
     FLASH,
@@ -99,6 +100,17 @@ def test_attention_that_is_not_installed_is_refused_on_a_machine_with_gpus(
     recipe = recipes.load("quickstart", [f"model.attention={named}"])
     ((key, text),) = attention_faults(recipe)
     assert key == ("model", "attention") and "on GPUs alone" in text
+
+
+def test_what_was_chosen_is_said_at_the_start(installed: set[str], tmp_path: Path) -> None:
+    def said(name: str, *overrides: str) -> tuple[str, ...]:
+        return tuple(find("verl").compile(recipes.load(name, overrides), tmp_path).remarks)
+
+    sdpa = "The trainer computes attention with sdpa (model.attention), because flash-attn is not installed."
+    assert said("base/gpu-1") == (sdpa,)
+    assert said("base/gpu-1", "model.attention=eager") == () == said("quickstart")
+    installed.add("flash_attn")
+    assert said("base/gpu-1") == (f"The trainer computes attention with {FLASH} (model.attention).",)
 
 
 def test_torch_s_own_flash_attention_is_refused_on_a_cpu() -> None:

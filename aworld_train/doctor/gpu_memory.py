@@ -1,0 +1,54 @@
+"""Where the memory of a run on GPUs goes, by the framework's plan: also for a recipe that is for another machine."""
+
+from collections.abc import Iterator, Mapping
+
+from aworld_train.adapter.base import MemoryPlan, framework_of
+from aworld_train.doctor.estimate import GB, gigabytes
+from aworld_train.doctor.finding import Finding, ok, warn
+from aworld_train.doctor.needs import Needs
+
+SPARE = 0.08
+"""Of a GPU, for what the plan does not know: fragments, and larger buffers of kernels."""
+
+
+def plan_of(needs: Needs, gpu_bytes: int = 0) -> MemoryPlan | None:
+    """The plan of the recipe's framework; None without a recipe for GPUs, and for a model that is not here."""
+    recipe = needs.recipe
+    return None if recipe is None else framework_of(recipe).memory_plan(recipe, gpu_bytes)
+
+
+def check_gpu_memory(needs: Needs, gpu_bytes: int) -> Iterator[Finding]:
+    """What each GPU holds in each phase, and whether that is less than it has.
+
+    Args:
+        needs: What the run needs.
+        gpu_bytes: Of the smallest GPU; 0 if there is none here.
+    """
+    plan, recipe = plan_of(needs, gpu_bytes), needs.recipe
+    if plan is None or recipe is None:
+        return
+    size = f"{plan.parameters / GB:.1f} billion parameters"
+    fullest, cluster = plan.fullest, recipe.cluster
+    phases = ", ".join(
+        f"{phase} {gigabytes(plan.total(phase))}{'' if phase != 'sample' or gpu_bytes else ' and the engine'}"
+        for phase in plan.phases
+    )
+    yield ok(
+        "gpu",
+        f"{cluster.nodes} x {cluster.gpus_per_node} GPUs, {size}. A run takes of each GPU, by estimate: {phases}. "
+        f"{fullest.capitalize()}: {_parts(plan.phases[fullest])}. While it samples, the engine has "
+        f"{recipe.rollout.gpu_memory:.0%} of the GPU (rollout.gpu_memory).",
+    )
+    if gpu_bytes and plan.total(fullest) > (1 - SPARE) * gpu_bytes:
+        yield warn(
+            "gpu",
+            f"By estimate it does not fit: {size} take {gigabytes(plan.total(fullest))} of a GPU ({fullest}), and it "
+            f"has {gigabytes(gpu_bytes)}, of which {SPARE:.0%} should stay free.",
+            "Take a lower rollout.gpu_memory."
+            if fullest == "sample"
+            else "Take more GPUs, LoRA (model.lora.rank), or shorter rows (trainer.max_batch_tokens).",
+        )
+
+
+def _parts(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{part} {gigabytes(size)}" for part, size in parts.items() if size)
