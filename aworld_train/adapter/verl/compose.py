@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.attention import VARLEN, VARLEN_MODULE, attention_of
+from aworld_train.adapter.verl.attention import FLASH, VARLEN, VARLEN_MODULE, attention_of
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.model_checks import FUSED, ties_head
@@ -37,6 +37,8 @@ from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
+LOGPROBS_MODULE = "aworld_train.adapter.verl.logprobs"
+"""Replaces a function of VeRL's where it is imported."""
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
@@ -125,8 +127,9 @@ def _model(recipe: Recipe) -> dict[str, Any]:
     if on_cpu(recipe):
         keys[f"{model}.external_lib"] = REGISTRATION_MODULE
         return keys
-    if attention_of(recipe) == VARLEN:
-        keys[f"{model}.external_lib"] = VARLEN_MODULE
+    attention = attention_of(recipe)
+    if device_of(recipe) is Device.cuda and attention != FLASH:
+        keys[f"{model}.external_lib"] = [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
     if ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True

@@ -125,7 +125,13 @@ def run_of(
             "trainer": {"steps": 1, "max_restarts": max_restarts},
         }
     )
-    plan = RunPlan({}, "", (sys.executable, "-c", script), lambda start: {"M": str(start.metrics)}, remarks=("It counts.",))
+    plan = RunPlan(
+        {},
+        "",
+        (sys.executable, "-c", script),
+        lambda start: {"M": str(start.metrics)},
+        remarks=("It counts.",),
+    )
     rows = FileSummary(data, 1, {}, {}, {}, {}, {}, {}, 0, None, 4)
     return train(
         recipe,
@@ -242,6 +248,7 @@ def test_a_resumed_run_goes_on_with_the_figures_of_earlier_attempts(tmp_path: Pa
     assert summary.val["before"] == Validation(0.25, 4, 1)
     is_told = "All 1 steps were done before: nothing is left to train." in progress.notes
     assert is_told is is_done is ("This is a slow machine." not in progress.notes)
+    assert is_done is ("It counts." not in progress.notes)
     assert summary.remark == "This is a slow machine."
 
 

@@ -5,14 +5,11 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from verl.utils.fsdp_utils import apply_fsdp2, fsdp2_load_full_state_dict
-from verl.utils.torch_functional import gather_from_labels
 from verl.workers.engine.base import EngineRegistry
-from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from aworld_train.adapter.verl import logprobs  # noqa: F401  takes the place of VeRL's own
 from aworld_train.adapter.verl.cpu.threads import threads_per_process
-
-_ROWS = 512
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")
@@ -38,23 +35,3 @@ class CpuFSDPEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
         apply_fsdp2(module, kwargs, self.engine_config)
         fsdp2_load_full_state_dict(module, full_state, self.device_mesh, None)
         return module
-
-
-def logprobs_from_logits(
-    logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool = True
-) -> torch.Tensor:
-    """VeRL's function for float32, with the same result, by many tokens at a time.
-
-    VeRL 0.9.1 takes them one by one (``torch_functional.logprobs_from_logits_v2``): half of the time of a step with a
-    small model.
-
-    Args:
-        logits: ``[tokens, vocabulary]``, or with more dimensions before the last.
-        labels: The tokens whose log-probabilities are returned, without the last dimension.
-        inplace_backward: Not used.
-    """
-    totals = torch.cat([rows.logsumexp(-1) for rows in logits.flatten(0, -2).split(_ROWS)])
-    return gather_from_labels(logits, labels) - totals.view(labels.shape)
-
-
-transformer_impl.logprobs_from_logits = logprobs_from_logits

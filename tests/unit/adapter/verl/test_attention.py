@@ -20,7 +20,7 @@ from aworld_train.adapter.verl.attention import (
     attention_faults,
     attention_of,
 )
-from aworld_train.adapter.verl.compose import own_keys
+from aworld_train.adapter.verl.compose import LOGPROBS_MODULE, own_keys
 
 _SHARED = ["cluster.gpus_per_node=2", "trainer.sequence_parallel=2"]
 MODEL = "actor_rollout_ref.model"
@@ -62,12 +62,14 @@ def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared
     recipe = recipes.load("base/gpu-1", [f"model.path={tmp_path}"])
     assert attention_of(recipe) == expected
     composed = own_keys(recipe, tmp_path)
-    assert composed.get(f"{MODEL}.external_lib") == (VARLEN_MODULE if expected == VARLEN else None)
+    modules = [LOGPROBS_MODULE, VARLEN_MODULE] if expected == VARLEN else [LOGPROBS_MODULE]
+    assert composed[f"{MODEL}.external_lib"] == modules
     assert composed[f"{MODEL}.override_config"] == {"attn_implementation": expected}
     with_npu = recipes.load("base/gpu-1", [f"model.path={tmp_path}", "cluster.device=npu"])
     assert attention_of(with_npu) == TORCH, "its kernel is CUDA's"
     installed.add("flash_attn")
     assert attention_of(recipe) == FLASH
+    assert f"{MODEL}.external_lib" not in own_keys(recipe, tmp_path)
 
 
 def test_gpus_share_sequences_with_flash_attention_alone(installed: set[str]) -> None:
