@@ -8,10 +8,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.attention import FLASH
 from aworld_train.adapter.verl.memory_plan import Shape, memory_plan, plan_of, shape_of
 from aworld_train.doctor.gpu_memory import SPARE
+from tests.locations import REPOSITORY
 
 MIB = 1 << 20
+GPU_PAGE = REPOSITORY / "docs" / "how-to" / "gpu.md"
 QWEN3: dict[str, Any] = {"head_dim": 128, "num_key_value_heads": 8, "vocab_size": 151_936}
 CONFIGS: dict[str, dict[str, Any]] = {
     "Qwen/Qwen3-0.6B": QWEN3
@@ -73,6 +76,20 @@ def test_a_ready_recipe_fits_the_gpus_that_it_names(name: str, attention: str) -
     assert recipe.model.path is not None
     plan = plan_of(recipe, shape(recipe.model.path), CARDS[card])
     assert plan.total(plan.fullest) < (1 - SPARE) * CARDS[card], (plan.fullest, plan.phases[plan.fullest])
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_the_documented_table_is_the_plan(name: str) -> None:
+    (row,) = re.findall(rf"^\| `{re.escape(name)}` .*$", GPU_PAGE.read_text("utf-8"), re.MULTILINE)
+    _, gpus, longest, *documented = (cell.strip() for cell in row.strip("|").split("|"))
+    recipe = recipes.load(name, [f"model.attention={FLASH}"])
+    assert recipe.model.path is not None
+    plan = plan_of(recipe, shape(recipe.model.path), CARDS[gpus.rpartition("x ")[2]])
+    phases = ("load", "sample", "log-probability", "backward", "optimizer step", "transfer")
+    assert [float(cell) for cell in documented] == [round(plan.total(phase) / 1e9, 1) for phase in phases]
+    assert int(longest.replace(",", "")) == (
+        recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+    )
 
 
 # On one H100 with VeRL 0.9.1, torch 2.11 and sdpa: MiB that nvidia-smi named twice a second; no engine was there. The
@@ -179,6 +196,7 @@ def test_the_plan_is_what_others_measured(
     if more:
         parts["weights"] -= (4 - frozen) * model.parameters // gpus
     layer = parts.pop("one layer", 0)
+    parts.pop("logits", 0)
     parts["largest"] = max(layer, logit * tokens * model.vocabulary)
     planned = sum(parts.values()) / 2**30
     assert 0.9 * measured[0] < planned < 1.1 * measured[-1]
