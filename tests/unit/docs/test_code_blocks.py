@@ -28,7 +28,9 @@ from tests.code_blocks import CodeBlock, blocks_of, code_blocks
 from tests.locations import REPOSITORY
 
 BLOCKS = code_blocks()
-PROGRAMS = {"aworld-train", "eval", "hf", "inspect", "pip", "python3.11", "zensical", "pre-commit"}
+PROGRAMS = {
+    *("aworld-train", "eval", "hf", "inspect", "pip", "pre-commit", "python3.11", "source", "uv", "zensical"),
+}
 """What commands begin with, beside the scripts of the repository."""
 DOCKERFILE = {"FROM", "WORKDIR", "RUN", "COPY", "ARG", "ENV"}
 LANGUAGES = {"bash", "dockerfile", "json", "python", "text", "toml", "yaml"}

@@ -12,8 +12,8 @@ from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.own_config import recipe_from
 from aworld_train.recipe.tree import merge, nested
 
-# The script has one episode per task and a prompt without room for the schemas of tools; the ready recipe has more of
-# both.
+# The script has one episode per task, a prompt without room for the schemas of tools, and all weights; the ready recipe
+# has more of both, and adapters.
 AS_IN_THE_SCRIPT = [
     "name=qwe3",
     "dataset.train=[train.parquet]",
@@ -21,6 +21,10 @@ AS_IN_THE_SCRIPT = [
     "dataset.max_prompt_tokens=1024",
     "rollout.max_response_tokens=2048",
     "trainer.max_batch_tokens=null",
+    "model.lora.rank=0",
+    "trainer.lr=1.0e-6",
+    "trainer.offload=all",
+    "rollout.gpu_memory=0.75",
 ]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 SETTINGS = {
