@@ -93,15 +93,16 @@ def check(
     from aworld_train.model.turns import try_turns
     from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
+    from aworld_train.recipe.worker_queue import queue_note
     from aworld_train.training.recipe_checks import recipe_checks
 
     loaded = recipes.load(source, overrides or [], also=recipe_checks(files=not no_files, note=note))
     if runs_code(loaded):
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
-    call_time = call_time_note(loaded, limits)
+    call_time, queue = call_time_note(loaded, limits), queue_note(loaded)
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
-    remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
+    remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser) if remark]
     try:
         framework = find(loaded.trainer.framework)
         options = framework.template_options(_composed(loaded))

@@ -27,6 +27,7 @@ from aworld_train.env.egress import described_rules, egress_passwords, egress_ru
 from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, read_health
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.workers import worker_count
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.serving import tokens
 
@@ -39,10 +40,6 @@ _RECOVERY_SECONDS = 10.0
 _LOCK_SECONDS = 60.0
 _BUILD_LOCK_SECONDS = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
-_MAX_DEFAULT_WORKERS = 4
-_WORKERS_PER_CORE = 2  # tools wait most of the time
-_WORKER_BYTES = 600_000_000  # the most that a worker of gaia-mcp-server held in 125 calls of its tools
-_MEMORY_SHARE = 0.5
 
 
 def up(
@@ -139,7 +136,7 @@ def up(
             servers=enabled,
             host=address.listen_address(host),
             port=port,
-            workers=_workers(directory, workers, sessions),
+            workers=worker_count(directory, workers, sessions),
             size=size or Size(),
             credentials=Credentials(
                 secret=tokens.new_secret(),
@@ -350,20 +347,6 @@ def _is_locked(name: str) -> bool:
             return False
     except EnvironmentFailure:
         return True
-
-
-def _workers(directory: EnvDirectory, count: int | None, sessions: int | None) -> int:
-    if count is not None and count < 1:
-        raise UsageError(f"--workers is {count}: there has to be at least one.")
-    if count is not None:
-        return count
-    if directory.manifest.sessions_per_worker > 1:
-        return 1
-    cores = os.cpu_count() or 1
-    if sessions is None:
-        return min(cores, _MAX_DEFAULT_WORKERS)
-    in_memory = psutil.virtual_memory().available * _MEMORY_SHARE // _WORKER_BYTES
-    return max(1, min(sessions, cores * _WORKERS_PER_CORE, int(in_memory)))
 
 
 def _scoring_workers(count: int) -> int:

@@ -13,6 +13,7 @@ from aworld_train.recipe.call_times import call_time_note, server_limits
 from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, EnvBackend, Recipe
+from aworld_train.recipe.worker_queue import queue_note
 from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
@@ -94,8 +95,9 @@ def _tools(
         yield _replayed(recipe)
         return
     if section.docker_dir is not None:
-        if note := call_time_note(recipe, server_limits(recipe)):
-            report_progress(note)
+        for note in (call_time_note(recipe, server_limits(recipe)), queue_note(recipe, sessions)):
+            if note:
+                report_progress(note)
         connection = env.up(
             section.docker_dir,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",

@@ -143,14 +143,21 @@ def test_check_remarks_on_a_tool_timeout_below_the_limits_of_the_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {"data": {}})
-    early = ["small.yaml", "agent.tool_timeout=60", "env.docker_dir=gaia-mcp-server", "env.url=null"]
+    early = [
+        "small.yaml",
+        "agent.tool_timeout=60",
+        "env.docker_dir=gaia-mcp-server",
+        "env.url=null",
+        "env.workers=2",
+    ]
     checked = run("check", *early)
     assert checked.exit_code == 0 and checked.stdout == "small.yaml: fine\n"
     assert (
         "calls end before the tool servers' own limits, which are 660 s (terminal-server)" in checked.stderr
     )
-    (remark,) = json.loads(run("check", *early, "--json").stdout)["remarks"]
+    remark, queue = json.loads(run("check", *early, "--json").stdout)["remarks"]
     assert remark.startswith("agent.tool_timeout is 60:")
+    assert "share 2 tool workers on this machine" in queue
 
 
 def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:

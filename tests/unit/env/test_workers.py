@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from aworld_train.env import lifecycle
+from aworld_train.env import workers as module
 
 GIB = 1 << 30
 
 
 def workers(sessions: int | None, *, each: int = 1) -> int:
     directory: Any = SimpleNamespace(manifest=SimpleNamespace(sessions_per_worker=each))
-    return lifecycle._workers(directory, None, sessions)
+    return module.worker_count(directory, None, sessions)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def workers(sessions: int | None, *, each: int = 1) -> int:
 def test_there_are_as_many_workers_as_episodes_as_far_as_the_machine_goes(
     cores: int, free: int, sessions: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle.os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(lifecycle.psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
+    monkeypatch.setattr(module.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=free))
     assert workers(sessions) == expected
     assert workers(sessions, each=8) == 1
