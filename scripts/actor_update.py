@@ -80,8 +80,8 @@ def build(recipe: recipes.Recipe) -> Any:
     return worker
 
 
-def rows_of(count: int, tokens: int, vocabulary: int) -> Any:
-    """Rows of random tokens as the trainer sends them: the same for the same sizes."""
+def rows_of(count: int, tokens: int, vocabulary: int, part: slice = slice(None)) -> Any:
+    """Rows of random tokens as the trainer sends them, or some of them: the same for the same sizes."""
     from verl.utils import tensordict_utils as tu
 
     generator = torch.Generator().manual_seed(0)
@@ -89,7 +89,7 @@ def rows_of(count: int, tokens: int, vocabulary: int) -> Any:
     ids = torch.randint(3, vocabulary, (count, tokens), generator=generator)
 
     def nested(rows: torch.Tensor) -> torch.Tensor:
-        return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+        return torch.nested.as_nested_tensor(list(rows[part]), layout=torch.jagged)
 
     answer = ids[:, prompt:]
     return tu.get_tensordict(

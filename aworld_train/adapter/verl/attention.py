@@ -3,7 +3,7 @@
 VeRL asks for ``flash_attention_2`` unless it is told otherwise, and transformers loads no model with one that is not
 installed. Without it, models of the families that a test compares are computed by the flash attention that torch has
 itself (``varlen_attention``), others by ``sdpa``, which is right for packed rows too and several times slower. Where
-GPUs share sequences both are wrong: VeRL 0.9.1 changes flash attention alone for that, and says nothing
+GPUs share sequences ``sdpa`` is wrong: VeRL 0.9.1 changes flash attention alone for that, and says nothing
 (verl/models/transformers/monkey_patch.py).
 """
 
@@ -31,10 +31,12 @@ def attention_of(recipe: Recipe) -> str:
         return recipe.model.attention
     if on_cpu(recipe):
         return TORCH
-    if recipe.trainer.sequence_parallel > 1 or _is_installed(FLASH):
+    if _is_installed(FLASH):
         return FLASH
     family = (text_config(recipe) or {}).get("model_type")
-    return VARLEN if device_of(recipe) is Device.cuda and family in VARLEN_FAMILIES else TORCH
+    if device_of(recipe) is Device.cuda and family in VARLEN_FAMILIES:
+        return VARLEN
+    return FLASH if recipe.trainer.sequence_parallel > 1 else TORCH
 
 
 def attention_remarks(recipe: Recipe) -> Iterator[str]:
@@ -55,7 +57,7 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 key,
                 f"model.attention={attention} needs {package}, which computes on GPUs alone. Leave it out.",
             )
-    elif shared > 1 and "flash" not in attention:
+    elif shared > 1 and "flash" not in attention and attention != VARLEN:
         yield (
             key,
             f"model.attention is {attention}, and trainer.sequence_parallel is {shared}: VeRL divides sequences with "

@@ -1,6 +1,8 @@
-"""Torch's own flash attention over rows that are packed one behind the other, for transformers.
+"""Torch's own flash attention over rows that are packed one behind the other, in flash-attn's place.
 
-VeRL imports this module before it loads the model (its key ``external_lib``), and transformers then knows the name.
+VeRL imports this module before it loads the model (its key ``external_lib``), and transformers then knows the name: its
+own function for flash attention, and what VeRL puts around it for GPUs that share sequences, call ``packed_attention``.
+
 ``sdpa`` compares each token with every other one of the packed row and hides the rest behind a mask: of 24,576 tokens
 with the heads of Qwen3-4B a layer took 120 ms on an H100, forwards and backwards, however many sequences they were.
 This took 53 ms for one sequence, 8.6 for eight and 4.6 for twenty-four (torch 2.11).
@@ -11,77 +13,93 @@ from typing import Any
 import torch
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations import flash_attention
 from transformers.masking_utils import flash_attention_mask
+from verl.models.transformers import monkey_patch
 
 NAME = "torch_varlen"
 _CAUSAL = (-1, 0)
 
 
-def varlen_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+def packed_attention(
+    query_states: torch.Tensor,
+    key_states: torch.Tensor,
+    value_states: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    query_length: int,
     *,
-    position_ids: torch.Tensor,
-    scaling: float | None = None,
+    position_ids: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
     sliding_window: int | None = None,
+    target_dtype: torch.dtype | None = None,
     **more: Any,
-) -> tuple[torch.Tensor, None]:
+) -> torch.Tensor:
     """Causal attention within each sequence; a sequence begins where its position is 0.
 
+    Called as ``transformers.modeling_flash_attention_utils._flash_attention_forward`` is.
+
     Args:
-        module: The model's layer of attention.
-        query: ``[batch, heads, tokens, size]``.
-        key: As ``query``, with as many heads or a divisor of them.
-        value: As ``key``.
+        query_states: ``[batch, tokens, heads, size]``.
+        key_states: As the query, with as many heads or a divisor of them.
+        value_states: As the key.
         attention_mask: None: rows have no padding.
+        query_length: Not used.
         position_ids: ``[batch, tokens]``, or one row for all.
-        scaling: Of the products; by default one by the square root of the size.
+        softmax_scale: Of the products; by default one by the square root of the size.
         sliding_window: How many tokens a token sees, itself among them; by default all before it.
-        more: What other kinds of attention want; ``softcap`` and ``s_aux`` change the result, so they must be None.
+        target_dtype: What to compute in, where the query is in fp32.
+        more: What other kinds of attention want.
 
     Returns:
-        ``[batch, tokens, heads, size]``, and no weights.
+        ``[batch, tokens, heads, size]``.
 
     Raises:
         ValueError: It would compute something else than the model asks for.
     """
-    _refuse_others(query, key, attention_mask, more)
-    batch, heads, tokens, size = query.shape
-    kind = query.dtype
-    if kind is torch.float32:
-        kind = torch.get_autocast_dtype(query.device.type)
+    batch, tokens, heads, size = query_states.shape
+    positions = _positions(query_states, key_states, attention_mask, position_ids, more)
     # In torch 2.11 heads may differ without a word, in 2.12 with one; repeated they are the same in both, and as fast.
-    repeated = heads // key.shape[1]
+    repeated = heads // key_states.shape[2]
     packed = [
-        states.transpose(1, 2).reshape(batch * tokens, -1, size).to(kind)
-        for states in (query, key.repeat_interleave(repeated, 1), value.repeat_interleave(repeated, 1))
+        states.reshape(batch * tokens, -1, size).to(target_dtype or query_states.dtype)
+        for states in (
+            query_states,
+            key_states.repeat_interleave(repeated, 2),
+            value_states.repeat_interleave(repeated, 2),
+        )
     ]
-    starts = (position_ids.expand(batch, tokens).reshape(-1) == 0).nonzero().flatten()
+    starts = (positions.expand(batch, tokens).reshape(-1) == 0).nonzero().flatten()
     ends = torch.cat([starts, starts.new_tensor([batch * tokens])]).to(torch.int32)
     longest = int(ends.diff().max())
     window = _CAUSAL if sliding_window is None else (sliding_window - 1, 0)
-    result = varlen_attn(*packed, ends, ends, longest, longest, scale=scaling, window_size=window)
+    result = varlen_attn(*packed, ends, ends, longest, longest, scale=softmax_scale, window_size=window)
     assert isinstance(result, torch.Tensor)  # two with `return_aux` alone
-    return result.view(batch, tokens, heads, size).to(query.dtype), None
+    return result.view(batch, tokens, heads, size)
 
 
-def _refuse_others(
-    query: torch.Tensor, key: torch.Tensor, attention_mask: torch.Tensor | None, more: dict[str, Any]
-) -> None:
-    """What it cannot compute: padding, a cache of earlier tokens, scores that are changed, dropout."""
+def _positions(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    position_ids: torch.Tensor | None,
+    more: dict[str, Any],
+) -> torch.Tensor:
+    """The positions, if nothing is asked for that it cannot compute: padding, a cache, scores that are changed."""
     asked = [name for name in ("softcap", "s_aux", "dropout") if more.get(name)]
     if attention_mask is not None:
         asked.append("padding")
-    if query.shape[2] != key.shape[2]:
+    if query.shape[1] != key.shape[1]:
         asked.append("earlier tokens")
     if more.get("is_causal") is False:
         asked.append("later tokens")
-    if asked:
+    if position_ids is None:
+        asked.append("tokens without positions")
+    if asked or position_ids is None:
         raise ValueError(f"Attention {NAME} has no {', '.join(asked)}. Set model.attention=sdpa.")
+    return position_ids
 
 
-AttentionInterface.register(NAME, varlen_attention)
+for _module in (flash_attention, monkey_patch):
+    _module._flash_attention_forward = packed_attention
+AttentionInterface.register(NAME, flash_attention.flash_attention_forward)
 AttentionMaskInterface.register(NAME, flash_attention_mask)

@@ -65,6 +65,8 @@ def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared
     modules = [LOGPROBS_MODULE, VARLEN_MODULE] if expected == VARLEN else [LOGPROBS_MODULE]
     assert composed[f"{MODEL}.external_lib"] == modules
     assert composed[f"{MODEL}.override_config"] == {"attn_implementation": expected}
+    shared = recipes.load("base/gpu-1", [f"model.path={tmp_path}", *_SHARED])
+    assert attention_of(shared) == (VARLEN if expected == VARLEN else FLASH)
     with_npu = recipes.load("base/gpu-1", [f"model.path={tmp_path}", "cluster.device=npu"])
     assert attention_of(with_npu) == TORCH, "its kernel is CUDA's"
     installed.add("flash_attn")
@@ -75,6 +77,7 @@ def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared
 def test_gpus_share_sequences_with_flash_attention_alone(installed: set[str]) -> None:
     assert attention_of(recipes.load("base/gpu-1", _SHARED)) == FLASH
     assert not faults(*_SHARED)
+    assert not faults(*_SHARED, f"model.attention={VARLEN}"), "it is in flash attention's place"
     for other in ("sdpa", "eager"):
         (refusal,) = faults(*_SHARED, f"model.attention={other}")
         assert f"model.attention is {other}" in refusal and "trainer.sequence_parallel to 1" in refusal

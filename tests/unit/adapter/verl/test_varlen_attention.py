@@ -1,51 +1,19 @@
 """Packed rows by torch's own flash attention are what separate rows are; its kernel, for GPUs alone, is replaced."""
 
-import inspect
 from typing import Any
 
 import pytest
 import torch
-from torch.nn.attention.varlen import varlen_attn
 
 from aworld_train.adapter.verl import varlen_attention
 from aworld_train.adapter.verl.attention import VARLEN_FAMILIES
 from tests.unit.adapter.verl.test_attention import gradients, tiny
-
-
-def kernel(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    ends_q: torch.Tensor,
-    ends_k: torch.Tensor,
-    longest_q: int,
-    longest_k: int,
-    **more: Any,
-) -> torch.Tensor:
-    """What the kernel computes, sequence by sequence on the CPU; its own figures are in the module's documentation."""
-    inspect.signature(varlen_attn).bind(query, key, value, ends_q, ends_k, longest_q, longest_k, **more)
-    assert torch.equal(ends_q, ends_k) and ends_q.dtype is torch.int32
-    assert longest_q == longest_k == int(ends_q.diff().max())
-    assert query.dtype is key.dtype is value.dtype and query.shape == key.shape == value.shape
-    before, after = more["window_size"]
-    assert after == 0
-    parts = []
-    for start, end in zip(ends_q[:-1].tolist(), ends_q[1:].tolist(), strict=True):
-        distance = torch.arange(end - start)[:, None] - torch.arange(end - start)
-        seen = (distance >= 0) & ((distance <= before) if before >= 0 else True)
-        states = [each[start:end].transpose(0, 1) for each in (query, key, value)]
-        parts.append(
-            torch.nn.functional.scaled_dot_product_attention(
-                *states, attn_mask=seen, scale=more["scale"]
-            ).transpose(0, 1)
-        )
-    return torch.cat(parts)
+from tests.varlen_kernel import kernel
 
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(varlen_attention, "varlen_attn", kernel)
-    monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.float32)
 
 
 @pytest.mark.parametrize("family", VARLEN_FAMILIES)
@@ -92,18 +60,27 @@ def test_padding_is_refused() -> None:
         ({"s_aux": [1.0]}, "s_aux"),
         ({"dropout": 0.1}, "dropout"),
         ({"is_causal": False}, "later tokens"),
+        ({"position_ids": None}, "tokens without positions"),
     ],
 )
-def test_what_changes_the_scores_is_refused(asked: dict[str, Any], named: str) -> None:
-    states, positions = torch.zeros(1, 2, 4, 8), torch.arange(4)[None]
+def test_what_it_cannot_compute_is_refused(asked: dict[str, Any], named: str) -> None:
+    states = torch.zeros(1, 4, 2, 8)
 
     def attend(key: torch.Tensor, **more: Any) -> torch.Tensor:
-        return varlen_attention.varlen_attention(
-            torch.nn.Module(), states, key, key, None, position_ids=positions, **more
-        )[0]
+        positions = {"position_ids": torch.arange(4)[None]}
+        return varlen_attention.packed_attention(states, key, key, None, 4, **(positions | more))
 
-    assert attend(states, dropout=0.0, softcap=None).shape == (1, 4, 2, 8)
+    assert attend(states, dropout=0.0, softcap=None, is_causal=True).shape == states.shape
     with pytest.raises(ValueError, match=f"has no {named}"):
         attend(states, **asked)
     with pytest.raises(ValueError, match="has no earlier tokens"):
-        attend(torch.zeros(1, 2, 9, 8))
+        attend(torch.zeros(1, 9, 2, 8))
+
+
+def test_it_computes_in_what_flash_attention_would_where_the_states_are_in_fp32() -> None:
+    states = torch.randn(1, 4, 2, 8)
+    positions = torch.arange(4)[None]
+    found = varlen_attention.packed_attention(
+        states, states, states, None, 4, position_ids=positions, target_dtype=torch.bfloat16
+    )
+    assert found.dtype is torch.bfloat16
