@@ -33,8 +33,9 @@ def attention_of(recipe: Recipe) -> str:
         return TORCH
     if _is_installed(FLASH):
         return FLASH
-    family = (text_config(recipe) or {}).get("model_type")
-    if device_of(recipe) is Device.cuda and family in VARLEN_FAMILIES:
+    config = text_config(recipe)
+    # A run decides it again when its model has been fetched.
+    if device_of(recipe) is Device.cuda and (config is None or config.get("model_type") in VARLEN_FAMILIES):
         return VARLEN
     return FLASH if recipe.trainer.sequence_parallel > 1 else TORCH
 

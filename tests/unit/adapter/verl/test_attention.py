@@ -44,7 +44,7 @@ def faults(*overrides: str) -> list[str]:
 def test_flash_attention_is_taken_where_it_is_installed_and_torch_s_where_it_is_not(
     installed: set[str],
 ) -> None:
-    assert attention_of(recipes.load("base/gpu-1")) == TORCH
+    assert attention_of(recipes.load("base/gpu-1")) == VARLEN
     installed.add("flash_attn")
     assert attention_of(recipes.load("base/gpu-1")) == FLASH
     assert attention_of(recipes.load("base/gpu-1", ["model.attention=sdpa"])) == TORCH
@@ -52,7 +52,7 @@ def test_flash_attention_is_taken_where_it_is_installed_and_torch_s_where_it_is_
 
 
 @pytest.mark.parametrize(
-    ("family", "expected"), [("qwen3", VARLEN), ("llama", VARLEN), ("gemma2", TORCH), (None, TORCH)]
+    ("family", "expected"), [("qwen3", VARLEN), ("llama", VARLEN), ("gemma2", TORCH), (None, VARLEN)]
 )
 def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared(
     installed: set[str], tmp_path: Path, family: str | None, expected: str
@@ -75,7 +75,7 @@ def test_torch_s_own_flash_attention_is_taken_for_the_families_that_are_compared
 
 
 def test_gpus_share_sequences_with_flash_attention_alone(installed: set[str]) -> None:
-    assert attention_of(recipes.load("base/gpu-1", _SHARED)) == FLASH
+    assert attention_of(recipes.load("base/gpu-1", _SHARED)) == VARLEN
     assert not faults(*_SHARED)
     assert not faults(*_SHARED, f"model.attention={VARLEN}"), "it is in flash attention's place"
     for other in ("sdpa", "eager"):
@@ -111,8 +111,8 @@ def test_what_was_chosen_is_said_at_the_start(installed: set[str], tmp_path: Pat
     def said(name: str, *overrides: str) -> tuple[str, ...]:
         return tuple(find("verl").compile(recipes.load(name, overrides), tmp_path).remarks)
 
-    sdpa = "The trainer computes attention with sdpa (model.attention), because flash-attn is not installed."
-    assert said("base/gpu-1") == (sdpa,)
+    chosen = f"The trainer computes attention with {VARLEN} (model.attention), because flash-attn is not installed."
+    assert said("base/gpu-1") == (chosen,)
     assert said("base/gpu-1", "model.attention=eager") == () == said("quickstart")
     installed.add("flash_attn")
     assert said("base/gpu-1") == (f"The trainer computes attention with {FLASH} (model.attention).",)

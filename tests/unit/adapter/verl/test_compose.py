@@ -8,6 +8,7 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of
 from aworld_train.adapter.verl import schema
+from aworld_train.adapter.verl.attention import VARLEN_MODULE
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import (
     LOGPROBS_MODULE,
@@ -82,7 +83,7 @@ def test_without_a_gpu_everything_is_float32_and_the_cpu_engine_is_loaded(tmp_pa
     assert leaf(config, "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype") == "fp32"
     with_gpu = composed(tmp_path, "rollout.engine=vllm")
     assert leaf(with_gpu, "trainer.device") == "cuda"
-    assert leaf(with_gpu, "actor_rollout_ref.model.external_lib") == [LOGPROBS_MODULE]
+    assert leaf(with_gpu, "actor_rollout_ref.model.external_lib") == [LOGPROBS_MODULE, VARLEN_MODULE]
 
 
 def test_a_resumed_run_does_not_measure_again(tmp_path: Path) -> None:
