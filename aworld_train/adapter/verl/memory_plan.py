@@ -12,7 +12,7 @@ from typing import Any
 
 from aworld_train.adapter.base import MemoryPlan
 from aworld_train.adapter.verl.attention import FLASH, TORCH, attention_of
-from aworld_train.adapter.verl.model_checks import FUSED, text_config, ties_head, whole
+from aworld_train.adapter.verl.model_checks import FUSED, has_experts, text_config, ties_head, whole
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import on_cpu
@@ -69,7 +69,7 @@ class Shape:
 
 def shape_of(config: Mapping[str, Any] | None, *, is_tied: bool) -> Shape | None:
     """The shape that a model's configuration describes; None if it describes another kind of model."""
-    if config is None or any("expert" in key for key in config):
+    if config is None or has_experts(config):
         return None
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
     layers, hidden, heads, ffn, vocabulary = (whole(config, name) for name in names)

@@ -11,6 +11,7 @@ from aworld_train.recipe.tree import KeyPath
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
 _OVERRIDES = "actor_rollout_ref.model.override_config"
+_EXPERTS = "actor_rollout_ref.rollout.expert_parallel_size"
 
 
 def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -20,6 +21,7 @@ def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         return
     yield from _length(recipe, config)
     yield from _head(recipe)
+    yield from _experts(recipe, config)
     heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     if heads is None:
         return
@@ -69,6 +71,21 @@ def _head(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"verl.{FUSED} is true, and the model's output layer is not its embedding (tie_word_embeddings in its "
             "config.json): VeRL 0.9.1 ends at its first forward pass then. Leave the key out.",
         )
+
+
+def _experts(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    size = value_at(recipe.raw, _EXPERTS)
+    if isinstance(size, int) and size > 1 and not has_experts(config):
+        yield (
+            ("verl", *_EXPERTS.split(".")),
+            f"verl.{_EXPERTS} is {size}, and the model has no experts that GPUs could share (config.json): vLLM would "
+            "ignore it. Leave the key out; rollout.tensor_parallel divides the layers.",
+        )
+
+
+def has_experts(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration is of a mixture of experts."""
+    return any("expert" in key for key in config)
 
 
 def _context(config: Mapping[str, Any]) -> int | None:

@@ -100,3 +100,11 @@ def test_a_shape_that_the_recipe_overrides_is_not_checked(tmp_path: Path) -> Non
 def test_a_size_is_a_positive_whole_number() -> None:
     values = {"a": 1, "b": 0, "c": -1, "d": True, "e": 2.0, "f": "3"}
     assert [whole(values, key) for key in "abcdefg"] == [1, None, None, None, None, None, None]
+
+
+def test_experts_are_shared_where_the_model_has_some(tmp_path: Path) -> None:
+    key = "verl.actor_rollout_ref.rollout.expert_parallel_size"
+    refused = faults(tmp_path, HEADS, f"{key}=4")
+    assert "the model has no experts" in refused[key]
+    assert key not in faults(tmp_path, HEADS, f"{key}=1")
+    assert key not in faults(tmp_path, HEADS | {"num_experts": 128}, f"{key}=4")
