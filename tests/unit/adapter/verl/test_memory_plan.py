@@ -92,6 +92,18 @@ def test_the_documented_table_is_the_plan(name: str) -> None:
     )
 
 
+def test_gpus_that_share_a_longer_row_hold_as_much() -> None:
+    longer = [
+        "dataset.max_prompt_tokens=65536",
+        "rollout.max_response_tokens=65536",
+        "trainer.sequence_parallel=8",
+    ]
+    base = recipes.load("gaia-qwen3-8b-8gpu", [f"model.attention={FLASH}"])
+    shared = recipes.load("gaia-qwen3-8b-8gpu", [f"model.attention={FLASH}", *longer])
+    plans = [plan_of(recipe, shape("Qwen/Qwen3-8B"), 0) for recipe in (base, shared)]
+    assert plans[0] == plans[1]
+
+
 # On one H100 with VeRL 0.9.1, torch 2.11 and sdpa: MiB that nvidia-smi named twice a second; no engine was there. The
 # first update has no moments yet before the optimizer's step, so that only the second has them on the way back.
 MEASURED = {"load": 18_500, "log-probability": 20_560, "backward": 77_840, "optimizer step": 63_124}
