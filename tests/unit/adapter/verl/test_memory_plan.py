@@ -1,6 +1,8 @@
 """The plan of GPU memory against measured memory, and the ready recipes against the GPUs that they name."""
 
 import re
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.attention import FLASH
+from aworld_train.adapter.verl import attention as attention_module
+from aworld_train.adapter.verl.attention import FLASH, VARLEN
+from aworld_train.adapter.verl.compose import own_keys
 from aworld_train.adapter.verl.memory_plan import Shape, memory_plan, plan_of, shape_of
 from aworld_train.doctor.gpu_memory import SPARE
 from tests.locations import REPOSITORY
@@ -76,6 +80,27 @@ def test_a_ready_recipe_fits_the_gpus_that_it_names(name: str, attention: str) -
     assert recipe.model.path is not None
     plan = plan_of(recipe, shape(recipe.model.path), CARDS[card])
     assert plan.total(plan.fullest) < (1 - SPARE) * CARDS[card], (plan.fullest, plan.phases[plan.fullest])
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_a_recipe_s_model_is_built_with_what_is_composed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On torch's meta device, which has shapes and no memory, and without flash-attn."""
+    monkeypatch.setattr(attention_module, "find_spec", lambda package: None)
+    recipe = recipes.load(name)
+    assert recipe.model.path is not None
+    keys = own_keys(recipe, tmp_path)
+    for module in keys["actor_rollout_ref.model.external_lib"]:
+        import_module(module)
+    family = "qwen2" if "Qwen2.5" in recipe.model.path else "qwen3"
+    config = AutoConfig.for_model(
+        family, **CONFIGS[recipe.model.path], tie_word_embeddings=recipe.model.path in TIED
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, **keys["actor_rollout_ref.model.override_config"])
+    assert model.config._attn_implementation == VARLEN
+    assert model.num_parameters() == pytest.approx(shape(recipe.model.path).parameters, rel=5e-4)
 
 
 @pytest.mark.parametrize("name", ON_GPUS)
