@@ -92,6 +92,7 @@ def check(
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.model.turns import try_turns
     from aworld_train.recipe.call_times import call_time_note, server_limits
+    from aworld_train.recipe.device import on_cpu
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
     from aworld_train.recipe.worker_queue import queue_note
     from aworld_train.training.recipe_checks import recipe_checks
@@ -100,7 +101,9 @@ def check(
     if runs_code(loaded):
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
-    call_time, queue = call_time_note(loaded, limits), queue_note(loaded)
+    call_time = call_time_note(loaded, limits)
+    # It takes a third of a second to import, and few episodes are played at a time without GPUs.
+    queue = None if on_cpu(loaded) else queue_note(loaded)
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser) if remark]
     try:

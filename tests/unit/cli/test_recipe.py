@@ -143,21 +143,22 @@ def test_check_remarks_on_a_tool_timeout_below_the_limits_of_the_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {"data": {}})
-    early = [
-        "small.yaml",
-        "agent.tool_timeout=60",
-        "env.docker_dir=gaia-mcp-server",
-        "env.url=null",
-        "env.workers=2",
-    ]
+    early = ["small.yaml", "agent.tool_timeout=60", "env.docker_dir=gaia-mcp-server", "env.url=null"]
     checked = run("check", *early)
     assert checked.exit_code == 0 and checked.stdout == "small.yaml: fine\n"
     assert (
         "calls end before the tool servers' own limits, which are 660 s (terminal-server)" in checked.stderr
     )
-    remark, queue = json.loads(run("check", *early, "--json").stdout)["remarks"]
+    (remark,) = json.loads(run("check", *early, "--json").stdout)["remarks"]
     assert remark.startswith("agent.tool_timeout is 60:")
-    assert "share 2 tool workers on this machine" in queue
+
+
+def test_check_of_a_recipe_for_gpus_says_how_long_episodes_wait_for_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {"data": {}})
+    checked = run("check", "gaia-qwen3-8b-8gpu", "--no-files", "env.workers=2")
+    assert checked.exit_code == 0 and "128 episodes at a time share 2 tool workers" in checked.stderr
 
 
 def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
