@@ -61,10 +61,9 @@ class Phases:
         self.begin()
 
 
-def build(recipe: recipes.Recipe) -> Any:
-    """VeRL's worker for the actor, alone in its group."""
+def build(recipe: recipes.Recipe, folder: Path) -> Any:
+    """VeRL's worker for the actor, alone in its group, with its files in a folder."""
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    folder = Path(tempfile.mkdtemp())
     os.environ |= {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "0",
@@ -109,14 +108,14 @@ def rows_of(count: int, tokens: int, vocabulary: int, part: slice = slice(None))
     )
 
 
-def update(recipe: recipes.Recipe, count: int, tokens: int) -> dict[str, Any]:
+def update(recipe: recipes.Recipe, count: int, tokens: int, folder: Path) -> dict[str, Any]:
     """All phases of one step of the actor, twice: the optimizer's moments are there from the second on."""
     from verl.utils import tensordict_utils as tu
     from verl.workers.utils.padding import no_padding_2_padding
 
     phases = Phases()
     phases.begin()
-    worker = build(recipe)
+    worker = build(recipe, folder)
     phases.end("load")
     engine = worker.actor.engine
     vocabulary = worker.actor.model_config.hf_config.vocab_size
@@ -168,7 +167,9 @@ def main() -> None:
     """Print what the phases took."""
     source, model, count, tokens, *overrides = sys.argv[1:]
     recipe = recipes.load(source, [f"model.path={model}", *overrides])
-    sys.stdout.write(json.dumps(update(recipe, int(count), int(tokens)), indent=2) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        taken = update(recipe, int(count), int(tokens), Path(folder))
+    sys.stdout.write(json.dumps(taken, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         return mine
 
     def known() -> Any:
-        asked = rows(calculate_entropy=True, compute_loss=False)
-        output = worker.compute_log_prob(asked)
-        found = [None if output is None else no_padding_2_padding(output["log_probs"], asked).float()]
+        batch = rows(calculate_entropy=True, compute_loss=False)
+        output = worker.compute_log_prob(batch)
+        found = [None if output is None else no_padding_2_padding(output["log_probs"], batch).float()]
         if engine.ulysses_sequence_parallel_size > 1:
             # Of ranks that share rows one has them, and VeRL's controller sends them to all.
             torch.distributed.broadcast_object_list(found, src=0)

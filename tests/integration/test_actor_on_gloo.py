@@ -16,18 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.attention import VARLEN_FAMILIES
 from tests.locations import REPOSITORY
+from tests.unit.adapter.verl.test_attention import SIZES
 
 SHIPPED = REPOSITORY / "aworld_train" / "model" / "shipped"
 ROWS, TOKENS, VOCABULARY, RATE = 4, 48, 1200, 1e-3
-SIZES: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": VOCABULARY,
-}
 KINDS = {
     "packed": ["trainer.max_batch_tokens=100", "model.attention=sdpa"],
     "varlen": ["trainer.max_batch_tokens=100", "model.attention=torch_varlen"],
@@ -44,7 +36,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for number, family in enumerate(VARLEN_FAMILIES):
         torch.manual_seed(number)
-        config = AutoConfig.for_model(family, **SIZES, tie_word_embeddings=number % 2 == 0, eos_token_id=0)
+        config = AutoConfig.for_model(
+            family, **SIZES | {"vocab_size": VOCABULARY}, tie_word_embeddings=number % 2 == 0, eos_token_id=0
+        )
         folders[family] = tmp_path_factory.mktemp(family)
         AutoModelForCausalLM.from_config(config).float().save_pretrained(folders[family])
         for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):

@@ -57,7 +57,7 @@ def test_it_breaks_nothing_off_between_two_waits() -> None:
     async def main() -> None:
         try:
             os.kill(os.getpid(), signal.SIGINT)
-            steps.append("goes on")
+            steps.append("next statement")
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             steps.append("cancelled")
@@ -65,7 +65,7 @@ def test_it_breaks_nothing_off_between_two_waits() -> None:
 
     with raising(signal.SIGINT), pytest.raises(Ended):
         run_interruptible(main())
-    assert steps == ["goes on", "cancelled"]
+    assert steps == ["next statement", "cancelled"]
 
 
 def test_a_signal_that_came_while_it_ended_is_not_lost() -> None:
@@ -118,11 +118,11 @@ def test_a_signal_that_is_ignored_or_left_to_the_system_stays_so(monkeypatch: py
     async def main() -> str:
         os.kill(os.getpid(), signal.SIGHUP)
         await asyncio.sleep(0.01)
-        return "goes on"
+        return "completed"
 
     try:
         with raising(signal.SIGINT):
-            assert run_interruptible(main()) == "goes on"
+            assert run_interruptible(main()) == "completed"
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -84,18 +84,18 @@ def _positions(
     position_ids: torch.Tensor | None,
     more: dict[str, Any],
 ) -> torch.Tensor:
-    """The positions, if nothing is asked for that it cannot compute: padding, a cache, scores that are changed."""
-    asked = [name for name in ("softcap", "s_aux", "dropout") if more.get(name)]
+    """The positions; padding, a cache and scores that are changed are not supported."""
+    unsupported = [name for name in ("softcap", "s_aux", "dropout") if more.get(name)]
     if attention_mask is not None:
-        asked.append("padding")
+        unsupported.append("padding")
     if query.shape[1] != key.shape[1]:
-        asked.append("earlier tokens")
+        unsupported.append("earlier tokens")
     if more.get("is_causal") is False:
-        asked.append("later tokens")
+        unsupported.append("later tokens")
     if position_ids is None:
-        asked.append("tokens without positions")
-    if asked or position_ids is None:
-        raise ValueError(f"Attention {NAME} has no {', '.join(asked)}. Set model.attention=sdpa.")
+        unsupported.append("tokens without positions")
+    if unsupported or position_ids is None:
+        raise ValueError(f"Attention {NAME} has no {', '.join(unsupported)}. Set model.attention=sdpa.")
     return position_ids
 
 

@@ -24,6 +24,15 @@ from aworld_train.adapter.verl.compose import LOGPROBS_MODULE, own_keys
 
 _SHARED = ["cluster.gpus_per_node=2", "trainer.sequence_parallel=2"]
 MODEL = "actor_rollout_ref.model"
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": 64,
+}
 FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
 
 
@@ -125,17 +134,8 @@ def test_torch_s_own_flash_attention_is_refused_on_a_cpu() -> None:
 
 def tiny(family: str, *, attention: str = TORCH, **more: Any) -> Any:
     """A random model of a family, in float32: the same one with every attention."""
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "vocab_size": 64,
-    }
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **sizes, **more)
+    config = AutoConfig.for_model(family, **SIZES, **more)
     return AutoModelForCausalLM.from_config(config, attn_implementation=attention).float()
 
 
@@ -146,26 +146,29 @@ def gradients(model: Any, values: torch.Tensor) -> torch.Tensor:
     return torch.cat([each.grad.flatten() for each in model.parameters()])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_packed_rows_have_the_probabilities_of_separate_ones(family: str) -> None:
-    """As VeRL packs them for a GPU: one row, whose positions begin anew with each sequence."""
-    model = tiny(family)
+def assert_packed_as_separate(packing: Any, plain: Any) -> None:
+    """As VeRL packs rows for a GPU: one behind the other, with positions that begin anew with each sequence."""
     rows = [torch.randint(0, 64, (1, length)) for length in (5, 17, 1, 9)]
     packed = torch.cat(rows, dim=1)
     positions = torch.cat([torch.arange(row.shape[1])[None] for row in rows], dim=1)
 
     def together() -> torch.Tensor:
-        return model(
+        return packing(
             input_ids=packed, position_ids=positions, attention_mask=None, use_cache=False
         ).logits.log_softmax(-1)
 
     def alone() -> torch.Tensor:
-        return torch.cat([model(input_ids=row, use_cache=False).logits for row in rows], dim=1).log_softmax(
-            -1
-        )
+        logits = [plain(input_ids=row, use_cache=False).logits for row in rows]
+        return torch.cat(logits, dim=1).log_softmax(-1)
 
     assert torch.allclose(together(), alone(), atol=1e-5)
-    assert torch.allclose(gradients(model, together()), gradients(model, alone()), atol=1e-3)
+    assert torch.allclose(gradients(packing, together()), gradients(plain, alone()), atol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_rows_have_the_probabilities_of_separate_ones(family: str) -> None:
+    model = tiny(family)
+    assert_packed_as_separate(model, model)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

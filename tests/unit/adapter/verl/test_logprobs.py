@@ -48,8 +48,8 @@ def test_of_logits_in_bf16_they_are_computed_in_fp32_with_the_same_gradients() -
         logprobs_from_logits(leaf, labels),
     )
     assert found.dtype is torch.float32 and torch.allclose(found, exact, atol=1e-5)
-    theirs = logprobs_from_logits_v2(logits, labels)
-    assert (theirs.float() - exact).abs().max() > 0.01, "then VeRL's can be used again"
+    rounded = logprobs_from_logits_v2(logits, labels)
+    assert (rounded.float() - exact).abs().max() > 0.01, "then VeRL's can be used again"
     found.square().sum().backward()
     exact.square().sum().backward()
     assert leaf.grad is not None and leaf.grad.dtype is torch.bfloat16

@@ -7,7 +7,7 @@ import torch
 
 from aworld_train.adapter.verl import varlen_attention
 from aworld_train.adapter.verl.attention import VARLEN_FAMILIES
-from tests.unit.adapter.verl.test_attention import gradients, tiny
+from tests.unit.adapter.verl.test_attention import assert_packed_as_separate, tiny
 from tests.varlen_kernel import kernel
 
 
@@ -19,22 +19,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("family", VARLEN_FAMILIES)
 def test_packed_rows_have_the_probabilities_and_gradients_of_separate_ones(family: str) -> None:
     more = {"sliding_window": 6} if family == "mistral" else {}
-    plain, packing = tiny(family, **more), tiny(family, attention=varlen_attention.NAME, **more)
-    rows = [torch.randint(0, 64, (1, length)) for length in (5, 17, 1, 9)]
-    packed = torch.cat(rows, dim=1)
-    positions = torch.cat([torch.arange(row.shape[1])[None] for row in rows], dim=1)
-
-    def together() -> torch.Tensor:
-        return packing(
-            input_ids=packed, position_ids=positions, attention_mask=None, use_cache=False
-        ).logits.log_softmax(-1)
-
-    def alone() -> torch.Tensor:
-        found = [plain(input_ids=row, use_cache=False).logits for row in rows]
-        return torch.cat(found, dim=1).log_softmax(-1)
-
-    assert torch.allclose(together(), alone(), atol=1e-5)
-    assert torch.allclose(gradients(packing, together()), gradients(plain, alone()), atol=1e-3)
+    assert_packed_as_separate(tiny(family, attention=varlen_attention.NAME, **more), tiny(family, **more))
 
 
 def test_several_rows_of_a_batch_are_separate_too() -> None:
