@@ -19,7 +19,6 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != REPOSITORY / "scripts"]
 
 import torch  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
