@@ -98,12 +98,14 @@ class MemoryPlan:
         phases: Bytes on each GPU by phase (``sample``, ``backward``, ...) and by part (``weights``, ...).
         waits: Bytes that wait in the memory of each machine while they are not used (``trainer.offload``).
         copy: Bytes of a whole copy of the weights, which the first machine has while it loads and saves.
+        max_wait: Seconds that the other ranks wait while the first one writes its copy.
     """
 
     parameters: int
     phases: Mapping[str, Mapping[str, int]]
     waits: int
     copy: int
+    max_wait: int
 
     def total(self, phase: str) -> int:
         """Bytes on each GPU in a phase."""

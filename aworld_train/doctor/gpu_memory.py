@@ -1,5 +1,6 @@
 """Where the memory of a run on GPUs goes, by the framework's plan: also for a recipe that is for another machine."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from aworld_train.adapter.base import MemoryPlan, framework_of
@@ -47,6 +48,13 @@ def check_gpu_memory(needs: Needs, gpu_bytes: int) -> Iterator[Finding]:
             "Take a lower rollout.gpu_memory."
             if fullest == "sample"
             else "Take more GPUs, LoRA (model.lora.rank), or shorter rows (trainer.max_batch_tokens).",
+        )
+    if cluster.ranks > 1:
+        yield ok(
+            "gpu",
+            f"The first of {cluster.ranks} ranks writes {gigabytes(plan.copy)} of a checkpoint alone, and the others "
+            f"wait for it, {plan.max_wait // 60} minutes at most: the run's folder has to take "
+            f"{math.ceil(plan.copy / plan.max_wait / 1e6)} MB/s.",
         )
 
 

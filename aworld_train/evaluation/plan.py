@@ -23,7 +23,7 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.reward_settings import reward_settings
-from aworld_train.recipe.schema import EvalSection
+from aworld_train.recipe.schema import EvalSection, MegatronSection
 from aworld_train.recipe.tree import merge
 from aworld_train.rollout.chat_endpoint import EndpointAddress
 from aworld_train.store.keep import parse_keep
@@ -38,6 +38,8 @@ _WITHOUT_TRAINING = (
     "trainer.dynamic_batches=false",
     "trainer.max_batch_tokens=null",
     "trainer.sequence_parallel=1",
+    "trainer.strategy=fsdp2",
+    *(f"trainer.megatron.{size}=1" for size in asdict(MegatronSection())),
     "trainer.offload=none",
     "trainer.loggers=[]",
     "algorithm.name=grpo",

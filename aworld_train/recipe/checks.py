@@ -21,6 +21,7 @@ from aworld_train.recipe.schema import (
     LauncherName,
     Offload,
     Recipe,
+    Strategy,
 )
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
@@ -76,6 +77,10 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.epochs",
             "trainer.max_batch_tokens",
             "trainer.sequence_parallel",
+            "trainer.megatron.tensor_parallel",
+            "trainer.megatron.pipeline_parallel",
+            "trainer.megatron.context_parallel",
+            "trainer.megatron.expert_parallel",
             "rollout.tensor_parallel",
             "rollout.val_n",
             "cluster.nodes",
@@ -279,17 +284,12 @@ def batch_tokens(recipe: Recipe) -> int:
 
     By default four sequences of the greatest length, as the launch scripts of VeRL's examples reckon.
     """
-    return recipe.trainer.max_batch_tokens or 4 * _longest(recipe)
-
-
-def _longest(recipe: Recipe) -> int:
-    """Tokens of the longest episode."""
-    return recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+    return recipe.trainer.max_batch_tokens or 4 * recipe.max_episode_tokens
 
 
 def _shares(recipe: Recipe) -> int:
-    """Into how many parts a batch is divided: one for each group of ranks that share sequences."""
-    return max(1, recipe.cluster.ranks // recipe.trainer.sequence_parallel)
+    """Into how many parts a batch is divided: one for each group of ranks that work on the same rows."""
+    return max(1, recipe.cluster.ranks // recipe.trainer.ranks_per_batch)
 
 
 def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -354,7 +354,7 @@ def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
     yield from _agent_program(agent)
     if context.policy is not ContextPolicy.off:
-        room = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+        room = recipe.max_episode_tokens
         if context.budget is None:
             yield ("agent", "context"), "`agent.context.budget` says when a history is too long: set it"
         elif context.budget >= room:
@@ -538,6 +538,7 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if on_cpu(recipe):
         used = {
             ("rollout", "tensor_parallel"): recipe.rollout.tensor_parallel > 1,
+            ("trainer", "strategy"): trainer.strategy is Strategy.megatron,
             ("trainer", "sequence_parallel"): trainer.sequence_parallel > 1,
             ("trainer", "offload"): trainer.offload is not Offload.none,
             ("trainer", "dynamic_batches"): trainer.dynamic_batches,
@@ -550,6 +551,7 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 "cuda",
             )
         return
+    yield from _strategy(recipe)
     for key, size in (
         (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),
         (("trainer", "sequence_parallel"), trainer.sequence_parallel),
@@ -567,11 +569,43 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("trainer", "max_batch_tokens"),
             "`trainer.max_batch_tokens` is used with `trainer.dynamic_batches: true` only",
         )
-    elif trainer.max_batch_tokens * trainer.sequence_parallel < _longest(recipe):
+    elif trainer.max_batch_tokens * trainer.ranks_per_sequence < recipe.max_episode_tokens:
         yield (
             ("trainer", "max_batch_tokens"),
             f"`trainer.max_batch_tokens` ({trainer.max_batch_tokens}) is less than the longest episode, which has "
-            f"{_longest(recipe)} tokens (`dataset.max_prompt_tokens` and `rollout.max_response_tokens`)",
+            f"{recipe.max_episode_tokens} tokens (`dataset.max_prompt_tokens` and `rollout.max_response_tokens`)",
+        )
+
+
+def _strategy(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Sizes of one way to divide a model, with the other way chosen; and those of Megatron that do not go together."""
+    trainer, ranks = recipe.trainer, recipe.cluster.ranks
+    sizes = asdict(trainer.megatron)
+    if trainer.strategy is not Strategy.megatron:
+        for name in (name for name, size in sizes.items() if size > 1):
+            yield (
+                ("trainer", "megatron", name),
+                f"`trainer.megatron.{name}` is used with `trainer.strategy: megatron` only",
+            )
+        return
+    if trainer.sequence_parallel > 1:
+        yield (
+            ("trainer", "sequence_parallel"),
+            "`trainer.sequence_parallel` is FSDP's; with `trainer.strategy: megatron` GPUs share a sequence by "
+            "`trainer.megatron.context_parallel`",
+        )
+    if ranks % trainer.ranks_per_batch:
+        yield (
+            ("trainer", "megatron"),
+            f"`trainer.megatron` divides the model among {trainer.ranks_per_batch} GPUs (tensor_parallel x "
+            f"pipeline_parallel x context_parallel), which must divide the {ranks} GPUs of the run "
+            "(`cluster.nodes` times `cluster.gpus_per_node`)",
+        )
+    elif ranks % (experts := sizes["expert_parallel"] * sizes["pipeline_parallel"]):
+        yield (
+            ("trainer", "megatron", "expert_parallel"),
+            f"`trainer.megatron` divides the experts among {experts} GPUs (expert_parallel x pipeline_parallel), which "
+            f"must divide the {ranks} GPUs of the run (`cluster.nodes` times `cluster.gpus_per_node`)",
         )
 
 

@@ -30,7 +30,11 @@ def device_of(recipe: Recipe) -> Device:
     """
     if recipe.cluster.device is not Device.auto:
         return recipe.cluster.device
-    return Device.cpu if recipe.rollout.engine is Engine.transformers else _of_machine()
+    if recipe.rollout.engine is Engine.transformers:
+        return Device.cpu
+    # The installed vLLM says nothing of another engine.
+    found = _of_machine()
+    return Device.cuda if found is Device.cpu and recipe.rollout.engine is Engine.sglang else found
 
 
 def sampling_type(recipe: Recipe) -> SamplingType:

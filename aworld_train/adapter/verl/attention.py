@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from aworld_train.adapter.verl.model_checks import text_config
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
-from aworld_train.recipe.schema import Device, Recipe
+from aworld_train.recipe.schema import Device, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath
 
 TORCH, FLASH, VARLEN = "sdpa", "flash_attention_2", "torch_varlen"
@@ -42,7 +42,11 @@ def attention_of(recipe: Recipe) -> str:
 
 def attention_remarks(recipe: Recipe) -> Iterator[str]:
     """What was chosen for a run on GPUs, and why, if the recipe does not say it."""
-    if recipe.model.attention is None and not on_cpu(recipe):
+    if (
+        recipe.model.attention is None
+        and not on_cpu(recipe)
+        and recipe.trainer.strategy is not Strategy.megatron
+    ):
         attention = attention_of(recipe)
         missing = "" if attention == FLASH else ", because flash-attn is not installed"
         yield f"The trainer computes attention with {attention} (model.attention){missing}."

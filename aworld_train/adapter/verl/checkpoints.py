@@ -2,7 +2,8 @@
 
 VeRL names its last checkpoint in a file of its own, which may be lost, empty, or older than the last whole checkpoint
 when a run is killed. So the checkpoints themselves are looked at: PyTorch's files are zip archives, which end with
-their directory, and a safetensors file says in its header how long it is; a file that was cut off has neither.
+their directory, and a safetensors file says in its header how long it is; a file that was cut off has neither. What
+Megatron writes has an index for each part, written last, and after these VeRL's list of what there is.
 """
 
 import json
@@ -18,6 +19,8 @@ _POINTER = "latest_checkpointed_iteration.txt"
 _FOLDER = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
 _PARTS = ("model", "optim", "extra_state")
+_OF_MEGATRON = ("optimizer/dist_ckpt/.metadata", "extra/dist_ckpt/.metadata", "ckpt_contents.json")
+"""The index of each part, and VeRL's list of all (verl/utils/checkpoint/megatron_checkpoint_manager.py)."""
 _MAX_HEADER_BYTES = 100 << 20
 
 
@@ -47,7 +50,8 @@ def prepare_resume(folder: Path, checkpoint: Checkpoint | None) -> list[str]:
 
 def model_in(checkpoint: Path) -> Path | None:
     """The model, in Hugging Face's format, that a checkpoint holds."""
-    for folder in (checkpoint / "actor" / "huggingface", checkpoint / "huggingface"):
+    for name in ("actor/huggingface", "actor/model/huggingface", "huggingface"):
+        folder = checkpoint / name
         if (folder / "config.json").is_file():
             return folder
     return None
@@ -77,12 +81,14 @@ def _all(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _expected(checkpoint: Path) -> list[str]:
-    """The files that a checkpoint of FSDP has: three of each rank, and the place in the data."""
+    """The files that a checkpoint has: of FSDP three of each rank, or Megatron's, and the place in the data."""
     names = ["data.pt"]
     for role in ("actor", "critic"):
         sizes = [int(m[1]) for file in (checkpoint / role).glob("*.pt") if (m := _SHARD.fullmatch(file.name))]
         for size in sizes[:1]:
             names += [f"{role}/{part}_world_size_{size}_rank_{r}.pt" for part in _PARTS for r in range(size)]
+        if (checkpoint / role / "model").is_dir():
+            names += [f"{role}/{name}" for name in _OF_MEGATRON]
     return names
 
 

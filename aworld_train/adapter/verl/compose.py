@@ -18,6 +18,7 @@ from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.attention import FLASH, VARLEN, VARLEN_MODULE, attention_of
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
+from aworld_train.adapter.verl.megatron import megatron_keys
 from aworld_train.adapter.verl.model_checks import FUSED, ties_head
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
@@ -32,6 +33,7 @@ from aworld_train.recipe.schema import (
     Offload,
     Recipe,
     RolloutCorrection,
+    Strategy,
 )
 from aworld_train.recipe.tree import KeyPath
 
@@ -74,7 +76,8 @@ def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     """VeRL's defaults, the keys that the recipe's own sections set, and its raw keys, each over those before it."""
     own = written(_nested(own_keys(recipe, run_dir)))
-    return schema.overlay(schema.overlay(schema.default_config(), own), recipe.raw)
+    defaults = schema.default_config(recipe.trainer.strategy)
+    return schema.overlay(schema.overlay(defaults, own), recipe.raw)
 
 
 def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
@@ -122,8 +125,10 @@ def _model(recipe: Recipe) -> dict[str, Any]:
         f"{model}.target_modules": recipe.model.lora.target_modules,
         f"{model}.use_remove_padding": not on_cpu(recipe),
         f"{model}.enable_gradient_checkpointing": not on_cpu(recipe),
-        f"{model}.override_config": {"attn_implementation": attention_of(recipe)},
     }
+    if by_megatron(recipe):
+        return keys
+    keys[f"{model}.override_config"] = {"attn_implementation": attention_of(recipe)}
     if on_cpu(recipe):
         keys[f"{model}.external_lib"] = REGISTRATION_MODULE
         return keys
@@ -161,12 +166,10 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
     actor, ref = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
     trainer, algorithm = recipe.trainer, recipe.algorithm
     keys: dict[str, Any] = {
-        f"{actor}.strategy": "fsdp2",
         f"{actor}.optim.lr": trainer.lr,
         f"{actor}.optim.lr_warmup_steps": trainer.warmup_steps,
         f"{actor}.optim.weight_decay": trainer.weight_decay,
         f"{actor}.optim.clip_grad": trainer.grad_clip,
-        f"{actor}.grad_clip": trainer.grad_clip,
         f"{actor}.ppo_mini_batch_size": trainer.minibatch_size or trainer.batch_size,
         f"{actor}.ppo_micro_batch_size_per_gpu": trainer.microbatch_size,
         f"{actor}.clip_ratio": algorithm.clip_low,
@@ -174,15 +177,11 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
         f"{actor}.clip_ratio_high": algorithm.clip_high,
         f"{actor}.clip_ratio_c": algorithm.clip_c,
         f"{actor}.use_dynamic_bsz": trainer.dynamic_batches,
-        f"{actor}.ulysses_sequence_parallel_size": trainer.sequence_parallel,
-        f"{actor}.fsdp_config.param_offload": trainer.offload in (Offload.params, Offload.all),
-        f"{actor}.fsdp_config.optimizer_offload": trainer.offload in (Offload.optimizer, Offload.all),
         f"{actor}.entropy_coeff": algorithm.entropy_coef,
         f"{actor}.loss_agg_mode": algorithm.loss_aggregation,
         f"{actor}.use_kl_loss": algorithm.kl_coef > 0,
         f"{actor}.kl_loss_coef": algorithm.kl_coef,
         f"{actor}.data_loader_seed": trainer.seed,
-        f"{actor}.fsdp_config.seed": trainer.seed,
         # With "hf_model" Hugging Face libraries can load every checkpoint without conversion.
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
@@ -193,6 +192,24 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
             f"{actor}.ppo_max_token_len_per_gpu": batch_tokens(recipe),
             f"{ref}.log_prob_max_token_len_per_gpu": 2 * batch_tokens(recipe),
         }
+    return keys | (megatron_keys(recipe, actor) if by_megatron(recipe) else _fsdp(recipe, actor, ref))
+
+
+def by_megatron(recipe: Recipe) -> bool:
+    """Whether Megatron divides the trained model."""
+    return recipe.trainer.strategy is Strategy.megatron
+
+
+def _fsdp(recipe: Recipe, actor: str, ref: str) -> dict[str, Any]:
+    trainer = recipe.trainer
+    keys: dict[str, Any] = {
+        f"{actor}.strategy": "fsdp2",
+        f"{actor}.grad_clip": trainer.grad_clip,
+        f"{actor}.ulysses_sequence_parallel_size": trainer.sequence_parallel,
+        f"{actor}.fsdp_config.param_offload": trainer.offload in (Offload.params, Offload.all),
+        f"{actor}.fsdp_config.optimizer_offload": trainer.offload in (Offload.optimizer, Offload.all),
+        f"{actor}.fsdp_config.seed": trainer.seed,
+    }
     if on_cpu(recipe):
         for role in (actor, ref):
             keys[f"{role}.use_torch_compile"] = False
@@ -262,7 +279,10 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     elif recipe.model.lora.rank > 0:
         # VeRL sends the adapter alone, so the engine reads the weights below it from the model's files.
         keys[f"{rollout}.load_format"] = "safetensors"
-    keys |= {f"{rollout}.engine_kwargs.vllm.{name}": value for name, value in section.engine_args.items()}
+    if section.engine is Engine.vllm:
+        keys[f"{rollout}.max_model_len"] = recipe.max_episode_tokens
+    arguments = f"{rollout}.engine_kwargs.{section.engine.value}"
+    keys |= {f"{arguments}.{name}": value for name, value in section.engine_args.items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {

@@ -1,9 +1,9 @@
-"""The arguments of vLLM's engine that a recipe passes through, checked before vLLM starts.
+"""The arguments of vLLM's or SGLang's engine that a recipe passes through, checked before the engine starts.
 
-VeRL hands them to vLLM's command line in place of its own, so one of them could replace what VeRL or the recipe sets,
-and vLLM would refuse a wrong one minutes after the start of a run. Names and types are those of vLLM's dataclass
-``AsyncEngineArgs``, read from its source: importing vLLM takes seconds. Where vLLM is not installed only the arguments
-that a recipe may not set are known; the run checks the others on the machine that has it.
+VeRL hands them to the engine in place of its own, so one of them could replace what VeRL or the recipe sets, and the
+engine would refuse a wrong one minutes after the start of a run. Names and types are those of the dataclasses
+``AsyncEngineArgs`` and ``ServerArgs``, read from their source: importing an engine takes seconds. Where it is not
+installed only the arguments that a recipe may not set are known; the run checks the others on the machine that has it.
 """
 
 import ast
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
@@ -19,10 +19,9 @@ from aworld_train.errors import nearest
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Engine, Recipe
-from aworld_train.recipe.tree import KeyPath
+from aworld_train.recipe.tree import KeyPath, dotted
 
 SECTION: KeyPath = ("rollout", "engine_args")
-RAW_SECTION: KeyPath = ("verl", "actor_rollout_ref", "rollout", "engine_kwargs", "vllm")
 _RAW = "verl.actor_rollout_ref.rollout"
 
 _MODEL = "the engine has the model of `model.path`, which is trained"
@@ -114,7 +113,76 @@ OWNED_ARGS = {
         )
     },
 }
-"""Arguments that a recipe may not set, with the reason as a part of a sentence; a test holds them against VeRL's."""
+"""vLLM's that a recipe may not set, with the reason as a part of a sentence; a test holds them against VeRL's."""
+
+SGLANG_OWNED_ARGS = {
+    **dict.fromkeys(
+        (
+            "model_path",
+            "tokenizer_path",
+            "served_model_name",
+            "skip_tokenizer_init",
+            "revision",
+            "json_model_override_args",
+            "is_embedding",
+            "weight_version",
+        ),
+        _MODEL,
+    ),
+    **dict.fromkeys(("host", "port", "nccl_port"), "VeRL chooses where its servers listen"),
+    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
+    "dtype": "the recipe has a key for it, `rollout.dtype`",
+    "random_seed": "the recipe has a key for it, `trainer.seed`",
+    "max_running_requests": "the recipe has a key for it, `rollout.max_running`",
+    "mem_fraction_static": "the recipe has a key for it, `rollout.gpu_memory`",
+    "tp_size": "the recipe has a key for it, `rollout.tensor_parallel`",
+    "context_length": "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens",
+    "allow_auto_truncate": "training rows have the prompts with which tokens were sampled",
+    **dict.fromkeys(
+        ("sampling_defaults", "preferred_sampling_params", "enable_custom_logit_processor"), _SAMPLED
+    ),
+    **dict.fromkeys(("enable_lora", "max_lora_rank", "lora_target_modules", "lora_paths"), _LORA),
+    **dict.fromkeys(("custom_weight_loader", "enable_memory_saver", "enable_weights_cpu_backup"), _WEIGHTS),
+    **dict.fromkeys(
+        (
+            "dp_size",
+            "pp_size",
+            "attn_cp_size",
+            "nnodes",
+            "node_rank",
+            "dist_init_addr",
+            "base_gpu_id",
+            "gpu_id_step",
+            "device",
+            "use_ray",
+            "disaggregation_mode",
+        ),
+        _GPUS,
+    ),
+    "ep_size": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
+    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
+    "disable_cuda_graph": f"VeRL has a key for it, `{_RAW}.enforce_eager`",
+    **{name: f"VeRL has a key for it, `{_RAW}.{name}`" for name in ("load_format", "quantization")},
+}
+"""As ``OWNED_ARGS``, for SGLang 0.5.12."""
+
+
+class _Known(NamedTuple):
+    """An engine whose arguments are known."""
+
+    title: str
+    file: str
+    owned: Mapping[str, str]
+    listed_by: str
+
+
+_ENGINES = {
+    Engine.vllm: _Known("vLLM", "engine/arg_utils.py", OWNED_ARGS, "vllm serve --help=all"),
+    Engine.sglang: _Known(
+        "SGLang", "srt/server_args.py", SGLANG_OWNED_ARGS, "python -m sglang.launch_server --help"
+    ),
+}
+_CLASSES = ("EngineArgs", "AsyncEngineArgs", "ServerArgs")
 
 _KINDS: Mapping[str, frozenset[str]] = {
     "int": frozenset({"int"}),
@@ -129,39 +197,38 @@ _ANYTHING: frozenset[str] = frozenset()
 
 
 def engine_arg_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What vLLM's engine cannot be given: the recipe's key, and one sentence for each."""
-    own, raw = recipe.rollout.engine_args, value_at(recipe.raw, ".".join(RAW_SECTION[1:]))
-    if recipe.rollout.engine is not Engine.vllm:
-        if own:
+    """What the recipe's engine cannot be given: the recipe's key, and one sentence for each."""
+    engine = recipe.rollout.engine
+    if engine not in _ENGINES:
+        if recipe.rollout.engine_args:
             yield (
                 SECTION,
-                f"`rollout.engine_args` are arguments of vLLM, and rollout.engine is {recipe.rollout.engine.value}; "
-                "leave them out, or set rollout.engine=vllm",
+                f"`rollout.engine_args` are arguments of vLLM or SGLang, and rollout.engine is {engine.value}; leave "
+                "them out, or set rollout.engine=vllm",
             )
         return
-    yield from _faults(SECTION, own)
-    if isinstance(raw, Mapping):
-        yield from _faults(RAW_SECTION, raw)
+    raw_section = ("verl", "actor_rollout_ref", "rollout", "engine_kwargs", engine.value)
+    for section, arguments in (
+        (SECTION, recipe.rollout.engine_args),
+        (raw_section, value_at(recipe.raw, ".".join(raw_section[1:]))),
+    ):
+        for name, value in arguments.items() if isinstance(arguments, Mapping) else ():
+            sentence = _fault(engine, f"{dotted(section)}.{name}", name, value)
+            if sentence is not None:
+                yield (*section, name), sentence
 
 
-def _faults(section: KeyPath, arguments: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    for name, value in arguments.items():
-        key = f"{'.'.join(section)}.{name}"
-        sentence = _fault(key, name, value)
-        if sentence is not None:
-            yield (*section, name), sentence
-
-
-def _fault(key: str, name: str, value: Any) -> str | None:
-    if reason := OWNED_ARGS.get(name.replace("-", "_")):
+def _fault(engine: Engine, key: str, name: str, value: Any) -> str | None:
+    title, _, owned, listed_by = _ENGINES[engine]
+    if reason := owned.get(name.replace("-", "_")):
         return f"`{key}` cannot be set: {reason}."
-    known = engine_args()
+    known = engine_args(engine)
     if known is None:
         return None
     if name not in known:
-        hint = nearest(name.replace("-", "_"), set(known) - set(OWNED_ARGS))
-        return f"`{key}`: vLLM's engine has no argument {name!r}" + (
-            f"; did you mean {hint!r}?" if hint else "; `vllm serve --help=all` lists those it has."
+        hint = nearest(name.replace("-", "_"), set(known) - set(owned))
+        return f"`{key}`: {title}'s engine has no argument {name!r}" + (
+            f"; did you mean {hint!r}?" if hint else f"; `{listed_by}` lists those it has."
         )
     accepts = known[name]
     if not accepts or value is None or _is_open(value):
@@ -172,24 +239,24 @@ def _fault(key: str, name: str, value: Any) -> str | None:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether the environment gives the value, as text that vLLM's command line reads."""
+    """Whether the environment gives the value, as text that the engine reads."""
     return isinstance(value, EnvText) or (isinstance(value, str) and has_lookup(value))
 
 
-def engine_args() -> Mapping[str, frozenset[str]] | None:
-    """The arguments of the installed vLLM's engine with the kinds of value that each takes; None without a vLLM.
+def engine_args(engine: Engine) -> Mapping[str, frozenset[str]] | None:
+    """The arguments of an installed engine with the kinds of value that each takes; None where it is not installed.
 
     A kind is one of int, float, str, bool, list, map and null; none at all stands for any.
     """
-    spec = find_spec("vllm")
+    spec = find_spec(engine.value)
     if spec is None or spec.origin is None:
         return None
-    return read_engine_args(Path(spec.origin).parent / "engine" / "arg_utils.py")
+    return read_engine_args(Path(spec.origin).parent / _ENGINES[engine].file)
 
 
 @cache
 def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
-    """As ``engine_args``, of the file in which vLLM defines them; None if it is not as expected."""
+    """As ``engine_args``, of the file in which they are defined; None if it is not as expected."""
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
@@ -197,7 +264,7 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
     fields = {
         item.target.id: _accepted(item.annotation)
         for owner in tree.body
-        if isinstance(owner, ast.ClassDef) and owner.name in ("EngineArgs", "AsyncEngineArgs")
+        if isinstance(owner, ast.ClassDef) and owner.name in _CLASSES
         for item in owner.body
         if isinstance(item, ast.AnnAssign)
         and isinstance(item.target, ast.Name)
@@ -213,6 +280,9 @@ def _accepted(annotation: ast.expr) -> frozenset[str]:
             return _ANYTHING if _ANYTHING in kinds else kinds[0] | kinds[1]
         case ast.Constant(value=None):
             return frozenset({"null"})
+        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
+            accepted = _accepted(inner)
+            return _ANYTHING if accepted is _ANYTHING else accepted | {"null"}
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
             return frozenset(
                 type(option.value).__name__ for option in options if isinstance(option, ast.Constant)
@@ -220,5 +290,5 @@ def _accepted(annotation: ast.expr) -> frozenset[str]:
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
             if name.endswith("Config"):
                 return _KINDS["dict"]
-            return _KINDS.get(name, _ANYTHING)
+            return _KINDS.get(name.lower() if name in ("List", "Dict") else name, _ANYTHING)
     return _ANYTHING

@@ -34,6 +34,7 @@ class VerlModel:
         template_options: Further arguments of the chat template.
         end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
         engine_stops: Whether the engine ends generation at a text, with vLLM's parameters.
+        seed_parameter: What the engine calls the seed of a request.
         max_top_logprobs: How many of the most likely tokens the engine returns, if a parameter asks for them.
         images: The tokens of images, or why the model takes none.
 
@@ -49,6 +50,7 @@ class VerlModel:
         template_options: Mapping[str, Any],
         end_tokens: Sequence[int] = (),
         engine_stops: bool = False,
+        seed_parameter: str = "seed",
         max_top_logprobs: int = 0,
         images: ImageTokens | NoImages = NO_IMAGES,
     ):
@@ -57,6 +59,7 @@ class VerlModel:
         written_options = json.dumps(dict(template_options))
         self._format = _call_format(parser, tokenizer, written_options)
         self._engine_stops = engine_stops
+        self._seed_parameter = seed_parameter
         self.max_top_logprobs = max_top_logprobs
         self._images = images
         stops = _ids_of(tokenizer, self._format.stops)
@@ -86,7 +89,7 @@ class VerlModel:
             # The stop text's tokens are recorded like all others; where to cut is decided by the episode.
             params |= {"stop": list(sampling.stop), "include_stop_str_in_output": True}
         if sampling.seed is not None:
-            params["seed"] = sampling.seed
+            params[self._seed_parameter] = sampling.seed
         if sampling.top_logprobs:
             params["top_logprobs"] = sampling.top_logprobs
         try:

@@ -16,7 +16,7 @@ from aworld_train.adapter.verl.model_checks import FUSED, has_experts, text_conf
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import on_cpu
-from aworld_train.recipe.schema import Offload, Recipe
+from aworld_train.recipe.schema import Offload, Recipe, Strategy
 
 _MIB = 1 << 20
 _PROCESS = 1174 * _MIB
@@ -25,6 +25,8 @@ _ASLEEP, _ASLEEP_SHARED = 820 * _MIB, 2458 * _MIB
 """Of vLLM asleep, by reports: 0.8 GiB; 2.4 or more where GPUs share the model's layers."""
 _BUCKET = 2048 * _MIB
 """VeRL's ``update_weights_bucket_megabytes``."""
+_MAX_WAIT = 1800
+"""torch's, in seconds: verl/workers/engine_workers.py sets no other."""
 _FUSED_ROWS = 512
 """Tokens whose logits VeRL's fused head has at a time."""
 
@@ -82,7 +84,9 @@ def shape_of(config: Mapping[str, Any] | None, *, is_tied: bool) -> Shape | None
 
 def memory_plan(recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
     """As ``TrainingFramework.memory_plan``."""
-    shape = None if on_cpu(recipe) else shape_of(text_config(recipe), is_tied=ties_head(recipe) is True)
+    if on_cpu(recipe) or recipe.trainer.strategy is not Strategy.fsdp2:
+        return None
+    shape = shape_of(text_config(recipe), is_tied=ties_head(recipe) is True)
     return None if shape is None else plan_of(recipe, shape, gpu_bytes)
 
 
@@ -131,6 +135,7 @@ def plan_of(recipe: Recipe, shape: Shape, gpu_bytes: int) -> MemoryPlan:
         },
         away // recipe.cluster.nodes,
         4 * shape.parameters,
+        _MAX_WAIT,
     )
 
 
@@ -140,11 +145,12 @@ class _Activations:
     def __init__(self, recipe: Recipe, shape: Shape):
         self._shape, self._attention = shape, attention_of(recipe)
         self._trains_all = not recipe.model.lora.rank
-        longest = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
         self._tokens = (
             batch_tokens(recipe)
             if recipe.trainer.dynamic_batches
-            else longest * recipe.trainer.microbatch_size // recipe.trainer.sequence_parallel
+            else recipe.max_episode_tokens
+            * recipe.trainer.microbatch_size
+            // recipe.trainer.sequence_parallel
         )
         is_fused = value_at(recipe.raw, FUSED)
         self._is_fused = shape.is_tied if is_fused is None else bool(is_fused)

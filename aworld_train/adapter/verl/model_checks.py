@@ -6,7 +6,7 @@ from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.model.files import local_folder
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.tree import KeyPath
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
@@ -52,14 +52,16 @@ def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _length(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    longest = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
-    context = _context(config)
+    longest = recipe.max_episode_tokens
+    own_engine = recipe.rollout.engine is Engine.transformers
+    # verl/workers/rollout/utils.py, get_max_position_embeddings: VeRL's engines get no stretched context.
+    context = _stretched(config) if own_engine else whole(config, "max_position_embeddings")
     if context is not None and longest > context:
         yield (
             ("rollout", "max_response_tokens"),
             f"the longest episode has {longest} tokens (`dataset.max_prompt_tokens` and "
             f"`rollout.max_response_tokens`), and the model's context {context} (max_position_embeddings in its "
-            "config.json); lower one of them",
+            f"config.json{'' if own_engine else ', which VeRL takes without a factor of its rope'}); lower one of them",
         )
 
 
@@ -88,7 +90,7 @@ def has_experts(config: Mapping[str, Any]) -> bool:
     return any("expert" in key for key in config)
 
 
-def _context(config: Mapping[str, Any]) -> int | None:
+def _stretched(config: Mapping[str, Any]) -> int | None:
     """The most tokens that the model takes, with the stretch of its positions that its configuration has."""
     positions = whole(config, "max_position_embeddings")
     rope = config.get("rope_parameters") or config.get("rope_scaling")

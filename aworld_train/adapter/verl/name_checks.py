@@ -48,8 +48,6 @@ RAW_NAMES: Mapping[str, tuple[str, Names]] = {
         partial(compared, _ALGORITHMS, "compute_policy_loss_bypass_mode", "loss_type"),
     ),
     "critic.loss_agg_mode": ("aggregation of losses", AGGREGATIONS),
-    "actor_rollout_ref.actor.strategy": ("strategy of FSDP", _STRATEGIES),
-    "actor_rollout_ref.ref.strategy": ("strategy of FSDP", _STRATEGIES),
     "actor_rollout_ref.actor.fsdp_config.strategy": ("strategy of FSDP", _STRATEGIES),
     "critic.strategy": ("strategy of FSDP", _STRATEGIES),
     "actor_rollout_ref.actor.optim.lr_scheduler_type": ("learning rate schedule", _SCHEDULERS),

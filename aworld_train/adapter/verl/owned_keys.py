@@ -30,6 +30,8 @@ SAME_MEANING = {
     f"{_ACTOR}.kl_loss_coef": "algorithm.kl_coef",
     f"{_ACTOR}.data_loader_seed": "trainer.seed",
     f"{_ACTOR}.fsdp_config.seed": "trainer.seed",
+    f"{_ACTOR}.megatron.seed": "trainer.seed",
+    f"{_REF}.strategy": "trainer.strategy",
     f"{_REF}.log_prob_micro_batch_size": "trainer.microbatch_size",
     f"{_REF}.log_prob_micro_batch_size_per_gpu": "trainer.microbatch_size",
     f"{_ROLLOUT}.log_prob_micro_batch_size": "trainer.microbatch_size",
@@ -70,6 +72,7 @@ _WHOLE = (
 _PRIVATE_RAY = "a run has a Ray of its own, which only its user can reach"
 _ROWS = "rows have the columns that `aworld-train dataset` writes and checks"
 _FOLDER_ONLY = "the checks before a run read the tokenizer and the template in the folder of `model.path`"
+_UNREAD = "VeRL 0.9.1 reads it nowhere: ranks wait 30 minutes for each other, as torch has it"
 REASONS = {
     f"{_MODEL}.tokenizer_path": _FOLDER_ONLY,
     f"{_MODEL}.hf_config_path": _FOLDER_ONLY,
@@ -95,6 +98,9 @@ REASONS = {
     "critic.checkpoint.load_contents": _WHOLE,
     "critic.checkpoint.async_save": _WHOLE,
     f"{_ACTOR}.fsdp_config.forward_only": "the actor is what a run trains",
+    f"{_ACTOR}.megatron.forward_only": "the actor is what a run trains",
+    "actor_rollout_ref.nccl_timeout": _UNREAD,
+    "critic.nccl_timeout": _UNREAD,
     "actor_rollout_ref.hybrid_engine": "each process samples on the GPU that it trains on",
     f"{_ROLLOUT}.mode": "VeRL 0.9 has no other mode than async",
     f"{_ROLLOUT}.data_parallel_size": "each process samples on the GPU that it trains on",
@@ -150,13 +156,14 @@ FREE = {
     f"{_MODEL}.enable_gradient_checkpointing": "speed and memory",
     f"{_MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
     "data.dataloader_num_workers": "speed and memory",
-    f"{_ACTOR}.strategy": "its name is checked",
     f"{_ACTOR}.optim.override_optimizer_config.*": "speed and memory",
     f"{_ACTOR}.use_torch_compile": "speed and memory",
     f"{_ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
+    f"{_ACTOR}.megatron.*": "speed, memory and precision, except for the owned ones",
     f"{_REF}.use_torch_compile": "speed and memory",
     f"{_REF}.fsdp_config.*": "speed, memory and precision",
     f"{_ROLLOUT}.load_format": "how weights reach the engine before the first step",
+    f"{_ROLLOUT}.max_model_len": "memory; less than an episode needs is refused by `recipe_checks`",
     f"{_ROLLOUT}.free_cache_engine": "speed and memory",
     f"{_ROLLOUT}.enforce_eager": "speed and memory",
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",

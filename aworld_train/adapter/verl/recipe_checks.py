@@ -1,16 +1,18 @@
 """Everything in a recipe that VeRL or a run on it cannot use, found without importing VeRL."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from aworld_train.adapter.verl.attention import attention_faults
-from aworld_train.adapter.verl.compose import joins_cluster, raw_key_faults
+from aworld_train.adapter.verl.compose import by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
+from aworld_train.adapter.verl.megatron import megatron_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
-from aworld_train.recipe.device import device_of, on_cpu
+from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Engine, Recipe, SamplingType
 from aworld_train.recipe.secret_keys import looks_secret
@@ -37,7 +39,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from name_faults(recipe)
     if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
         yield from tracker_faults(recipe)
-    yield from attention_faults(recipe)
+    yield from megatron_faults(recipe) if by_megatron(recipe) else attention_faults(recipe)
+    yield from _sglang(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
@@ -74,6 +77,28 @@ def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("verl", *library.split(".")),
             f"verl.{library} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
         )
+
+
+def _sglang(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.rollout.engine is not Engine.sglang:
+        return
+    key: KeyPath = ("rollout", "engine")
+    if on_cpu(recipe):
+        yield key, "rollout.engine=sglang samples on GPUs. Set cluster.device=cuda, or another engine."
+    elif not joins_cluster(recipe) and gpus_of_machine(device_of(recipe)) and find_spec("sglang") is None:
+        yield (
+            key,
+            "rollout.engine is sglang, which is not installed. Install what `verl[sglang]` names into an environment "
+            "of its own, for vLLM has other versions; or set rollout.engine=vllm.",
+        )
+    # sglang/srt/layers/sampler.py takes log-probabilities before it cuts the distribution off.
+    for name, is_set in (("top_p", recipe.rollout.top_p < 1), ("top_k", recipe.rollout.top_k > 0)):
+        if is_set:
+            yield (
+                ("rollout", name),
+                f"rollout.{name} is {getattr(recipe.rollout, name)}, and SGLang returns the probabilities before it, "
+                "not those with which tokens are sampled. Leave it out, or set rollout.engine=vllm.",
+            )
 
 
 def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -119,7 +144,7 @@ def _batches(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"trainer.batch_size ({tasks}) must be a multiple of verl.data.gen_batch_size ({part}).",
         )
     length = value_at(recipe.raw, "actor_rollout_ref.rollout.max_model_len")
-    tokens = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+    tokens = recipe.max_episode_tokens
     if isinstance(length, int) and length < tokens:
         yield (
             ("verl", "actor_rollout_ref", "rollout", "max_model_len"),

@@ -30,19 +30,23 @@ from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.interpolation import EnvLookups
+from aworld_train.recipe.schema import Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, leaves, merge
 
-_DEFAULTS = "trainer/config/_generated_ppo_trainer.yaml"
+_DEFAULTS = {
+    Strategy.fsdp2: "trainer/config/_generated_ppo_trainer.yaml",
+    Strategy.megatron: "trainer/config/_generated_ppo_megatron_trainer.yaml",
+}
 _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
-def default_config() -> dict[str, Any]:
+def default_config(strategy: Strategy = Strategy.fsdp2) -> dict[str, Any]:
     """verl's whole default configuration, with unresolved interpolations and ``???`` for required values.
 
     Raises:
         DependencyMissing: verl is not installed.
     """
-    return deepcopy(_defaults())
+    return deepcopy(_defaults(strategy))
 
 
 def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
 
 def faults(config: dict[str, Any], overrides: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """As ``check``: verl's key, and one sentence for each fault."""
-    return _faults(overrides, config, _resolved_defaults(), (), {})
+    return _faults(overrides, config, _resolved_defaults(_strategy_of(config)), (), {})
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
@@ -96,20 +100,25 @@ def resolve(config: dict[str, Any]) -> dict[str, Any]:
     return {str(key): lookups.restore(value) for key, value in resolved.items()}
 
 
-@cache
-def _defaults() -> dict[str, Any]:
-    return _read(verl_folder() / _DEFAULTS)
+def _strategy_of(config: Mapping[str, Any]) -> Strategy:
+    is_megatron = config["actor_rollout_ref"]["actor"]["strategy"] == Strategy.megatron.value
+    return Strategy.megatron if is_megatron else Strategy.fsdp2
 
 
 @cache
-def _resolved_defaults() -> dict[str, Any]:
+def _defaults(strategy: Strategy) -> dict[str, Any]:
+    return _read(verl_folder() / _DEFAULTS[strategy])
+
+
+@cache
+def _resolved_defaults(strategy: Strategy) -> dict[str, Any]:
     """The defaults, whose types are compared with, with the settings of TransferQueue, which verl only passes on."""
-    defaults = default_config()
+    defaults = default_config(strategy)
     spec = find_spec("transfer_queue")
     if spec and spec.origin:
         queue = _read(Path(spec.origin).parent / "config.yaml")
         defaults["transfer_queue"] = overlay(queue, defaults["transfer_queue"])
-    for path, value in leaves(default_config()):
+    for path, value in leaves(default_config(strategy)):
         if value == _MISSING:
             _set(defaults, path, None)
     return resolve(defaults)
@@ -212,9 +221,9 @@ def _likeness(key_a: str, key_b: str) -> float:
 
 
 @cache
-def _known_keys() -> tuple[KeyPath, ...]:
+def _known_keys(strategy: Strategy = Strategy.fsdp2) -> tuple[KeyPath, ...]:
     """Every key of the defaults and every field of the dataclasses in them."""
-    return tuple(sorted(_keys_below(_resolved_defaults(), (), {})))
+    return tuple(sorted(_keys_below(_resolved_defaults(strategy), (), {})))
 
 
 def _keys_below(defaults: Mapping[str, Any], path: KeyPath, fields: dict[str, FieldType]) -> set[KeyPath]:

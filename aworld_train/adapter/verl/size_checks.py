@@ -1,4 +1,4 @@
-"""Sizes that VeRL and its engine vLLM refuse only after a run has started, each with the place where they do."""
+"""Sizes that VeRL and its engines refuse only after a run has started, each with the place where they do."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.schema import Engine, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath
 
 MAX_LORA_RANK = 512
@@ -22,8 +22,10 @@ def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Sizes of a checked recipe that do not go together: the recipe's key, and one sentence for each."""
     yield from _batch(recipe)
     yield from _samplers(recipe)
+    if recipe.rollout.engine is not Engine.transformers:
+        yield from _engine_gpus(recipe)
     if recipe.rollout.engine is Engine.vllm:
-        yield from _engine(recipe)
+        yield from _vllm(recipe)
     if not on_cpu(recipe):
         yield from _dynamic(recipe)
         yield from _padding(recipe)
@@ -33,8 +35,9 @@ def _batch(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """verl/utils/config.py, validate_config: it counts every rank, those that share a sequence too."""
     trainer, ranks = recipe.trainer, recipe.cluster.ranks
     episodes = trainer.batch_size * recipe.rollout.n
-    shares = max(1, ranks // trainer.sequence_parallel)
-    if trainer.dynamic_batches or episodes % shares or episodes % ranks == 0:
+    shares = max(1, ranks // trainer.ranks_per_batch)
+    counts_all = trainer.strategy is Strategy.fsdp2
+    if not counts_all or trainer.dynamic_batches or episodes % shares or episodes % ranks == 0:
         return  # `recipe.checks` names a batch that cannot even be shared
     yield (
         ("trainer", "batch_size"),
@@ -44,9 +47,8 @@ def _batch(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     )
 
 
-def _engine(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    rollout, per_node = recipe.rollout, recipe.cluster.gpus_per_node
-    parallel = rollout.tensor_parallel
+def _engine_gpus(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    parallel, per_node = recipe.rollout.tensor_parallel, recipe.cluster.gpus_per_node
     # verl/workers/rollout/replica.py: an engine has GPUs of one machine, or all GPUs of several.
     if recipe.cluster.ranks % parallel == 0 and max(parallel, per_node) % min(parallel, per_node):
         yield (
@@ -54,7 +56,10 @@ def _engine(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"`rollout.tensor_parallel` ({parallel}) must divide `cluster.gpus_per_node` ({per_node}) or be a multiple "
             "of it: an engine has some GPUs of one machine, or all GPUs of several",
         )
-    rank = recipe.model.lora.rank
+
+
+def _vllm(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    rollout, rank = recipe.rollout, recipe.model.lora.rank
     if rank > MAX_LORA_RANK:
         yield (
             ("model", "lora", "rank"),
@@ -64,7 +69,7 @@ def _engine(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     tokens = value_at(recipe.raw, f"{_ROLLOUT}.max_num_batched_tokens")
     tokens = tokens if _is_whole(tokens) else BATCHED_TOKENS
     if value_at(recipe.raw, f"{_ROLLOUT}.enable_chunked_prefill") is False:
-        tokens = max(tokens, recipe.dataset.max_prompt_tokens + rollout.max_response_tokens)  # VeRL raises it
+        tokens = max(tokens, recipe.max_episode_tokens)  # VeRL raises it
     if rollout.max_running > tokens:  # vllm/config/scheduler.py, verify_max_model_len
         yield (
             ("rollout", "max_running"),

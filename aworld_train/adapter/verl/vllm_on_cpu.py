@@ -44,7 +44,5 @@ def cache_bytes(recipe: Recipe) -> int:
     if not layers or not heads or not width:
         return most
     size = (whole(config, "num_key_value_heads") or heads) * (whole(config, "head_dim") or width // heads)
-    tokens = recipe.rollout.max_running * (
-        recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
-    )
+    tokens = recipe.rollout.max_running * recipe.max_episode_tokens
     return min(max(2 * layers * size * _NUMBER_BYTES * tokens, _MIN_CACHE_BYTES), most)

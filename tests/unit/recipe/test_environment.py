@@ -109,7 +109,10 @@ def test_a_value_that_is_about_to_be_written_by_mistake_is_an_error() -> None:
             ["trainer.steps=${oc.env:KEY}"],
             "`trainer.steps` expects a whole number, got text from ${oc.env:KEY}",
         ),
-        (["rollout.engine=${oc.env:KEY}"], "expects one of transformers, vllm, got text from ${oc.env:KEY}"),
+        (
+            ["rollout.engine=${oc.env:KEY}"],
+            "expects one of transformers, vllm, sglang, got text from ${oc.env:KEY}",
+        ),
         (["env.servers=${oc.env:KEY}"], "`env.servers` expects a list of text, got text from ${oc.env:KEY}"),
         (
             ["agent.environment=${oc.env:KEY}"],

@@ -41,7 +41,7 @@ def refusal(text: str, *overrides: str) -> str:
         ("env: {servers: [a, 1]}\n", "a.yaml:1: `env.servers` expects a list of text, item 2 is 1"),
         (
             "rollout: {engine: vlm}\n",
-            "a.yaml:1: `rollout.engine` expects one of transformers, vllm, got text 'vlm'"
+            "a.yaml:1: `rollout.engine` expects one of transformers, vllm, sglang, got text 'vlm'"
             "; did you mean `vllm`?",
         ),
         ("trainer: 3\n", "a.yaml:1: `trainer` is a section: expected keys below it, got 3"),

@@ -105,5 +105,5 @@ def test_the_json_schema_takes_values_and_interpolations() -> None:
     assert trainer["steps"]["anyOf"] == [{"type": "integer"}, {"type": "string", "pattern": r"\$\{.+\}"}]
     assert trainer["minibatch_size"]["anyOf"][0] == {"type": ["integer", "null"]}
     engine = recipe.json_schema()["properties"]["rollout"]["properties"]["engine"]
-    assert engine["anyOf"][0] == {"enum": ["transformers", "vllm"]}
+    assert engine["anyOf"][0] == {"enum": ["transformers", "vllm", "sglang"]}
     assert engine["default"] == "transformers"

@@ -309,6 +309,7 @@ async def test_an_episode_is_played_with_what_its_engine_can_do(
     assert await made.run({"temperature": 0.5}, raw_prompt=MESSAGES) == ["finished"]
     options = {
         "engine_stops": stops,
+        "seed_parameter": "sampling_seed" if engine == "sglang" else "seed",
         "max_top_logprobs": max_top_logprobs,
         "images": (None, engine, '{"max_pixels": 4}'),
     }

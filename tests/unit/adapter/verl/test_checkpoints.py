@@ -86,6 +86,29 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_and_named(tmp_path: Path,
     assert (tmp_path / POINTER).read_text() == "4"
 
 
+def by_megatron(folder: Path, step: int) -> Path:
+    """A checkpoint as Megatron's is: the model beside distributed parts, and a list of what there is."""
+    path = checkpoint(folder, step, ranks=0)
+    (path / "actor/model").mkdir()
+    (path / "actor/huggingface").rename(path / "actor/model/huggingface")
+    for part in ("optimizer", "extra"):
+        (path / f"actor/{part}/dist_ckpt").mkdir(parents=True)
+        (path / f"actor/{part}/dist_ckpt/.metadata").write_bytes(b"index")
+    (path / "actor/ckpt_contents.json").write_text("{}")
+    return path
+
+
+@pytest.mark.parametrize(
+    "lost", ["ckpt_contents.json", "optimizer/dist_ckpt/.metadata", "extra/dist_ckpt/.metadata"]
+)
+def test_a_checkpoint_of_megatron_is_whole_with_its_list_and_every_index(tmp_path: Path, lost: str) -> None:
+    by_megatron(tmp_path, 4)
+    (by_megatron(tmp_path, 8) / "actor" / lost).unlink()
+    last = checkpoints.last_checkpoint(tmp_path)
+    assert last == Checkpoint(4, tmp_path / "global_step_4/actor/model/huggingface")
+    assert checkpoints.fault(tmp_path / "global_step_8") == f"actor/{lost} is missing"
+
+
 @pytest.mark.parametrize("pointer", [None, "", "7", "four", "4"], ids=str)
 def test_the_newest_whole_checkpoint_is_taken_whatever_the_pointer_says(
     tmp_path: Path, pointer: str | None

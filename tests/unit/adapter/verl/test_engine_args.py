@@ -1,4 +1,4 @@
-"""What a recipe passes to vLLM's engine is one of its arguments, of its type, and none that a run depends on."""
+"""What a recipe passes to an engine is one of its arguments, of its type, and none that a run depends on."""
 
 import ast
 from importlib.util import find_spec
@@ -9,7 +9,14 @@ import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.engine_args import OWNED_ARGS, engine_arg_faults, engine_args, read_engine_args
+from aworld_train.adapter.verl.engine_args import (
+    OWNED_ARGS,
+    SGLANG_OWNED_ARGS,
+    engine_arg_faults,
+    engine_args,
+    read_engine_args,
+)
+from aworld_train.recipe.schema import Engine
 from aworld_train.recipe.tree import dotted, merge
 from tests.aworld_environment import vllm_python
 from tests.golden_recipes import READY
@@ -130,10 +137,54 @@ def test_a_right_argument_is_passed_through(
 def test_without_vllm_only_arguments_that_are_owned_are_refused() -> None:
     if find_spec("vllm") is not None:
         pytest.skip("vLLM is installed")
-    assert engine_args() is None
+    assert engine_args(Engine.vllm) is None
     assert list(faults("rollout.engine_args.any_thing=1", "rollout.engine_args.seed=1")) == [
         "rollout.engine_args.seed"
     ]
+
+
+SGLANG_SOURCE = """
+@dataclasses.dataclass
+class ServerArgs:
+    model_path: str
+    page_size: Optional[int] = None
+    attention_backend: Optional[str] = None
+    cuda_graph_bs: Optional[List[int]] = None
+    schedule_conservativeness: float = 1.0
+    disable_radix_cache: bool = False
+    forward_hooks: Optional[List[dict[str, Any]]] = None
+    model_loader_extra_config: Union[str, Dict[str, Any]] = "{}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ("page_size=16", ""),
+        ("page_size=null", ""),
+        ("page_size=large", "takes a whole number or null, not 'large'"),
+        ("cuda_graph_bs=[1, 2]", ""),
+        ("cuda_graph_bs=1", "takes a list or null, not 1"),
+        ("disable_radix_cache=1", "takes true or false, not 1"),
+        ("model_loader_extra_config=1", ""),
+        ("page_siz=16", "SGLang's engine has no argument 'page_siz'; did you mean 'page_size'?"),
+        ("zzz=1", "`python -m sglang.launch_server --help` lists"),
+        ("model_path=x", "the engine has the model of `model.path`"),
+        ("tp-size=2", "`rollout.tensor_parallel`"),
+    ],
+)
+@pytest.mark.parametrize("section", ["rollout.engine_args", RAW.replace("vllm", "sglang")])
+def test_sglang_gets_arguments_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, argument: str, text: str
+) -> None:
+    package = tmp_path / "site" / "sglang"
+    (package / "srt").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise AssertionError('SGLang was imported')\n")
+    (package / "srt" / "server_args.py").write_text(SGLANG_SOURCE)
+    monkeypatch.syspath_prepend(str(package.parent))
+    found = faults("rollout.engine=sglang", f"{section}.{argument}")
+    assert bool(found) is bool(text)
+    assert text in found.get(f"{section}.{argument.partition('=')[0]}", "")
 
 
 def test_the_engine_transformers_takes_none() -> None:
@@ -170,11 +221,28 @@ def test_every_argument_that_verl_sets_itself_is_owned() -> None:
     assert sorted(set_by_verl() - merged - set(OWNED_ARGS)) == []
 
 
-def set_by_verl() -> set[str]:
-    """The arguments of vLLM that VeRL's server writes into ``args``, its parts, or the keys it updates them with."""
+def test_every_argument_of_sglang_s_that_verl_sets_itself_is_owned() -> None:
+    """The others are VeRL's choice of kernels, of what is logged and measured, and of a draft model."""
+    chosen = {
+        "attention_backend",
+        "mm_attention_backend",
+        "log_level",
+        "skip_server_warmup",
+        "enable_metrics",
+    }
+    speculative = {name for name in set_by_verl("sglang") if "speculative" in name or "draft" in name}
+    disaggregated = {name for name in set_by_verl("sglang") if name.startswith("disaggregation")}
+    assert len(set_by_verl("sglang")) > 30
+    owned = chosen | speculative | disaggregated | set(SGLANG_OWNED_ARGS)
+    assert sorted(set_by_verl("sglang") - owned) == []
+
+
+def set_by_verl(engine: str = "vllm") -> set[str]:
+    """The arguments that VeRL's server of an engine writes into ``args``, its parts, or what it updates them with."""
     spec = find_spec("verl")
     assert spec is not None and spec.origin is not None
-    source = Path(spec.origin).parent / "workers" / "rollout" / "vllm_rollout" / "vllm_async_server.py"
+    folder = Path(spec.origin).parent / "workers" / "rollout" / f"{engine}_rollout"
+    source = folder / {"vllm": "vllm_async_server.py", "sglang": "async_sglang_server.py"}[engine]
     launch = next(
         node
         for node in ast.walk(ast.parse(source.read_text()))

@@ -236,6 +236,9 @@ async def test_seed_likely_tokens_and_versions_are_passed_on(
     sampled = await language_model.generate("one", [1], sampling, 8)
     assert sampled == SampledTokens([5], [-1.0], True, versions, likely)
     assert (engine.params["seed"], engine.params["top_logprobs"]) == (0, 2)
+    another = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, seed_parameter="sampling_seed")
+    await another.generate("two", [1], sampling, 8)
+    assert engine.params["sampling_seed"] == 0 and "seed" not in engine.params
     assert (language_model.max_top_logprobs, model(agent_loops.TOKENIZER).max_top_logprobs) == (5, 0)
 
 

@@ -50,6 +50,16 @@ def test_those_that_share_a_sequence_or_an_engine_share_its_heads(
     assert faults(tmp_path, config, f"{key}={parallel}") == expected
 
 
+def test_an_engine_of_verl_s_has_the_context_without_a_stretch(tmp_path: Path) -> None:
+    shape = {"max_position_embeddings": 100, "rope_scaling": {"rope_type": "yarn", "factor": 4}}
+    assert faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}=60") == {}
+    refused = faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}=61")
+    assert list(refused) == [LENGTH]
+    assert (
+        "the model's context 100 (max_position_embeddings in its config.json, which VeRL" in refused[LENGTH]
+    )
+
+
 @pytest.mark.parametrize(
     ("config", "context"),
     [
@@ -66,9 +76,15 @@ def test_those_that_share_a_sequence_or_an_engine_share_its_heads(
 def test_the_longest_episode_fits_into_the_context_that_the_model_s_positions_are_stretched_to(
     tmp_path: Path, config: dict[str, Any], context: int
 ) -> None:
-    shape = {"max_position_embeddings": 100, **config}
-    assert faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}={context - 40}") == {}
-    refused = faults(tmp_path, shape, "dataset.max_prompt_tokens=40", f"{LENGTH}={context - 39}")
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 100, **config}))
+
+    def refused_at(tokens: int) -> dict[str, str]:
+        lengths = {"dataset": {"max_prompt_tokens": 40}, "rollout": {"max_response_tokens": tokens - 40}}
+        loaded = recipes.load({"model": {"path": str(tmp_path)}, **lengths})
+        return {".".join(key): text for key, text in model_faults(loaded)}
+
+    assert refused_at(context) == {}
+    refused = refused_at(context + 1)
     assert list(refused) == [LENGTH]
     assert f"the longest episode has {context + 1} tokens" in refused[LENGTH]
     assert (

@@ -82,7 +82,7 @@ def test_the_recipe_s_own_defaults_are_names_of_verl() -> None:
         ("verl.algorithm.kl_penalty=low_var", "low_var_kl"),
         ("verl.algorithm.kl_ctrl.type=adaptiv", "adaptive"),
         ("verl.algorithm.rollout_correction.loss_type=reinforc", "reinforce"),
-        ("verl.actor_rollout_ref.actor.strategy=fsdpp", "fsdp"),
+        ("verl.critic.strategy=fsdpp", "fsdp"),
         ("verl.actor_rollout_ref.actor.optim.lr_scheduler_type=cosin", "cosine"),
         ("verl.actor_rollout_ref.actor.optim.optimizer=Adamw", "AdamW"),
         ("verl.actor_rollout_ref.rollout.checkpoint_engine.backend=ncl", "nccl"),

@@ -19,7 +19,7 @@ from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
 from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS, SAME_MEANING
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, map_values, merge, nested
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -65,7 +65,7 @@ def test_no_key_is_owned_and_free() -> None:
 
 
 def test_every_owned_or_free_key_is_one_of_verl_or_ray() -> None:
-    known = {dotted(path) for path in schema._known_keys()}
+    known = {dotted(path) for strategy in Strategy for path in schema._known_keys(strategy)}
     for base in (CPU, GPU):
         known |= {dotted(path) for path, _ in map_values(nest(own_keys(recipes.load(base), Path())))}
     for key in [*OWNED_KEYS, *FREE, *RAW_NAMES]:

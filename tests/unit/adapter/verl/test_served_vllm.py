@@ -49,6 +49,13 @@ def a_recipe(device: Device = Device.cpu) -> Recipe:
     return recipe
 
 
+def test_no_vllm_is_started_in_another_engine_s_place(stand_in: Path, tmp_path: Path) -> None:
+    recipe = a_recipe(Device.cuda)
+    recipe.rollout.engine = Engine.sglang
+    with pytest.raises(ModelError, match="is sglang, which only a training run starts"):
+        ServedVllm(recipe, tmp_path)
+
+
 def test_the_server_samples_as_training_does() -> None:
     arguments = server_arguments(a_recipe())
     assert arguments["logprobs_mode"] == "processed_logprobs"
