@@ -50,8 +50,8 @@ class ServedVllm:
     def __init__(self, recipe: Recipe, folder: Path):
         if recipe.rollout.engine is not Engine.vllm:
             raise ModelError(
-                f"rollout.engine is {recipe.rollout.engine.value}, which only a training run starts. Name a server that "
-                "runs with --model-url, or take --engine vllm."
+                f"rollout.engine is {recipe.rollout.engine.value}, which only a training run starts. Name a server "
+                "that runs with --model-url, or take --engine vllm."
             )
         if vllm_version() is None:
             profile = (
