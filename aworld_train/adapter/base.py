@@ -126,7 +126,9 @@ class StepRow(NamedTuple):
             which weights were updated), ``response_tokens``, ``turns``, ``entropy``, ``grad_norm``, ``kl``, ``lr``,
             ``tokens_per_second`` (of each GPU), ``seconds`` (of the step, without its validation), ``val_seconds`` (of
             the validation after it), ``staleness`` and ``max_staleness`` (mean and maximum over the episodes: steps by
-            which the weights that an episode was begun with were older than those that it trained), ``memory_gb``.
+            which the weights that an episode was begun with were older than those that it trained), ``memory_gb``,
+            ``trained_episodes``, ``padding_rows`` (which fill updates up and train nothing), and ``updates`` of the
+            optimizer.
         raw: Everything that the framework reported, under its own names.
         validated: Whether a validation ended.
     """

@@ -43,6 +43,8 @@ LOGPROBS_MODULE = "aworld_train.adapter.verl.logprobs"
 """Replaces a function of VeRL's where it is imported."""
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
+TRAINER = "episodes"
+"""Name of ``trainer.EpisodeTrainer``, the module of which imports VeRL."""
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _MIN_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 _CPUS_PER_RANK, _CPUS_BESIDE = (
@@ -324,6 +326,7 @@ def _trainer(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
         "trainer.max_critic_ckpt_to_keep": trainer.keep_checkpoints,
         "trainer.resume_mode": "auto",
+        "trainer.v1.trainer_mode": TRAINER,
         "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
         "trainer.validation_data_dir": str(run_dir.resolve() / "traces" / "validation"),
     }

@@ -27,6 +27,9 @@ _NAMES = {
     "staleness": "training/off_policy/trajectory_staleness_worst/mean",
     "max_staleness": "training/off_policy/trajectory_staleness_worst/max",
     "memory_gb": "actor/perf/cpu_memory_used_gb",
+    "trained_episodes": "training/episodes",
+    "padding_rows": "training/padding_rows",
+    "updates": "training/updates",
 }
 
 

@@ -72,6 +72,7 @@ _WHOLE = (
 _PRIVATE_RAY = "a run has a Ray of its own, which only its user can reach"
 _ROWS = "rows have the columns that `aworld-train dataset` writes and checks"
 _FOLDER_ONLY = "the checks before a run read the tokenizer and the template in the folder of `model.path`"
+_UPDATES = "an update has all rows of its episodes: `trainer.minibatch_size` says of how many tasks"
 _UNREAD = "VeRL 0.9.1 reads it nowhere: ranks wait 30 minutes for each other, as torch has it"
 REASONS = {
     f"{_MODEL}.tokenizer_path": _FOLDER_ONLY,
@@ -129,6 +130,9 @@ REASONS = {
     "trainer.val_only": "`aworld-train eval` measures a model without training",
     "trainer.val_before_train": "the summary compares with the score before the first step",
     "trainer.use_v1": "the older trainer plays no episodes of agents",
+    f"{_ACTOR}.shuffle": _UPDATES,
+    "critic.shuffle": _UPDATES,
+    "critic.ppo_mini_batch_size": f"{_UPDATES}, and the critic has the actor's",
     "trainer.v1.trainer_mode": "sampling and training take turns, so a step is sampled with the weights that it trains",
     "trainer.v1.sampler.custom_sampler": "the sampler leaves out failed episodes, and groups below `rollout.min_group`",
     f"{_INIT}.address": f"{_PRIVATE_RAY}; `cluster.launcher` says where a run runs",

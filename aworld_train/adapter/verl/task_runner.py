@@ -7,6 +7,7 @@ Ray copies the class to its process by value, so the class may use only names th
 """
 
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -25,9 +26,10 @@ from verl.trainer.ppo.v1 import trainer_base
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
-from aworld_train.adapter.verl.trained_rows import report_trained_rows
 from aworld_train.waits import report, waiting
 
+_TRAINER_MODULE = "aworld_train.adapter.verl.trainer"
+"""Makes the trainer that the configuration names known to VeRL."""
 _HEAD_RESOURCE = "node:__internal_head__"
 """Ray gives it to its head's node."""
 
@@ -41,12 +43,12 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         inherited = super().run
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
+        importlib.import_module(_TRAINER_MODULE)
         run_dir = Path(os.environ[RUN_DIR_VARIABLE])
         track_as_one_run(run_dir)
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         save_on_request(run_dir / SAVE_REQUEST)
         report_phases(run_dir)
-        report_trained_rows()
         prepare_trackers(
             config.trainer.logger,
             run_dir,

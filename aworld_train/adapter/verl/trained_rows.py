@@ -4,14 +4,12 @@ VeRL's controller holds no tokens: rows are in its queue under ``{uid}_{session}
 advantages and masks of the batch are read from there, which are what the update has used.
 """
 
-import functools
 import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import torch
-from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
@@ -22,20 +20,10 @@ from aworld_train.store.events import TrainedRow
 from aworld_train.store.recording import StoreRecorder
 
 
-def report_trained_rows() -> None:
-    """Have VeRL, in this process, report the rows of each update once it has succeeded."""
-    recorder = _recorder()
-    if recorder is None:
-        return
-    update = trainer_base.PPOTrainer._update_actor
-
-    @functools.wraps(update)
-    def update_and_report(self: Any, batch: Any, *arguments: Any, **options: Any) -> Any:
-        updated = update(self, batch, *arguments, **options)
-        recorder.trained(int(self.global_steps), trained_rows(batch))
-        return updated
-
-    trainer_base.PPOTrainer._update_actor = update_and_report
+def report_trained(step: int, batch: Any) -> None:
+    """Report the rows of an update that has succeeded."""
+    if (recorder := _recorder()) is not None:
+        recorder.trained(step, trained_rows(batch))
 
 
 def report_left_out(uids: Collection[str], reason: str) -> None:

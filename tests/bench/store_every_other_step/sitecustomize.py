@@ -32,20 +32,13 @@ def keep_every_other_step(module: ModuleType) -> None:
 
 def report_every_other_step(module: ModuleType) -> None:
     """For the process that trains: the rows of a step without the store are not reported."""
-    report, base = module.report_trained_rows, module.trainer_base.PPOTrainer
+    report = module.report_trained
 
-    def report_or_not() -> None:
-        update = base._update_actor
-        report()
-        update_and_report = base._update_actor
+    def report_or_not(step: int, batch: Any) -> None:
+        if has_store(step):
+            report(step, batch)
 
-        def update_actor(self: Any, *arguments: Any, **options: Any) -> Any:
-            chosen = update_and_report if has_store(int(self.global_steps)) else update
-            return chosen(self, *arguments, **options)
-
-        base._update_actor = update_actor
-
-    module.report_trained_rows = report_or_not  # type: ignore[attr-defined]
+    module.report_trained = report_or_not  # type: ignore[attr-defined]
 
 
 CHANGES: dict[str, Callable[[ModuleType], None]] = {

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo import v1
-from verl.trainer.ppo.v1 import trainer_base, trainer_sync
+from verl.trainer.ppo.v1 import get_trainer_cls, trainer_base, trainer_sync
 
 from aworld_train import waits
 from aworld_train.adapter.base import SAVE_REQUEST
-from aworld_train.adapter.verl import task_runner
+from aworld_train.adapter.verl import task_runner, trainer
+from aworld_train.adapter.verl.compose import TRAINER
 from aworld_train.adapter.verl.task_runner import (
     TaskRunner,
     keep_references,
@@ -99,7 +100,6 @@ def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Callable[[], tuple[Tr
     monkeypatch.setattr(task_runner, "track_as_one_run", track)
     # Starts a thread that does not end.
     monkeypatch.setattr(task_runner, "report", lambda *arguments: prepared.update(report=arguments))
-    monkeypatch.setattr(task_runner, "report_trained_rows", lambda: prepared.update(report_trained_rows=()))
     monkeypatch.setattr(
         task_runner,
         "prepare_trackers",
@@ -112,6 +112,11 @@ def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Callable[[], tuple[Tr
         return made.trainer, prepared
 
     return run
+
+
+def test_the_trainer_that_is_composed_is_known_to_verl_when_a_run_begins() -> None:
+    assert get_trainer_cls(TRAINER) is trainer.EpisodeTrainer
+    assert task_runner._TRAINER_MODULE == trainer.__name__
 
 
 def test_a_run_prints_and_tracks_references_and_trains_with_their_values(
@@ -141,7 +146,6 @@ def test_a_run_reports_to_its_own_folder_and_prepares_its_trackers(
     assert prepared == {
         "track_as_one_run": run_dir,
         "report": (run_dir, "trainer"),
-        "report_trained_rows": (),
         "prepare_trackers": ((["console"], run_dir), {"project": VALUE, "run": "r"}),
     }
     assert trainer.phases == [("phase", "update_actor")] and "update_actor" in trainer.metrics

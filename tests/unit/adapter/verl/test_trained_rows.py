@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import torch
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import trained_rows
-from aworld_train.adapter.verl.trained_rows import report_left_out, report_trained_rows, trained_row
+from aworld_train.adapter.verl.trained_rows import report_left_out, report_trained, trained_row
 from aworld_train.store.content import packed_floats
 from aworld_train.store.events import Event, GroupsLeftOut, RowsTrained, TrainedRow
 from tests.agent_loops import settings_file
@@ -27,17 +26,6 @@ BATCH = KVBatchMeta(
 ADVANTAGES = [[0.5, 0.5], [0.25, 0.0, 0.75]]
 MASKS = [[1, 1], [1, 0, 1]]
 ROWS = (TrainedRow("b_0_0", 0.5, 2), TrainedRow("a_1_0", 0.5, 2, packed_floats(ADVANTAGES[1])))
-
-
-class Trainer:
-    """In place of VeRL's trainer."""
-
-    global_steps = 7
-
-    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if not metrics:
-            raise RuntimeError("out of memory")
-        return ("updated", batch)
 
 
 @pytest.fixture
@@ -56,7 +44,7 @@ def events(run_dir: Path) -> Callable[[], list[Event]]:
 
 @pytest.fixture(autouse=True)
 def queue(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    """The columns of VeRL's queue, which does not run here; a report's change of the trainer ends with the test."""
+    """The columns of VeRL's queue, which does not run here."""
     columns: dict[str, list[Any]] = {"advantages": [*ADVANTAGES], "response_mask": [*MASKS]}
 
     def kv_batch_get(*, keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
@@ -69,24 +57,14 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         }
 
     monkeypatch.setattr("transfer_queue.kv_batch_get", kv_batch_get)
-    monkeypatch.setattr(Trainer, "_update_actor", Trainer._update_actor)
-    monkeypatch.setattr(trainer_base, "PPOTrainer", Trainer)
     return columns
 
 
 def test_an_update_is_reported_with_its_rows_in_their_order_and_none_that_fills_it_up(
     events: Callable[[], list[Event]],
 ) -> None:
-    report_trained_rows()
-    assert Trainer()._update_actor(BATCH, metrics={"loss": 1.0}) == ("updated", BATCH)
+    report_trained(7, BATCH)
     assert events() == [RowsTrained(7, ROWS)]
-
-
-def test_an_update_that_fails_has_trained_on_nothing(events: Callable[[], list[Event]]) -> None:
-    report_trained_rows()
-    with pytest.raises(RuntimeError, match="out of memory"):
-        Trainer()._update_actor(BATCH, metrics={})
-    assert events() == []
 
 
 @pytest.mark.parametrize("part", ["tags", "mask", "rows"])
@@ -113,10 +91,9 @@ def test_outside_a_run_nothing_is_reported(folder: str | None, monkeypatch: pyte
     monkeypatch.delenv(RUN_DIR_VARIABLE, raising=False)
     if folder is not None:
         monkeypatch.setenv(RUN_DIR_VARIABLE, folder)
-    update = Trainer._update_actor
-    report_trained_rows()
+    report_trained(7, BATCH)
     report_left_out({"a"}, "too few")
-    assert Trainer._update_actor is update
+    assert trained_rows._recorder() is None
 
 
 @pytest.mark.parametrize(("mask", "advantage"), [([0, 0], None), ([0, 1], 1.0)])

@@ -1,0 +1,73 @@
+"""In which order rows are trained, so that an update takes as many episodes as the recipe says.
+
+VeRL divides a batch among ranks, and each rank its part into mini-batches, by rows. Here each mini-batch gets as many
+episodes as the others and all rows of each of them; rows that train nothing fill it up, so that all mini-batches have
+as many rows, and all ranks as many of each.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How a batch is trained.
+
+    Attributes:
+        episodes: Of the batch.
+        updates: Mini-batches, each of which is one step of the optimizer.
+        rows: Of all mini-batches, with those that fill them up.
+        members: The places of the rows of each mini-batch.
+    """
+
+    episodes: int
+    updates: int
+    rows: int
+    members: Sequence[Sequence[int]]
+
+    def order(self, tokens: Sequence[int], ranks: int) -> list[int]:
+        """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank.
+
+        Args:
+            tokens: Of each row; those that fill up come last.
+            ranks: The processes among which a batch is divided.
+        """
+        fill = iter(range(len(tokens) - self._missing, len(tokens)))
+        parts: list[list[int]] = [[] for _ in range(ranks)]
+        for members in self.members:
+            whole = [*members, *(next(fill) for _ in range(self.rows // self.updates - len(members)))]
+            work = calculate_workload(torch.tensor([tokens[place] for place in whole]))
+            for part, chosen in zip(
+                parts, get_seqlen_balanced_partitions(work, ranks, equal_size=True), strict=True
+            ):
+                part += [whole[index] for index in chosen]
+        return [place for part in parts for place in part]
+
+    @property
+    def _missing(self) -> int:
+        return self.rows - sum(map(len, self.members))
+
+
+def arrange(keys: Sequence[str], updates: int, multiple: int) -> Arrangement:
+    """Divide a batch into mini-batches.
+
+    Args:
+        keys: ``{task}_{episode}_{number}`` of each row.
+        updates: How many mini-batches; fewer where there are fewer episodes.
+        multiple: What the rows of a mini-batch have to be a multiple of.
+    """
+    episodes: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        episodes.setdefault(key.rsplit("_", 1)[0], []).append(place)
+    updates = min(updates, len(episodes))
+    members: list[list[int]] = [[] for _ in range(updates)]
+    # The longest first, there and back, so that all get about as many rows.
+    for turn, rows in enumerate(sorted(episodes.values(), key=len, reverse=True)):
+        there = turn % updates
+        members[there if turn // updates % 2 == 0 else updates - 1 - there] += rows
+    each = math.ceil(max(map(len, members)) / multiple) * multiple
+    return Arrangement(len(episodes), updates, each * updates, [sorted(rows) for rows in members])

@@ -1,0 +1,227 @@
+"""VeRL's trainer, with advantages and updates by episodes.
+
+VeRL 0.9.1 compares, weighs and divides rows. Here an episode has one advantage and one weight in an update, however
+many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). How the
+tokens of an episode share its weight is what ``algorithm.loss_aggregation`` says: modes that average over sequences
+average over episodes.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as queue
+from tensordict import TensorDict
+from verl import DataProto
+from verl.trainer.distillation import is_distillation_enabled
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.metric import reduce_metrics
+from verl.utils.py_functional import rename_dict
+from verl.workers.utils.padding import response_to_nested
+
+from aworld_train.adapter.verl.advantages import (
+    Sample,
+    estimate,
+    samples_of,
+    scored_once,
+    shares_of_tokens,
+)
+from aworld_train.adapter.verl.compose import TRAINER
+from aworld_train.adapter.verl.mini_batches import arrange
+from aworld_train.adapter.verl.trained_rows import report_trained
+
+COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
+"""Estimators that give some episode of a group an advantage if the rewards of the group differ."""
+_MEAN_OF_MEANS = "seq-mean-token-mean"
+_READ = (
+    "uid",
+    "response_mask",
+    "rm_scores",
+    "rollout_log_probs",
+    "old_log_probs",
+    "ref_log_prob",
+    "values",
+    "extra_fields",
+)
+
+
+@register_trainer(TRAINER)
+class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
+    """Samples and trains in turns, as VeRL's own."""
+
+    def _build_replay_buffer(self) -> Any:
+        # Where VeRL asks for the mode, this one is its own.
+        self.trainer_mode = "sync"
+        return super()._build_replay_buffer()
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
+        """Fill the batch up and put it into the order in which ranks and updates take it."""
+        actor = self.config.actor_rollout_ref.actor
+        ranks = self._ranks()
+        rows = len(batch)
+        arrangement = arrange(
+            batch.keys,
+            self.config.data.train_batch_size // actor.ppo_mini_batch_size,
+            math.lcm(*(ranks * size for size in self._pass_sizes())),
+        )
+        batch = upsample_batch_to_divisible_size(batch, arrangement.rows, self.tokenizer.eos_token_id)
+        batch.reorder(arrangement.order([tag["seq_len"] for tag in batch.tags], ranks))
+        self._updates = arrangement.updates
+        self._episodes = arrangement.episodes
+        metrics |= {
+            "training/rows": rows,
+            "training/episodes": self._episodes,
+            "training/updates": arrangement.updates * actor.ppo_epochs,
+            "training/padding_rows": arrangement.rows - rows,
+        }
+        return batch
+
+    def _ranks(self) -> int:
+        """The processes among which a batch is divided."""
+        group = self.actor_rollout_wg
+        if "actor" not in group._dispatch_info:
+            group._dispatch_info["actor"] = group._query_dispatch_info("actor")
+        return int(max(group._dispatch_info["actor"])) + 1
+
+    def _pass_sizes(self) -> list[int]:
+        """Rows of one pass on one rank, where passes have a number of rows."""
+        actor, critic = self.config.actor_rollout_ref.actor, self.config.critic
+        sizes = [1 if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu]
+        if self.use_critic and not critic.use_dynamic_bsz:
+            sizes.append(critic.ppo_micro_batch_size_per_gpu)
+        return sizes
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        algorithm = self.config.algorithm
+        columns = queue.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=list(_READ)
+        )
+        facts = columns.pop("extra_fields").tolist()
+        mask = columns["response_mask"]
+        lengths = mask.offsets().diff().tolist()
+        data = DataProto(batch=columns.to_padded_tensor())
+        data.non_tensor_batch["uid"] = np.array(data.batch.pop("uid").tolist(), dtype=object)
+        samples = [
+            sample
+            for sample in samples_of(batch.keys, facts)
+            if not batch.tags[sample.rows[0]].get("is_padding")
+        ]
+        data.batch["token_level_scores"] = scored_once(data.batch["rm_scores"], samples)
+        data.batch["token_level_rewards"] = data.batch["token_level_scores"]
+        written = ["advantages", "returns"]
+        if algorithm.use_kl_in_reward:
+            data, measured = apply_kl_penalty(
+                data, kl_ctrl=self.kl_ctrl_in_reward, kl_penalty=algorithm.kl_penalty
+            )
+            metrics |= measured
+            written.append("token_level_rewards")
+        correction = algorithm.get("rollout_correction")
+        if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
+            data, measured = compute_rollout_correction_and_add_to_batch(data, correction)
+            metrics |= measured
+            written += [
+                "response_mask",
+                *(["rollout_is_weights"] if "rollout_is_weights" in data.batch else []),
+            ]
+        for name in algorithm.get("gdpo_reward_keys") or ():
+            data.non_tensor_batch[name] = np.array(
+                [(fact.get("reward_extra_info") or {}).get(name, 0.0) for fact in facts]
+            )
+        estimate(
+            data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
+        )
+        _check_compared(data, samples, str(algorithm.adv_estimator))
+        if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
+            shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
+            data.batch["advantages"] *= shares.to(data.batch["advantages"])[:, None]
+        fields = TensorDict(
+            {name: response_to_nested(data.batch[name], mask) for name in written}, batch_size=len(batch)
+        )
+        return queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        critic = self.config.critic
+        batch.extra_info.update(self._updates_of(critic))
+        measured = reduce_metrics(
+            rename_dict(self.critic_wg.train_mini_batch(batch).get()["metrics"], "critic/")
+        )
+        metrics |= measured | {"perf/mfu/critic": measured.pop("critic/mfu")}
+        return batch
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        actor = self.config.actor_rollout_ref.actor
+        likeliest, teacher_alone = self._of_teacher()
+        batch.extra_info.update(
+            {
+                **self._updates_of(actor),
+                "calculate_entropy": bool(actor.calculate_entropy or actor.entropy_coeff),
+                "distillation_use_topk": likeliest,
+                "distillation_only": teacher_alone,
+            }
+        )
+        measured = rename_dict(self.actor_rollout_wg.update_actor(batch)["metrics"], "actor/")
+        measured["perf/mfu/actor"] = measured.pop("actor/mfu")
+        metrics |= reduce_metrics(measured)
+        report_trained(int(self.global_steps), batch)
+        return batch
+
+    def _updates_of(self, role: Any) -> dict[str, Any]:
+        """What a worker is told of its mini-batches; a mean over sequences is one over the episodes of an update."""
+        return {
+            "num_mini_batch": self._updates,
+            "global_batch_size": self._episodes / self._updates,
+            "epochs": role.ppo_epochs,
+            "seed": role.data_loader_seed,
+            "dataloader_kwargs": {"shuffle": False},
+            "temperature": self.config.actor_rollout_ref.rollout.temperature,
+        }
+
+    def _of_teacher(self) -> tuple[bool, bool]:
+        """Whether a teacher's likeliest tokens are compared, and whether nothing but the teacher is learned from."""
+        if not is_distillation_enabled(self.config.get("distillation")):
+            return False, False
+        loss = self.distillation_config.distillation_loss
+        likeliest = bool(loss.loss_settings.use_topk)
+        return likeliest, likeliest and not (loss.use_task_rewards or loss.use_policy_gradient)
+
+
+def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
+    """VeRL's estimator of the configuration."""
+    return compute_advantage(
+        data,
+        adv_estimator=algorithm.adv_estimator,
+        gamma=algorithm.gamma,
+        lam=algorithm.lam,
+        num_repeat=episodes,
+        norm_adv_by_std_in_grpo=algorithm.get("norm_adv_by_std_in_grpo", True),
+        config=algorithm,
+    )
+
+
+def _check_compared(data: DataProto, samples: list[Sample], estimator: str) -> None:
+    """Rewards that differ within a group have to give advantages.
+
+    Raises:
+        RuntimeError: They do not: the step would train nothing.
+    """
+    if estimator not in COMPARED:
+        return
+    mask, advantages = data.batch["response_mask"].bool(), data.batch["advantages"]
+    scores = data.batch["token_level_rewards"].sum(dim=-1)
+    groups: dict[str, list[float]] = {}
+    for sample in samples:
+        rows = list(sample.rows)
+        if mask[rows].any():
+            groups.setdefault(sample.group, []).append(float(scores[rows].sum()))
+    differ = [group for group, rewards in groups.items() if max(rewards) - min(rewards) > 1e-6]
+    if differ and not torch.any(advantages[mask]):
+        raise RuntimeError(
+            f"All advantages of the step are 0, although rewards differ in {len(differ)} groups: an error of "
+            f"aworld-train's, with algorithm.name={estimator}."
+        )

@@ -1,0 +1,189 @@
+"""VeRL's trainer as a run has it: what a batch is filled up with, what workers are told, and what is written back."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from tensordict.tensorclass import NonTensorStack
+from transfer_queue import KVBatchMeta
+
+from aworld_train.adapter.verl import trainer
+from aworld_train.adapter.verl.trainer import EpisodeTrainer
+
+KEYS = ["a_0_0", "a_0_1", "a_1_0", "b_0_0", "b_1_0", "b_1_1"]
+REWARDS = [1.0, 1.0, 0.0, 0.5, 0.0, 0.0]
+MASKS = [[1, 1], [1, 0, 1, 1], [1], [1, 1], [1], [0, 1]]
+CONFIG = {
+    "algorithm": {
+        "adv_estimator": "rloo",
+        "gamma": 1.0,
+        "lam": 1.0,
+        "use_kl_in_reward": False,
+        "norm_adv_by_std_in_grpo": True,
+        "rollout_correction": None,
+    },
+    "data": {"train_batch_size": 2},
+    "actor_rollout_ref": {
+        "rollout": {"n": 2, "temperature": 0.5},
+        "actor": {
+            "ppo_mini_batch_size": 1,
+            "ppo_micro_batch_size_per_gpu": 2,
+            "ppo_epochs": 3,
+            "use_dynamic_bsz": False,
+            "loss_agg_mode": "token-mean",
+            "data_loader_seed": 7,
+            "calculate_entropy": False,
+            "entropy_coeff": 0.0,
+        },
+    },
+    "critic": {
+        "ppo_epochs": 1,
+        "data_loader_seed": 8,
+        "use_dynamic_bsz": False,
+        "ppo_micro_batch_size_per_gpu": 3,
+    },
+}
+
+
+def made(**changes: Any) -> Any:
+    """A trainer without Ray: its configuration, and a group of two ranks that keeps what it was told."""
+    trained: Any = EpisodeTrainer.__new__(EpisodeTrainer)
+    trained.config = OmegaConf.merge(CONFIG, changes)
+    trained.use_critic = False
+    trained.global_steps = 4
+    trained.tokenizer = SimpleNamespace(eos_token_id=0)
+
+    def update_actor(batch: Any) -> dict[str, Any]:
+        trained.told = dict(batch.extra_info)
+        return {"metrics": {"loss": [1.0, 3.0], "mfu": 0.5}}
+
+    trained.actor_rollout_wg = SimpleNamespace(
+        _dispatch_info={}, _query_dispatch_info=lambda role: [0, 1], update_actor=update_actor
+    )
+    return trained
+
+
+def batch_of(keys: list[str] = KEYS) -> KVBatchMeta:
+    return KVBatchMeta(keys=keys, tags=[{"seq_len": 5} for _ in keys], partition_id="train")
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """VeRL's queue with the columns of the rows above; what is written into it."""
+    written: dict[str, Any] = {}
+
+    def read(*, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        places = [KEYS.index(key) for key in keys]
+        masks = [torch.tensor(MASKS[place]) for place in places]
+        scores = [torch.zeros(len(mask)) for mask in masks]
+        for place, score in zip(places, scores, strict=True):
+            score[-1] = REWARDS[place]
+        facts = [{"agent": "main", "reward_extra_info": {"score": REWARDS[place]}} for place in places]
+        return TensorDict(
+            {
+                "response_mask": torch.nested.as_nested_tensor(masks, layout=torch.jagged),
+                "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
+                "uid": NonTensorStack(*[key.split("_")[0] for key in keys]),
+                "extra_fields": NonTensorStack(*facts),
+            },
+            batch_size=len(keys),
+        )
+
+    def write(*, keys: list[str], partition_id: str, fields: TensorDict) -> KVBatchMeta:
+        written.update(keys=keys, fields=fields)
+        return batch_of(keys)
+
+    def fill_up(batch: KVBatchMeta, multiple: int, token: int) -> KVBatchMeta:
+        missing = -len(batch) % multiple
+        return KVBatchMeta(
+            keys=[*batch.keys, *(f"pad_{number}_0" for number in range(missing))],
+            tags=[*batch.tags, *({"is_padding": True, "seq_len": 1} for _ in range(missing))],
+            partition_id="train",
+        )
+
+    monkeypatch.setattr(trainer.queue, "kv_batch_get", read)
+    monkeypatch.setattr(trainer.queue, "kv_batch_put", write)
+    monkeypatch.setattr(trainer, "upsample_batch_to_divisible_size", fill_up)
+    return written
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [
+        ({}, 8),
+        ({"actor_rollout_ref": {"actor": {"use_dynamic_bsz": True}}}, 8),
+        ({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 2}}}, 8),
+        ({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 2, "use_dynamic_bsz": True}}}, 6),
+    ],
+)
+def test_a_batch_is_filled_up_to_equal_updates_of_equal_ranks(
+    written: dict[str, Any], changes: dict[str, Any], rows: int
+) -> None:
+    metrics: dict[str, Any] = {}
+    trained = made(**changes)
+    batch = trained._balance_batch(batch_of(), metrics)
+    updates = 2 // trained.config.actor_rollout_ref.actor.ppo_mini_batch_size
+    assert len(batch) == rows and set(KEYS) <= set(batch.keys)
+    assert metrics == {
+        "training/rows": 6,
+        "training/episodes": 4,
+        "training/updates": updates * 3,
+        "training/padding_rows": rows - 6,
+    }
+    trained._update_actor(batch, metrics)
+    assert trained.told["num_mini_batch"] == updates
+    assert trained.told["global_batch_size"] == 4 / updates
+    assert "mini_batch_size" not in trained.told, "it counts rows"
+    assert (trained.told["epochs"], trained.told["seed"], trained.told["temperature"]) == (3, 7, 0.5)
+    assert trained.told["dataloader_kwargs"] == {"shuffle": False}
+    assert (metrics["actor/loss"], metrics["perf/mfu/actor"]) == (2.0, 0.5)
+
+
+def test_a_critic_s_passes_count_too(written: dict[str, Any]) -> None:
+    trained = made()
+    trained.use_critic = True
+    assert len(trained._balance_batch(batch_of(), {})) == 2 * 12
+
+
+def test_advantages_are_of_episodes_and_written_for_every_row(written: dict[str, Any]) -> None:
+    metrics: dict[str, Any] = {}
+    batch = made()._compute_advantage(batch_of(), metrics)
+    assert batch.keys == KEYS
+    found = [row.tolist() for row in written["fields"]["advantages"].unbind()]
+    each = [1.0, 1.0, -1.0, 0.5, -0.5, -0.5]
+    assert found == [[value * bit for bit in mask] for value, mask in zip(each, MASKS, strict=True)]
+    assert set(written["fields"].keys()) == {"advantages", "returns"}
+
+
+def test_a_mean_of_means_is_one_of_episodes(written: dict[str, Any]) -> None:
+    made(
+        actor_rollout_ref={"actor": {"loss_agg_mode": "seq-mean-token-mean"}}
+    )._compute_advantage(batch_of(), {})
+    found = [row.tolist() for row in written["fields"]["advantages"].unbind()]
+    assert found[0] == pytest.approx([0.4, 0.4]) and found[1] == pytest.approx([0.6, 0, 0.6, 0.6])
+    assert found[2:4] == [[-1.0], [0.5, 0.5]]
+
+
+def test_rewards_that_differ_and_advantages_that_are_all_zero_end_the_run(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(data: Any, **_: Any) -> Any:
+        data.batch["advantages"] = torch.zeros(data.batch["token_level_rewards"].shape)
+        data.batch["returns"] = data.batch["advantages"]
+        return data
+
+    monkeypatch.setattr(trainer, "compute_advantage", nothing)
+    with pytest.raises(RuntimeError, match="rewards differ in 2 groups"):
+        made()._compute_advantage(batch_of(), {})
+    # Another estimator may find nothing in them: of two equally good episodes none is the best.
+    made(algorithm={"adv_estimator": "grpo_passk"})._compute_advantage(batch_of(), {})
+
+
+def test_where_verl_asks_for_the_mode_it_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        trainer.PPOTrainerSync, "_build_replay_buffer", lambda self: f"buffer of {self.trainer_mode}"
+    )
+    assert made()._build_replay_buffer() == "buffer of sync"
