@@ -6,6 +6,10 @@ last line it prints. It inherits only the variables of the trainer that are list
 started outlives the episode, not even in a session of its own. A program that prints too much is ended; only the end of
 its output is kept.
 
+Each episode has a folder of its own, in which the program works and which has its temporary files; it is removed when
+the program has ended, so that no episode finds what another has left. Files that the command names are found from where
+the run began. A folder that grows too large ends the program.
+
 At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
 model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
 caller's.
@@ -23,7 +27,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from aworld_train import process_supervisor
+from aworld_train import process_supervisor, temporary
 from aworld_train.agent import hidden_arguments
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
@@ -36,6 +40,8 @@ GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""
 _MAX_TAIL_BYTES = 64 * 1024  # bytes of each stream; an answer cannot be longer
 _MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
+_MAX_FOLDER_BYTES = 2 * 1024**3
+_FOLDER_SECONDS = 5.0  # between looks at the folder's size
 _CHUNK = 64 * 1024
 _SHOWN_LINES = 8
 _PER_PROCESSOR = 8
@@ -113,16 +119,30 @@ class ProgramAgent:
             raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
 
     async def _run(self, task: AgentTask, context: EpisodeContext) -> str:
-        name = self._name
         context.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        process = await self._start(context)
+        folder = temporary.make("agent")
+        work = folder / "work"
+        work.mkdir()
+        try:
+            return await self._run_in(work, task, context)
+        finally:
+            await asyncio.to_thread(temporary.remove, folder)
+
+    async def _run_in(self, folder: Path, task: AgentTask, context: EpisodeContext) -> str:
+        name = self._name
+        process = await self._start(folder, context)
         output, errors = _Tail(process.stdout), _Tail(process.stderr)
         parts = (_write(process.stdin, _as_json(task, context)), output.read(), errors.read())
         streams = [asyncio.ensure_future(part) for part in parts]
+        size = asyncio.ensure_future(_until_too_large(folder))
         try:
             async with episode_clock.limit(context.seconds):
-                await asyncio.gather(*streams)
-                code = await process.wait()
+                ended = asyncio.ensure_future(_ended(process, streams))
+                streams.append(ended)
+                await asyncio.wait({ended, size}, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    size.result()
+                code = await ended
         except TimeoutError as error:
             raise AgentTimedOut(
                 f"{name}: not done after {context.seconds:g} seconds{errors.shown()}"
@@ -131,7 +151,12 @@ class ProgramAgent:
             raise AgentFailed(
                 f"{name}: it printed more than {_MAX_OUTPUT_BYTES} bytes, and was ended"
             ) from error
+        except _FolderTooLarge as error:
+            raise AgentFailed(
+                f"{name}: it wrote more than {_MAX_FOLDER_BYTES >> 30} GB into its folder, and was ended"
+            ) from error
         finally:
+            size.cancel()
             await _uninterrupted(_end(process, streams))
         if code:
             raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
@@ -140,12 +165,14 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
         return answer
 
-    async def _start(self, context: EpisodeContext) -> asyncio.subprocess.Process:
+    async def _start(self, folder: Path, context: EpisodeContext) -> asyncio.subprocess.Process:
         name = self._name
         # The supervisor would report it too, but only after starting Python.
         if which(self._command[0]) is None:
             raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
-        command, environment = self._command, _environment(os.environ, context, self._variables)
+        environment = _environment(os.environ, context, self._variables)
+        environment |= dict.fromkeys(("AGENT_FOLDER", "TMPDIR"), str(folder))
+        command: list[str] = [_from_here(part) for part in self._command]
         if any(isinstance(part, EnvText) for part in command):
             program, *arguments = command
             command = [program, hidden_arguments.__file__, *map(shown, arguments)]
@@ -167,6 +194,7 @@ class ProgramAgent:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
+                cwd=folder,
                 start_new_session=True,
             )
         except OSError as error:
@@ -175,6 +203,43 @@ class ProgramAgent:
 
 class _TooMuchOutput(Exception):
     pass
+
+
+class _FolderTooLarge(Exception):
+    pass
+
+
+async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> int:
+    await asyncio.gather(*streams)
+    return await process.wait()
+
+
+async def _until_too_large(folder: Path) -> None:
+    """Look at the size of what is in a folder, as long as it is no fault.
+
+    Raises:
+        _FolderTooLarge: It has become one.
+    """
+    while True:
+        await asyncio.sleep(_FOLDER_SECONDS)
+        if await asyncio.to_thread(_size, folder) > _MAX_FOLDER_BYTES:
+            raise _FolderTooLarge
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).lstat().st_blocks * 512
+    return total
+
+
+def _from_here(part: str) -> str:
+    """A part of a command; the name of a file that is found from here is made one that is found from anywhere."""
+    path = Path(part)
+    is_here = not isinstance(part, EnvText) and (path.is_file() or ("/" in part and path.is_dir()))
+    return str(path.absolute()) if is_here else part
 
 
 class _Tail:
@@ -259,7 +324,6 @@ def _environment(
         "MCP_SERVER_URL": context.mcp_url,
         "MCP_SERVER_TOKEN": context.mcp_token,
         "MCP_SERVERS": ",".join(context.mcp_servers),
-        "AGENT_FOLDER": str(context.folder),
         "NO_PROXY": unproxied,
         "no_proxy": unproxied,
     }

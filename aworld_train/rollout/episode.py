@@ -161,6 +161,7 @@ class Episode(ABC):
     def __init__(self, limits: EpisodeLimits):
         self._limits = limits
         self._newest: Completion | Outcome | None = None
+        self._sampled: list[Completion] = []  # of all agents, in order
         self.agents: dict[str, AgentRecord] = {}
         self.failure: EpisodeFailure | None = None
         self.over = asyncio.Event()
@@ -243,10 +244,20 @@ class Episode(ABC):
                 return Outcome.agent
             case Outcome() as limit:
                 return limit
-            case completion if completion.finish_reason == "length":
-                return Outcome.overlong
             case completion:
-                return Outcome.wrong_format if completion.malformed else Outcome.answered
+                return _outcome_of(completion)
+
+    def outcome_of(self, answer: str) -> Outcome:
+        """The outcome of an episode whose agent has ended with an answer: that of the newest turn which has it.
+
+        After that turn an agent may have asked for something else. Where no turn has it, the newest request decides.
+        """
+        text = answer.strip()
+        if self.failure is None and text:
+            for completion in reversed(self._sampled):
+                if text in completion.content and not completion.tool_calls:
+                    return _outcome_of(completion)
+        return self.outcome
 
     @property
     def turns(self) -> int:
@@ -353,6 +364,7 @@ class Episode(ABC):
         record.turns.append(turn)
         if completion.misses:
             record.misses.update(completion.misses)
+        self._sampled.append(completion)
         self._newest = completion
 
     def _room(self, record: AgentRecord, prepared: Prepared) -> int:
@@ -409,6 +421,13 @@ class Episode(ABC):
         limits = self._limits.repetition
         keys = [completion.message.key for completion in record.completions[-max(limits.turns, 1) :]]
         return repeats_turns(keys, limits.turns) or ends_in_loop(record.completions[-1].tokens, limits.loops)
+
+
+def _outcome_of(completion: Completion) -> Outcome:
+    """What an episode came to that ended with this turn."""
+    if completion.finish_reason == "length":
+        return Outcome.overlong
+    return Outcome.wrong_format if completion.malformed else Outcome.answered
 
 
 @dataclass(frozen=True)

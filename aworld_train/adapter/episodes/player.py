@@ -150,7 +150,7 @@ class EpisodePlayer:
             if not self.agent.asks_model:
                 result.outcome, result.cause = Outcome.answered, None
             else:
-                result.outcome = episode.outcome
+                result.outcome = episode.outcome_of(result.answer)
                 result.cause = (
                     str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
                 )

@@ -41,6 +41,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield from tracker_faults(recipe)
     yield from megatron_faults(recipe) if by_megatron(recipe) else attention_faults(recipe)
     yield from _sglang(recipe)
+    yield from _cut_off(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
@@ -91,13 +92,17 @@ def _sglang(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             "rollout.engine is sglang, which is not installed. Install what `verl[sglang]` names into an environment "
             "of its own, for vLLM has other versions; or set rollout.engine=vllm.",
         )
-    # sglang/srt/layers/sampler.py takes log-probabilities before it cuts the distribution off.
+
+
+def _cut_off(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """The trainer knows no top-p and top-k: a token's probability would not be that with which it was sampled."""
     for name, is_set in (("top_p", recipe.rollout.top_p < 1), ("top_k", recipe.rollout.top_k > 0)):
         if is_set:
             yield (
                 ("rollout", name),
-                f"rollout.{name} is {getattr(recipe.rollout, name)}, and SGLang returns the probabilities before it, "
-                "not those with which tokens are sampled. Leave it out, or set rollout.engine=vllm.",
+                f"rollout.{name} is {getattr(recipe.rollout, name)}: training samples from the whole distribution, of "
+                "which the trainer computes probabilities; every ratio to those of a part of it would be wrong. Leave "
+                f"it out; rollout.val_top_p is for validations, and eval.{name} for `eval`.",
             )
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import yaml
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.external_agent import external_agent
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
-from aworld_train.agent import AgentFailed, AgentTimedOut
+from aworld_train.agent import AgentFailed, AgentTimedOut, program
 from aworld_train.agent.program import ProgramAgent
 from aworld_train.errors import RecipeError, UsageError
 from aworld_train.recipe.agent_variables import PROVIDED
@@ -86,6 +87,55 @@ async def test_a_program_finds_modules_beside_the_user(
     assert await agent.run(question("1+1"), around(tmp_path / "run", seconds=30)) == "found"
 
 
+async def test_an_episode_has_a_folder_of_its_own_and_finds_nothing_of_another(run: Any) -> None:
+    """As coding agents do, it keeps notes where it works, and beside its temporary files."""
+    source = """
+import os, pathlib, tempfile
+places = {pathlib.Path.cwd(), pathlib.Path(os.environ["AGENT_FOLDER"]), pathlib.Path(tempfile.gettempdir())}
+found = [str(place) for place in places if (place / "notes").exists()]
+for place in places:
+    (place / "notes").write_text("42")
+print(len(places), found, pathlib.Path.cwd(), oct(pathlib.Path.cwd().stat().st_mode & 0o777))
+"""
+    answers = [await run(source) for _ in range(2)]
+    folders = [Path(answer.split()[2]) for answer in answers]
+    assert [answer.split()[:2] for answer in answers] == [["1", "[]"]] * 2
+    assert [answer.split()[3] for answer in answers] == ["0o700"] * 2
+    assert folders[0] != folders[1] and not any(folder.parent.exists() for folder in folders)
+
+
+@pytest.mark.parametrize("source", ["raise SystemExit(3)", "while True: pass"])
+async def test_the_folder_of_a_program_that_fails_is_removed_too(
+    run: Any, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises((AgentFailed, AgentTimedOut)):
+        await run(source, seconds=2)
+    assert not [name for name in os.listdir(tmp_path) if "agent-" in name]  # noqa: PTH208
+
+
+async def test_a_folder_that_grows_too_large_ends_the_program(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_MAX_FOLDER_BYTES", 1 << 20)
+    monkeypatch.setattr(program, "_FOLDER_SECONDS", 0.1)
+    source = "import time; open('large', 'wb').write(bytes(3 << 20)); time.sleep(600)"
+    with pytest.raises(AgentFailed, match="into its folder, and was ended"):
+        await run(source)
+
+
+async def test_files_of_the_command_are_found_from_where_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents/one.py").write_text("import sys; print(open(sys.argv[1]).read(), sys.argv[2:])")
+    (tmp_path / "prompt.txt").write_text("found")
+    monkeypatch.chdir(tmp_path)
+    agent = ProgramAgent(["python", "agents/one.py", "prompt.txt", "agents", "./agents", "json"])
+    answer = await agent.run(question("1+1"), around(tmp_path / "run", seconds=30))
+    assert answer == f"found ['agents', '{tmp_path / 'agents'}', 'json']"
+
+
 PRINTS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 # What Python or the C library may add for itself.
 ADDED = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
@@ -103,7 +153,7 @@ async def test_environment_names_the_episode_s_endpoints(run: Any, monkeypatch: 
     assert seen["OPENAI_MODEL"] == "the-model"
     assert (seen["MCP_SERVER_URL"], seen["MCP_SERVER_TOKEN"]) == ("http://127.0.0.1:9/mcp", "the-episode's")
     assert seen["NO_PROXY"] == "intranet,127.0.0.1"
-    assert seen["AGENT_FOLDER"].endswith("/run")
+    assert seen["AGENT_FOLDER"] == seen["TMPDIR"] != ""
 
 
 async def test_a_program_has_what_is_listed_of_the_trainer_s_environment_and_nothing_else(

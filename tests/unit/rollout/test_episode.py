@@ -607,3 +607,38 @@ def test_a_wish_is_in_the_users_last_message_or_one_of_its_own(before: list[Any]
     assert with_wish(messages, "") is messages
     contents = [message.content.replace("\n\n", ", ") for message in with_wish(messages, "wish")]
     assert contents == after
+
+
+async def test_the_outcome_is_that_of_the_turn_which_the_answer_comes_from() -> None:
+    """After it an agent may ask for something else: for a word of its memory, or for more turns than it has."""
+    model = Model("The sum is 42.", f"I look it up: 7.{CALL.format(1)}")
+    episode = TokenEpisode(model, replace(LIMITS, max_turns=2))
+    talk = Talk(episode)
+    await talk.ask()
+    assert episode.outcome_of("42\n") is Outcome.answered
+    await talk.ask()
+    with pytest.raises(RequestRefused):
+        await talk.ask()
+    assert episode.outcome is Outcome.max_turns
+    assert episode.outcome_of(" 42") is Outcome.answered
+    for other in ("7", "41", " ", ""):
+        assert episode.outcome_of(other) is Outcome.max_turns, "a turn with a call is no answer"
+    episode.fail(EpisodeFailure("gone"))
+    assert episode.outcome_of("42") is Outcome.provider
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("first", Outcome.answered), ("cut", Outcome.overlong)])
+async def test_a_helper_s_turn_that_is_cut_off_is_not_the_answer(answer: str, outcome: Outcome) -> None:
+    episode = TokenEpisode(Model("first"), LIMITS)
+    await Talk(episode).ask()
+    episode._add(
+        episode.agents["agent"],
+        replace(_only_turn(episode), completion=Completion("cut", finish_reason="length")),
+    )
+    assert episode.outcome is Outcome.overlong
+    assert episode.outcome_of(answer) is outcome
+
+
+def _only_turn(episode: TokenEpisode) -> Any:
+    (turn,) = episode.agents["agent"].turns
+    return turn

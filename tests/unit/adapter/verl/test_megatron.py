@@ -101,8 +101,8 @@ def test_no_plan_of_memory_and_no_attention_is_said_for_megatron(tmp_path: Path)
         (["model.lora.rank=8"], "model.lora.rank", "fsdp2 alone"),
         (["model.attention=sdpa"], "model.attention", "attention of its own"),
         (["cluster.device=npu"], "trainer.strategy", "NVIDIA GPUs alone"),
-        (["rollout.engine=sglang", "rollout.top_p=0.9"], "rollout.top_p", "probabilities before it"),
-        (["rollout.engine=sglang", "rollout.top_k=20"], "rollout.top_k", "probabilities before it"),
+        (["rollout.engine=sglang", "rollout.top_p=0.9"], "rollout.top_p", "from the whole distribution"),
+        (["rollout.top_k=20"], "rollout.top_k", "from the whole distribution"),
         (
             ["verl.actor_rollout_ref.actor.strategy=fsdp"],
             "verl.actor_rollout_ref.actor.strategy",

@@ -116,7 +116,7 @@ def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Callable[[], tuple[Tr
 
 def test_the_trainer_that_is_composed_is_known_to_verl_when_a_run_begins() -> None:
     assert get_trainer_cls(TRAINER) is trainer.EpisodeTrainer
-    assert task_runner._TRAINER_MODULE == trainer.__name__
+    assert trainer.__name__ == task_runner._TRAINER_MODULE
 
 
 def test_a_run_prints_and_tracks_references_and_trains_with_their_values(

@@ -159,9 +159,9 @@ def test_advantages_are_of_episodes_and_written_for_every_row(written: dict[str,
 
 
 def test_a_mean_of_means_is_one_of_episodes(written: dict[str, Any]) -> None:
-    made(
-        actor_rollout_ref={"actor": {"loss_agg_mode": "seq-mean-token-mean"}}
-    )._compute_advantage(batch_of(), {})
+    made(actor_rollout_ref={"actor": {"loss_agg_mode": "seq-mean-token-mean"}})._compute_advantage(
+        batch_of(), {}
+    )
     found = [row.tolist() for row in written["fields"]["advantages"].unbind()]
     assert found[0] == pytest.approx([0.4, 0.4]) and found[1] == pytest.approx([0.6, 0, 0.6, 0.6])
     assert found[2:4] == [[-1.0], [0.5, 0.5]]
