@@ -32,7 +32,11 @@ CHAINS = {
         "tests/e2e/test_store.py",
         "tests/e2e/test_trackers.py",
     ),
-    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    "training": (
+        "tests/e2e/test_tiny_model.py",
+        "tests/e2e/test_training.py",
+        "tests/e2e/test_episode_weights.py",
+    ),
     # Installs vLLM into an environment of its own.
     "vllm": ("tests/e2e/test_vllm.py",),
     # Jobs on clusters of this machine, and runs that are killed at every boundary.

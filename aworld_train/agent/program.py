@@ -122,7 +122,7 @@ class ProgramAgent:
         context.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = temporary.make("agent")
         work = folder / "work"
-        work.mkdir()
+        work.mkdir(mode=0o700)
         try:
             return await self._run_in(work, task, context)
         finally:

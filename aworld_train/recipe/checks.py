@@ -541,8 +541,6 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("trainer", "strategy"): trainer.strategy is Strategy.megatron,
             ("trainer", "sequence_parallel"): trainer.sequence_parallel > 1,
             ("trainer", "offload"): trainer.offload is not Offload.none,
-            ("trainer", "dynamic_batches"): trainer.dynamic_batches,
-            ("trainer", "max_batch_tokens"): trainer.max_batch_tokens is not None,
         }
         for key in (key for key, is_used in used.items() if is_used):
             yield (
@@ -550,18 +548,18 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm and `cluster.device` to "
                 "cuda",
             )
-        return
-    yield from _strategy(recipe)
-    for key, size in (
-        (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),
-        (("trainer", "sequence_parallel"), trainer.sequence_parallel),
-    ):
-        if ranks % size:
-            yield (
-                key,
-                f"`{dotted(key)}` ({size}) must divide the {ranks} GPUs of the run (`cluster.nodes` times "
-                "`cluster.gpus_per_node`)",
-            )
+    else:
+        yield from _strategy(recipe)
+        for key, size in (
+            (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),
+            (("trainer", "sequence_parallel"), trainer.sequence_parallel),
+        ):
+            if ranks % size:
+                yield (
+                    key,
+                    f"`{dotted(key)}` ({size}) must divide the {ranks} GPUs of the run (`cluster.nodes` times "
+                    "`cluster.gpus_per_node`)",
+                )
     if trainer.max_batch_tokens is None:
         return
     if not trainer.dynamic_batches:

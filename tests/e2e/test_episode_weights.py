@@ -6,11 +6,14 @@ from textwrap import dedent
 import pytest
 import torch
 
+from aworld_train.training.recorded_run import open_run
+from aworld_train.training.run_store import open_run_store
 from tests.e2e.conftest import SMALL, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-STEPS, UPDATES = 2, 2
+STEPS, UPDATES, TASKS = 2, 2, 4
+EPISODES = TASKS * 4
 AGENTS = """
 import aiohttp
 
@@ -37,43 +40,59 @@ def score(data_source, solution_str, ground_truth, extra_info):
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks", "overrides"),
+    [
+        ("two-ranks", 2, ["cluster.gpus_per_node=2", "trainer.dynamic_batches=true"]),
+        pytest.param("one-rank", 1, ["trainer.microbatch_size=4"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_agents_their_own_rewards(
-    workspace: Workspace, tmp_path: Path
+    workspace: Workspace, tmp_path: Path, name: str, ranks: int, overrides: list[str]
 ) -> None:
     (tmp_path / "agents.py").write_text(dedent(AGENTS))
     (tmp_path / "reward.py").write_text(dedent(REWARD))
     done = workspace.run(
-        *("train", "recipes/quickstart.yaml", "name=two-agents", *SMALL),
+        *("train", "recipes/quickstart.yaml", f"name={name}", *SMALL, *overrides),
         f"agent.builder={tmp_path / 'agents.py'}:build",
         f"reward.function={tmp_path / 'reward.py'}:score",
         *("env.docker_dir=null", "env.backend=none", "dataset.val_limit=4", "rollout.max_response_tokens=64"),
         *(f"trainer.steps={STEPS}", f"trainer.val_every={STEPS}", f"trainer.save_every={STEPS}"),
-        *("trainer.minibatch_size=2", "trainer.microbatch_size=4"),
+        f"trainer.minibatch_size={TASKS // UPDATES}",
         seconds=800,
     )
     assert done.returncode == 0, done.stderr
-    rows = workspace.metrics("two-agents")[1:]
+    rows = workspace.metrics(name)[1:]
     assert [row["updates"] for row in rows] == [UPDATES] * STEPS
-    assert [row["trained_episodes"] for row in rows] == [16] * STEPS
-    assert any(row["rows"] > 2 * row["trained_episodes"] for row in rows), rows
-    assert all((row["rows"] + row["padding_rows"]) % (4 * UPDATES) == 0 for row in rows), rows
+    assert [row["trained_episodes"] for row in rows] == [EPISODES] * STEPS
+    assert any(row["rows"] > 2 * EPISODES for row in rows), rows
+    assert all((row["rows"] + row["padding_rows"]) % (ranks * UPDATES) == 0 for row in rows), rows
+    assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
     # The first agent's rewards differ, and nothing is learned from the second's.
     assert all(row["grad_norm"] > 0 for row in rows), rows
-    folder = workspace.runs / "two-agents" / "checkpoints" / f"global_step_{STEPS}" / "actor"
-    optimizer = torch.load(folder / "optim_world_size_1_rank_0.pt", weights_only=False)
-    assert {float(state["step"]) for state in optimizer["state"].values()} == {float(STEPS * UPDATES)}
-    advantages = _advantages(workspace, "two-agents")
+    assert optimizer_steps(workspace.runs / name, ranks) == {STEPS * UPDATES}
+    advantages = used_advantages(workspace, name)
     assert any(advantages["first"]) and not any(advantages["second"]), advantages
 
 
-def _advantages(workspace: Workspace, run: str) -> dict[str, list[float]]:
-    """What the trainer used, by agent."""
-    import sqlite3
+def optimizer_steps(run: Path, ranks: int) -> set[float]:
+    """How often AdamW has updated each weight."""
+    folder = run / "checkpoints" / f"global_step_{STEPS}" / "actor"
+    states = [
+        torch.load(folder / f"optim_world_size_{ranks}_rank_{rank}.pt", weights_only=False)["state"]
+        for rank in range(ranks)
+    ]
+    return {float(weight["step"]) for state in states for weight in state.values()}
 
-    store = workspace.runs / run / "traces" / "store.sqlite"
-    with sqlite3.connect(store) as database:
-        found = database.execute("SELECT agent, advantage FROM rows WHERE advantage IS NOT NULL").fetchall()
-    by_agent: dict[str, list[float]] = {"first": [], "second": []}
-    for agent, advantage in found:
-        by_agent[agent].append(advantage)
-    return by_agent
+
+def used_advantages(workspace: Workspace, run: str) -> dict[str, list[float]]:
+    """What the updates used, by agent."""
+    found: dict[str, list[float]] = {"first": [], "second": []}
+    with open_run_store(open_run(run, workspace.runs)) as store:
+        for head in store.episodes():
+            episode = store.episode(head.id)
+            assert episode.content is not None
+            for row, use in zip(episode.content.rows, episode.rows, strict=True):
+                if use.advantage is not None:
+                    found[row.agent].append(use.advantage)
+    return found

@@ -311,7 +311,6 @@ GPU = ("rollout.engine=vllm", "cluster.gpus_per_node=2", "cluster.nodes=2", "clu
         (["rollout.tensor_parallel=2"], "`rollout.tensor_parallel` is for GPUs"),
         (["trainer.sequence_parallel=2"], "`trainer.sequence_parallel` is for GPUs"),
         (["trainer.offload=all"], "`trainer.offload` is for GPUs"),
-        (["trainer.dynamic_batches=true"], "`trainer.dynamic_batches` is for GPUs"),
         (
             [*GPU, "rollout.tensor_parallel=3"],
             "`rollout.tensor_parallel` (3) must divide the 4 GPUs of the run",
