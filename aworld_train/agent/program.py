@@ -51,7 +51,7 @@ _END_SECONDS = 2 * GRACE + 30.0
 # The variables that a program inherits: paths, and the network's settings. All others may be secrets of the trainer
 # (keys of trackers, of the cluster, of the hub) and are not passed on.
 _INHERITED = {
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ"),
     # The interpreter is the trainer's, so the program finds the user's modules as the trainer does.
     *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
     # Without these it would use the trainer's processors and GPUs.
@@ -134,11 +134,10 @@ class ProgramAgent:
         output, errors = _Tail(process.stdout), _Tail(process.stderr)
         parts = (_write(process.stdin, _as_json(task, context)), output.read(), errors.read())
         streams = [asyncio.ensure_future(part) for part in parts]
+        ended = asyncio.ensure_future(_ended(process, streams))
         size = asyncio.ensure_future(_until_too_large(folder))
         try:
             async with episode_clock.limit(context.seconds):
-                ended = asyncio.ensure_future(_ended(process, streams))
-                streams.append(ended)
                 await asyncio.wait({ended, size}, return_when=asyncio.FIRST_COMPLETED)
                 if not ended.done():
                     size.result()
@@ -157,7 +156,7 @@ class ProgramAgent:
             ) from error
         finally:
             size.cancel()
-            await _uninterrupted(_end(process, streams))
+            await _uninterrupted(_end(process, [ended, *streams]))
         if code:
             raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
         answer = output.last_line()
@@ -173,6 +172,10 @@ class ProgramAgent:
         environment = _environment(os.environ, context, self._variables)
         environment |= dict.fromkeys(("AGENT_FOLDER", "TMPDIR"), str(folder))
         command: list[str] = [_from_here(part) for part in self._command]
+        if command[1:2] == ["-m"]:
+            # A module that is named so is found from where the run began.
+            paths = filter(None, [environment.get("PYTHONPATH"), str(Path.cwd())])
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
         if any(isinstance(part, EnvText) for part in command):
             program, *arguments = command
             command = [program, hidden_arguments.__file__, *map(shown, arguments)]
@@ -210,6 +213,7 @@ class _FolderTooLarge(Exception):
 
 
 async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> int:
+    """The code of a program, once all that it writes has been read."""
     await asyncio.gather(*streams)
     return await process.wait()
 
@@ -356,7 +360,7 @@ async def _write(stream: asyncio.StreamWriter | None, payload: bytes) -> None:
         await stream.wait_closed()
 
 
-async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> None:
+async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[Any]]") -> None:
     """End the program and all processes that it started, through the supervisor."""
     for part in streams:
         part.cancel()

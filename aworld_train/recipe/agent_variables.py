@@ -21,6 +21,7 @@ PROVIDED = frozenset(
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
         "OPENAI_MODEL",
+        "TMPDIR",
         "no_proxy",
     }
 )

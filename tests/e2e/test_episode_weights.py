@@ -94,5 +94,5 @@ def used_advantages(workspace: Workspace, run: str) -> dict[str, list[float]]:
             assert episode.content is not None
             for row, use in zip(episode.content.rows, episode.rows, strict=True):
                 if use.advantage is not None:
-                    found[row.agent].append(use.advantage)
+                    found[episode.content.agents[row.agent].name].append(use.advantage)
     return found

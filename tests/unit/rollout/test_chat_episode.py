@@ -103,3 +103,12 @@ async def test_a_text_to_go_on_with_is_refused() -> None:
     episode = ChatEpisode(Scripted(), LIMITS)
     with pytest.raises(RequestRefused, match="takes conversations"):
         await episode.conversation("agent").complete(ChatRequest([QUESTION], plain=True))
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("first", Outcome.answered), ("cut", Outcome.overlong)])
+async def test_a_helper_s_turn_that_is_cut_off_is_not_the_answer(answer: str, outcome: Outcome) -> None:
+    episode = ChatEpisode(Scripted(says("first"), says("cut", reason="length")), LIMITS)
+    for _ in range(2):
+        await episode.conversation("agent").complete(ChatRequest([QUESTION]))
+    assert episode.outcome is Outcome.overlong
+    assert episode.outcome_of(answer) is outcome

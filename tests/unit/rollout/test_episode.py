@@ -625,20 +625,3 @@ async def test_the_outcome_is_that_of_the_turn_which_the_answer_comes_from() -> 
         assert episode.outcome_of(other) is Outcome.max_turns, "a turn with a call is no answer"
     episode.fail(EpisodeFailure("gone"))
     assert episode.outcome_of("42") is Outcome.provider
-
-
-@pytest.mark.parametrize(("answer", "outcome"), [("first", Outcome.answered), ("cut", Outcome.overlong)])
-async def test_a_helper_s_turn_that_is_cut_off_is_not_the_answer(answer: str, outcome: Outcome) -> None:
-    episode = TokenEpisode(Model("first"), LIMITS)
-    await Talk(episode).ask()
-    episode._add(
-        episode.agents["agent"],
-        replace(_only_turn(episode), completion=Completion("cut", finish_reason="length")),
-    )
-    assert episode.outcome is Outcome.overlong
-    assert episode.outcome_of(answer) is outcome
-
-
-def _only_turn(episode: TokenEpisode) -> Any:
-    (turn,) = episode.agents["agent"].turns
-    return turn
