@@ -1,5 +1,7 @@
 """The launcher's dealings with a real SLURM, in jobs that train nothing: submit, look, follow, stop, requeue."""
 
+import os
+import re
 import sys
 import tempfile
 import time
@@ -15,6 +17,7 @@ from aworld_train.launch.base import JobState
 from aworld_train.launch.record import LaunchRecord, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.launcher import SlurmLauncher
+from tests.code_blocks import code_blocks
 from tests.locations import REPOSITORY
 from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluster
 
@@ -143,3 +146,39 @@ def test_a_program_runs_once_on_each_other_node_with_what_is_sent_to_it(
     assert lines[0] == " ".join(NODES)
     assert [line for line in lines if line.endswith("node n2 got word")]
     assert not [line for line in lines if "node n1" in line]
+
+
+def test_the_script_for_containers_makes_a_ray_cluster_of_its_nodes_and_ends_as_the_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, log = tmp_path / "bin", tmp_path / "log"
+    programs.mkdir()
+    for name in ("ray", "aworld-train", "python"):
+        (programs / name).write_text(
+            f"#!/bin/bash\necho \"$SLURMD_NODENAME $PLACE {name} ${{*//$'\\n'/ }}\" >> {log}\n"
+            f'case "{name} $*" in\n'
+            "    *--block*) exec sleep 300 ;;\n"
+            f"    python*) until grep -q -- --block {log}; do sleep 0.1; done ;;\n"
+            "    aworld-train*) exit 3 ;;\n"
+            "esac\n"
+        )
+        (programs / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (script,) = [block.text for block in code_blocks() if block.title == "container.sbatch"]
+    # A command that runs another, as apptainer does, in the place of pyxis' options.
+    script = re.sub(r"(?m)^container=.*$", "container=(env PLACE=inside)", script)
+    submit(tmp_path, script.replace("gpu:8", "gpu:2"))
+    output = list(SlurmLauncher().logs(tmp_path, follow=True))
+    assert SlurmLauncher().status(tmp_path).exit_code == 3, output
+    first, second = (
+        [line for line in log.read_text().splitlines() if line.startswith(name)] for name in NODES
+    )
+    assert [line.split(" ", 3)[1:3] for line in first] == [
+        ["inside", name] for name in ("ray", "python", "aworld-train")
+    ]
+    assert first[0].endswith("ray start --head --port=6379")
+    assert first[-1].endswith("aworld-train train recipe.yaml --launcher ray")
+    assert second == [
+        "n2 inside ray health-check --address=n1:6379",
+        "n2 inside ray start --block --address=n1:6379",
+    ]
