@@ -39,7 +39,7 @@ CHAINS = {
         "tests/e2e/test_episode_weights.py",
     ),
     # Installs vLLM into an environment of its own.
-    "vllm": ("tests/e2e/test_vllm.py",),
+    "vllm": ("tests/e2e/test_vllm.py", "tests/e2e/test_images.py"),
     # Jobs on clusters of this machine, and runs that are killed at every boundary.
     "ray": ("tests/e2e/test_ray.py",),
     "slurm": ("tests/e2e/test_slurm.py",),

@@ -26,7 +26,7 @@ MAX_VALUES = 20
 # The facts at the head of a row's panel, in this order; fields of other programs follow them. The question or
 # expression is in the prompt already, and further right answers follow the answer.
 _FACTS = ("id", "split", "level", "scorer", "answer_schema", "attachments")
-_NOT_FACTS = ("index", "file", "line", "question", "expression", "ground_truths")
+_NOT_FACTS = ("index", "file", "line", "question", "expression", "ground_truths", "images")
 
 # Control characters in a text could move the terminal's cursor or change its colours, so their symbols are printed.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {

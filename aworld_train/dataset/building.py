@@ -146,7 +146,9 @@ class Build:
         assignment: Assignment,
     ) -> dict[str, Numbers]:
         """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
-        maker = RowMaker(families, several_answers=self.families.several_answers)
+        maker = RowMaker(
+            families, several_answers=self.families.several_answers, images=self.families.has_images
+        )
         names = list(self.plan.splits)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0

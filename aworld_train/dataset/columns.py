@@ -31,6 +31,7 @@ FLAT = pa.schema(
         ("attachments", pa.list_(pa.field("element", pa.string()))),
         # All right answers of a task that has several.
         ("ground_truths", pa.list_(pa.field("element", pa.string()))),
+        ("images", pa.list_(pa.field("element", pa.string()))),
     ]
 )
 
@@ -75,10 +76,11 @@ class FamilyIndex:
 
     Attributes:
         several_answers: Whether a task of any of them has several right answers.
+        has_images: Whether a task of any of them has images.
     """
 
     def __init__(self) -> None:
-        self.several_answers = False
+        self.several_answers = self.has_images = False
         self._numbers: dict[_FamilyFields, int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
@@ -138,6 +140,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
     """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
     family_numbers, afters, systems = families.place(source, table)
     families.several_answers = families.several_answers or any(table.ground_truths)
+    families.has_images = families.has_images or any(table.images)
     subjects = texts(table.subjects)
     keys = question_keys(table.subjects, subjects)
     for position, shared in enumerate(table.shared):
@@ -155,6 +158,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             numbers(table.lines),
             lists_of_texts(table.attachments, FLAT.field("attachments").type),
             lists_of_texts(table.ground_truths, FLAT.field("ground_truths").type),
+            lists_of_texts(table.images, FLAT.field("images").type),
         ],
         schema=FLAT,
     )

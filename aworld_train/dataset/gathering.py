@@ -59,7 +59,7 @@ def gather(
             continue
         if isinstance(item, Task):
             tasks.append(item)
-            size += len(item.message)
+            size += len(item.message) + sum(map(len, item.images))
             if len(tasks) < BATCH_TASKS and size <= BATCH_CHARS:
                 continue
         if tasks:

@@ -3,10 +3,11 @@
 ``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
 no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
 group). A task with several right answers has all of them in ``extra_info.ground_truths``, which scoring reads; the
-answer is in no other field, because ``extra_info`` reaches the agent's code, without this field, and the logs. Its
-``scorer`` and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`, or
-`SCHEMA_WITH_SEVERAL_ANSWERS` for a build that has such tasks; verl reads files of both together. A file of another
-program may have more columns and fields, in any order; `check_schema` requires only those that training needs.
+answer is in no other field, because ``extra_info`` reaches the agent's code, without this field, and the logs. A task
+with images has their ``data:`` URIs in ``extra_info.images``, and their marks in its prompt (`rollout.images`). Its
+``scorer`` and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`, with these two
+fields for a build that has such tasks; verl reads files with and without them together. A file of another program may
+have more columns and fields, in any order; `check_schema` requires only those that training needs.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ VERSION_KEY = b"aworld_train.dataset.schema_version"
 
 GROUND_TRUTHS = "ground_truths"
 """The field of ``extra_info`` with all right answers of a task that has several."""
+IMAGES = "images"
+"""The field of ``extra_info`` with the images of a task that has some; in VeRL's own form, a column of its own."""
 
 _NAMES = ("scorer", "answer_schema")
 """Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
@@ -57,13 +60,12 @@ SCHEMA = pa.schema(
 )
 
 
-def _with_several_answers(schema: pa.Schema) -> pa.Schema:
-    place = schema.get_field_index("extra_info")
-    info = [*schema.field(place).type, pa.field(GROUND_TRUTHS, pa.list_(pa.field("element", pa.string())))]
-    return schema.set(place, schema.field(place).with_type(pa.struct(info)))
-
-
-SCHEMA_WITH_SEVERAL_ANSWERS = _with_several_answers(SCHEMA)
+def schema_with(*lists: str) -> pa.Schema:
+    """The schema with these fields of ``extra_info``, each a list of texts."""
+    place = SCHEMA.get_field_index("extra_info")
+    texts = pa.list_(pa.field("element", pa.string()))
+    info = [*SCHEMA.field(place).type, *(pa.field(name, texts) for name in lists)]
+    return SCHEMA.set(place, SCHEMA.field(place).with_type(pa.struct(info)))
 
 
 def check_schema(schema: pa.Schema, source: str) -> int | None:
@@ -88,12 +90,18 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
     for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
-    kind = _field(info, GROUND_TRUTHS)
-    items = kind.value_type if _is_list(kind) else kind
-    # In a file whose lists are all empty, their items have no type.
-    if not (pa.types.is_null(items) or (_is_list(kind) and _is_text(items))):
+    for name in (GROUND_TRUTHS, IMAGES):
+        kind = _field(info, name)
+        items = kind.value_type if _is_list(kind) else kind
+        # In a file whose lists are all empty, their items have no type.
+        if not (pa.types.is_null(items) or (_is_list(kind) and _is_text(items))):
+            raise DatasetError(
+                f"{source}: column 'extra_info.{name}' is {kind}, not a list of texts. {_REMEDY}"
+            )
+    if IMAGES in schema.names:
         raise DatasetError(
-            f"{source}: column 'extra_info.{GROUND_TRUTHS}' is {kind}, not a list of texts. {_REMEDY}"
+            f"{source} has images in a column of their own, as VeRL has them, which episodes are not shown. Give them "
+            "to `aworld-train dataset build` as parts of the query, in the form of the OpenAI API."
         )
     stated = (schema.metadata or {}).get(VERSION_KEY)
     if stated is None:

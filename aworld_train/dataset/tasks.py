@@ -39,6 +39,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         system: System prompt that comes before ``message``; empty for none.
         level: Stratum of the task, such as GAIA's level; every split gets its share of each. Empty for none.
         attachments: Paths of the task's files inside the tool environment.
+        images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`rollout.images`).
         file: Base name of the input file; empty where the task was generated.
         line: Line in that file, from 1; 0 where the task was generated.
     """
@@ -55,6 +56,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     system: str = ""
     level: str = ""
     attachments: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     ground_truths: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
@@ -89,6 +91,7 @@ class TaskTable:
     systems: Sequence[str]
     levels: Sequence[str]
     attachments: Sequence[Sequence[str]]
+    images: Sequence[Sequence[str]]
     lines: Sequence[int]
 
     @classmethod
@@ -114,6 +117,7 @@ class TaskTable:
             systems=[task.system for task in tasks],
             levels=[task.level for task in tasks],
             attachments=[task.attachments for task in tasks],
+            images=[task.images for task in tasks],
             lines=[task.line for task in tasks],
         )
 

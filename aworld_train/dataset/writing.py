@@ -19,7 +19,10 @@ ROW_GROUP_ROWS = 8192
 ROW_GROUP_BYTES = 32 << 20
 
 # Columns whose values hardly repeat: dictionary encoding costs time and saves nothing.
-_DISTINCT = {"prompt.list.element.content", "extra_info.question", "extra_info.id", "extra_info.index"}
+_DISTINCT = {
+    "prompt.list.element.content",
+    *("extra_info.question", "extra_info.id", "extra_info.index", "extra_info.images.list.element"),
+}
 
 
 class SplitWriter:

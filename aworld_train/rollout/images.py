@@ -3,15 +3,19 @@
 A model with a processor for images sees an image as a run of equal tokens, as many as the image has patches. Where such
 a token stands in a prompt, the engine and the trainer put the features of the next image. So there must be exactly as
 many of them as the images have: text that spells the token, which a tool may write, becomes ordinary tokens.
+
+In a dataset a prompt is text. A mark, which a number of the image's digest tells from others, stands in it for each
+image, and the row has the files beside it.
 """
 
 import base64
 import binascii
 import hashlib
 import io
+import re
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -20,7 +24,10 @@ MAX_IMAGE_BYTES = 20_000_000
 MAX_IMAGE_PIXELS = 20_000_000
 MAX_IMAGES = 64  # in one message
 MAX_ASPECT_RATIO = 200  # of Qwen-VL's processors
+DATA_URI = re.compile(r"data:image/[\w.+-]+;base64,", re.ASCII)
+"""The beginning of a ``data:`` URI with an image, before its file in Base64."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+_MARK = re.compile(r"(\[image \d+\])")
 
 
 class NoImage(ValueError):
@@ -67,6 +74,23 @@ class Image:
             raise NoImage("it is not written in Base64") from None
         return cls.read(file, position)
 
+    @classmethod
+    def read_uri(cls, uri: str, position: int) -> "Image":
+        """The image in a ``data:`` URI.
+
+        Raises:
+            NoImage: It cannot be read.
+        """
+        begin = DATA_URI.match(uri)
+        if begin is None:
+            raise NoImage("it is not a data: URI in Base64")
+        return cls.read_base64(uri[begin.end() :], position)
+
+    @property
+    def mark(self) -> str:
+        """The text that stands for the image in a dataset's prompt."""
+        return f"[image {int(self.digest[:13], 16)}]"
+
     @cached_property
     def picture(self) -> Any:
         """The picture in red, green and blue, as a ``PIL.Image.Image``."""
@@ -87,6 +111,22 @@ class Image:
         except Exception as error:  # decoders of files that somebody else made raise anything
             formats = ", ".join(_FORMATS)
             raise NoImage(f"it cannot be read as {formats}: {type(error).__name__}: {error}"[:300]) from error
+
+
+def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...]]:
+    """A text of a dataset without the marks of these images, and the images in the places of the marks.
+
+    Raises:
+        NoImage: One cannot be read.
+    """
+    by_mark = {image.mark: image for image in (Image.read_uri(uri, 0) for uri in uris)}
+    plain, images = "", list[Image]()
+    for piece in _MARK.split(text):
+        if piece in by_mark:
+            images.append(replace(by_mark[piece], position=len(plain)))
+        else:
+            plain += piece
+    return plain, tuple(images)
 
 
 class ImageTokens(Hashable, Protocol):

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
 from aworld_train.image_files import data_uri
-from aworld_train.rollout.images import Image
+from aworld_train.rollout.images import Image, marked_images
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -63,15 +63,27 @@ class Message:
     images: tuple[Image, ...] = ()
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> "Message":
-        """A message from a dataset, in the chat API's form, with content as text or as text parts."""
+    def read(cls, data: Mapping[str, Any], uris: Sequence[str] = ()) -> "Message":
+        """A message from a dataset, in the chat API's form, with content as text or as text parts.
+
+        Args:
+            data: The message.
+            uris: The ``data:`` URIs of the images whose marks are in its text.
+
+        Raises:
+            NoImage: An image cannot be read.
+        """
+        content, images = content_text(data.get("content")), tuple[Image, ...]()
+        if uris:
+            content, images = marked_images(content, uris)
         calls = [call["function"] for call in data.get("tool_calls") or ()]
         return cls(
             data["role"],
-            content_text(data.get("content")),
+            content,
             tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
             call_id=data.get("tool_call_id") or "",
             name=data.get("name") or "",
+            images=images,
         )
 
     @cached_property

@@ -116,9 +116,12 @@ class ChatTemplate:
         """Token ids of a conversation, up to the beginning of the assistant's turn.
 
         Raises:
-            TemplateFailure: the template refuses it.
+            TemplateFailure: the template refuses it, or there is an image and the model takes none.
         """
-        return self._encode(self._render(messages, tools, begin_turn=True), _images_in(messages))
+        images = _images_in(messages)
+        if images and self._images is None:
+            raise TemplateFailure(f"there is an image in them, and {self.no_images}")
+        return self._encode(self._render(messages, tools, begin_turn=True), images)
 
     def plain(self, text: str) -> list[int]:
         """Token ids of a text without a template, as the tokenizer begins texts."""

@@ -121,13 +121,13 @@ class Workspace:
         )
 
     def run(
-        self, *arguments: str, seconds: float = 800, python: Path | None = None
+        self, *arguments: str, seconds: float = 800, python: Path | None = None, also: Path | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run ``aworld-train`` to its end, by this interpreter in a fork."""
+        """Run ``aworld-train`` to its end, by this interpreter in a fork; another one and ``also`` as in ``start``."""
         if python is None:
             command = (*CLI[1:], *arguments)
             return warm.run(*command, cwd=self.path, env=self._environment(arguments), timeout=seconds)
-        process = self.start(*arguments, python=python)
+        process = self.start(*arguments, python=python, also=also)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -16,7 +16,7 @@ from typing import Any
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
-from aworld_train.dataset.schema import GROUND_TRUTHS
+from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES
 from aworld_train.recipe.schema import AGENT_KINDS
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
@@ -45,13 +45,14 @@ class ExternalAgent(EpisodeAgent):
             folder=_folder(),
             seconds=self.settings.agent["episode_timeout"],
         )
-        # The right answers are in this field of a task that has several.
+        # The right answers are in the first field of a task that has several; images are in the messages.
         extra = {
-            name: value for name, value in (task.get("extra_info") or {}).items() if name != GROUND_TRUTHS
+            name: value
+            for name, value in (task.get("extra_info") or {}).items()
+            if name not in (GROUND_TRUTHS, IMAGES)
         }
-        agent_task = AgentTask(
-            [message.for_chat() for message in messages], int(extra.get("index", 0)), extra
-        )
+        chat = [message.for_chat(with_images=True) for message in messages]
+        agent_task = AgentTask(chat, int(extra.get("index", 0)), extra)
         try:
             return await self._run(external_agent(self.settings.agent), agent_task, context, result, tools)
         finally:

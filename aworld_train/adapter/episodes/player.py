@@ -13,6 +13,7 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.dataset.schema import IMAGES
 from aworld_train.env import health_url
 from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
@@ -94,7 +95,10 @@ class EpisodePlayer:
             max_prompt_tokens: Longest prompt of a row.
             max_response_tokens: Longest response of a row.
         """
-        messages = [Message.read(message) for message in task["raw_prompt"]]
+        uris = (task.get("extra_info") or {}).get(IMAGES)
+        # May be an array, which has no truth value.
+        images = () if uris is None else list(uris)
+        messages = [Message.read(message, images) for message in task["raw_prompt"]]
         if prompt := self.settings.agent["system_prompt"]:
             messages.insert(0, Message("system", prompt))
         record = current_record()

@@ -19,7 +19,7 @@ from aworld_train.adapter.verl.attention import FLASH, VARLEN, VARLEN_MODULE, at
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.megatron import megatron_keys
-from aworld_train.adapter.verl.model_checks import FUSED, ties_head
+from aworld_train.adapter.verl.model_checks import FUSED, sees_images, ties_head
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
@@ -40,7 +40,8 @@ from aworld_train.recipe.tree import KeyPath
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
 LOGPROBS_MODULE = "aworld_train.adapter.verl.logprobs"
-"""Replaces a function of VeRL's where it is imported."""
+VISION_BATCHES_MODULE = "aworld_train.adapter.verl.vision_batches"
+"""Each replaces a function of VeRL's where it is imported."""
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 TRAINER = "episodes"
@@ -131,16 +132,24 @@ def _model(recipe: Recipe) -> dict[str, Any]:
     if by_megatron(recipe):
         return keys
     keys[f"{model}.override_config"] = {"attn_implementation": attention_of(recipe)}
-    if on_cpu(recipe):
-        keys[f"{model}.external_lib"] = REGISTRATION_MODULE
-        return keys
-    attention = attention_of(recipe)
-    if device_of(recipe) is Device.cuda and attention != FLASH:
-        keys[f"{model}.external_lib"] = [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
-    if ties_head(recipe):
+    if modules := _external_modules(recipe):
+        keys[f"{model}.external_lib"] = modules
+    if not on_cpu(recipe) and ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
     return keys
+
+
+def _external_modules(recipe: Recipe) -> list[str]:
+    """The modules that VeRL imports where it builds models."""
+    modules, attention = [], attention_of(recipe)
+    if on_cpu(recipe):
+        modules.append(REGISTRATION_MODULE)
+    elif device_of(recipe) is Device.cuda and attention != FLASH:
+        modules += [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
+    if sees_images(recipe):
+        modules.append(VISION_BATCHES_MODULE)
+    return modules
 
 
 def _data(recipe: Recipe) -> dict[str, Any]:

@@ -117,6 +117,11 @@ def ties_head(recipe: Recipe) -> bool | None:
     return tied if isinstance(tied, bool) else None
 
 
+def sees_images(recipe: Recipe) -> bool:
+    """Whether the model has a part for images, as far as that is known."""
+    return isinstance((_config(recipe) or {}).get("vision_config"), Mapping)
+
+
 def _config(recipe: Recipe) -> Mapping[str, Any] | None:
     folder = local_folder(recipe.model.location)
     if folder is None:

@@ -35,6 +35,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "system": ("system_prompt",),
     "level": (),
     "attachments": (),
+    "image_uris": (),
     "data_source": (),
 }
 """The fields of a task, each with other common names of its column."""
@@ -60,6 +61,7 @@ _IN_TRAINING_ROWS: dict[str, Path] = {
     "answer_schema": ("extra_info", "answer_schema"),
     "level": ("extra_info", "level"),
     "attachments": ("extra_info", "attachments"),
+    "image_uris": ("extra_info", "images"),
 }
 _TRAINING_COLUMNS = {"prompt", "reward_model", "extra_info"}
 _MAX_SHAPES = 256

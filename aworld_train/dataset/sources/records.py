@@ -28,7 +28,7 @@ from aworld_train.dataset.sources.values import (
     UnusableRecord,
     file_names,
     label_text,
-    question_text,
+    read_query,
 )
 from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
@@ -125,7 +125,9 @@ class RecordReader:
             DatasetError: It names an unknown scorer or answer schema.
         """
         get = fields.get
-        question, system = question_text(get("query"))
+        question, system, images = read_query(get("query"))
+        if uris := get("image_uris"):
+            images = tuple(file_names(uris))
         level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
             raise UnusableRecord(LEVEL_NOT_SELECTED)
@@ -167,6 +169,7 @@ class RecordReader:
             system=system,
             level=level,
             attachments=paths,
+            images=images,
             file=file,
             line=line,
         )
@@ -187,7 +190,7 @@ class RecordReader:
         if self._levels:
             return None
         try:
-            questions = [question_text(value) for value in columns.get("query", missing)]
+            queries = [read_query(value) for value in columns.get("query", missing)]
             levels = [label_text(value, "level") for value in columns.get("level", missing)]
             answers = [
                 right_answers(answer, others, structured=structured)
@@ -198,11 +201,11 @@ class RecordReader:
             paths = [self._paths(value) if value else () for value in columns.get("attachments", missing)]
             ids = [label_text(value, "id") for value in columns.get("id", missing)]
             systems = [
-                (system or self._system) if system_option is None else system_option
-                for _, system in questions
+                (query.system or self._system) if system_option is None else system_option
+                for query in queries
             ]
             messages = [
-                self._compose(question, names) for (question, _), names in zip(questions, paths, strict=True)
+                self._compose(query.question, names) for query, names in zip(queries, paths, strict=True)
             ]
             all_answers = [several or answer for answer, several in answers]
             contents = map(hash, zip(messages, all_answers, systems, repeat(defaults.scorer)))
@@ -220,7 +223,7 @@ class RecordReader:
         )
         return TaskTable(
             shared=[shared] * len(lines),
-            subjects=[question for question, _ in questions],
+            subjects=[query.question for query in queries],
             messages=messages,
             answers=[answer for answer, _ in answers],
             ground_truths=[several for _, several in answers],
@@ -228,6 +231,7 @@ class RecordReader:
             systems=systems,
             levels=levels,
             attachments=paths,
+            images=[query.images for query in queries],
             lines=lines,
         )
 

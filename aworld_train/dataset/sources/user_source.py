@@ -16,7 +16,7 @@ from aworld_train.dataset.sources.answers import right_answers
 from aworld_train.dataset.sources.columns import Columns, FileColumns, PlanFor, value_at
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import Record, RecordReader, printable
-from aworld_train.dataset.sources.values import UnusableRecord, check_encodable, question_text
+from aworld_train.dataset.sources.values import UnusableRecord, check_encodable, read_query
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
 from aworld_train.user_code import load_user_code
@@ -91,10 +91,10 @@ def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
         check_encodable(
             (
                 *(item.subject, item.message, item.answer, item.id, item.system, item.level),
-                *(*item.attachments, *item.ground_truths),
+                *(*item.attachments, *item.images, *item.ground_truths),
             )
         )
-        question_text(item.message)
+        read_query(item.message)
         _, several = right_answers(item.answer, item.ground_truths or None)
     except UnusableRecord as reason:
         return Dropped(item.file or origin, item.line or number, printable(item.message), str(reason))

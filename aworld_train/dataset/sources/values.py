@@ -1,7 +1,7 @@
 """Values of the input as the texts of tasks.
 
 A number is written as the input writes it, never rounded; a value that has no exact text makes its record unusable,
-with a reason. A conversation becomes the one question that it asks.
+with a reason. A conversation becomes the one question that it asks, in which a mark stands for each image.
 """
 
 import json
@@ -10,6 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from aworld_train.errors import DependencyMissing
+from aworld_train.rollout.images import Image, NoImage
 
 NO_ANSWER = "no answer"
 HIDDEN_ANSWER = "answer is hidden"
@@ -17,11 +22,26 @@ NOT_UNICODE = "not valid Unicode"
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "human": "user"}
 _IGNORED_ROLES = ("assistant", "tool")
+_IMAGE_PARTS = ("image_url", "input_image", "image")
 _FRACTION = re.compile(r"\.(\d*?)0*(?!\d)")
 
 
 class UnusableRecord(Exception):
     """A record that cannot become a task; the message is one of a few fixed reasons."""
+
+
+class Query(NamedTuple):
+    """What a record asks.
+
+    Attributes:
+        question: The user's message.
+        system: The system prompt that comes before it; may be empty.
+        images: The ``data:`` URIs of the images whose marks are in the question, each once.
+    """
+
+    question: str
+    system: str = ""
+    images: tuple[str, ...] = ()
 
 
 class WrittenNumber(str):
@@ -71,22 +91,23 @@ def label_text(value: object, name: str) -> str:
     return text.strip()
 
 
-def question_text(value: object) -> tuple[str, str]:
-    """The user's question, and the system prompt that comes before it, which may be empty.
+def read_query(value: object) -> Query:
+    """What a record asks.
 
     Args:
         value: A text, or a list of messages with roles.
 
     Raises:
         UnusableRecord: There is none, or it is not one question.
+        DependencyMissing: It has images, and Pillow is not installed.
     """
-    system, question = ("", value) if isinstance(value, str) else _conversation(value)
-    if isinstance(question, WrittenNumber):
+    query = Query(value) if isinstance(value, str) else _conversation(value)
+    if isinstance(query.question, WrittenNumber):
         raise UnusableRecord("query is not text")
-    question = question.strip()
+    question = query.question.strip()
     if not question:
         raise UnusableRecord("no query")
-    return question, system
+    return query._replace(question=question)
 
 
 def file_names(value: object) -> list[str]:
@@ -122,7 +143,7 @@ def check_encodable(values: Iterable[object]) -> None:
                 raise UnusableRecord(NOT_UNICODE) from None
 
 
-def _conversation(value: object) -> tuple[str, str]:
+def _conversation(value: object) -> Query:
     """The system prompt and the one user message of a conversation; the assistant's messages are left out."""
     if isinstance(value, Mapping) and {"role", "content"} <= value.keys():
         roles, contents = value["role"], value["content"]
@@ -138,28 +159,52 @@ def _conversation(value: object) -> tuple[str, str]:
     if not isinstance(value, Sequence):
         raise UnusableRecord("query is not text")
     texts: dict[str, list[str]] = {"system": [], "user": []}
+    images: dict[str, None] = {}
     for message in value:
         role = message.get("role") if isinstance(message, Mapping) else None
         if role in _IGNORED_ROLES:
             continue
         if not isinstance(role, str) or role not in ROLES:
             raise UnusableRecord("a message of the query has no known role")
-        texts[ROLES[role]].append(_content(message.get("content")))
+        texts[ROLES[role]].append(_content(message.get("content"), images if ROLES[role] == "user" else None))
     if len(texts["user"]) != 1:
         raise UnusableRecord(
             "query has no user message" if not texts["user"] else "query has more than one user message"
         )
-    return "\n\n".join(texts["system"]).strip(), texts["user"][0]
+    return Query(texts["user"][0], "\n\n".join(texts["system"]).strip(), tuple(images))
 
 
-def _content(content: object) -> str:
+def _content(content: object, images: dict[str, None] | None) -> str:
+    """The text of a message, with a mark for each image, which is added to ``images``; None: it may have none."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else [None]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise UnusableRecord("a message of the query is not text")
-    return "".join(str(text) for text in texts)
+    text = ""
+    for part in content if isinstance(content, list) else [None]:
+        if isinstance(part, Mapping) and part.get("type") in _IMAGE_PARTS:
+            text += _image_mark(part, images)
+            continue
+        part_text = part.get("text") if isinstance(part, Mapping) else part
+        if not isinstance(part_text, str):
+            raise UnusableRecord("a message of the query is not text")
+        text += part_text
+    return text
+
+
+def _image_mark(part: Mapping[str, object], images: dict[str, None] | None) -> str:
+    if images is None:
+        raise UnusableRecord("an image of the query is not in the user's message")
+    if find_spec("PIL") is None:
+        raise DependencyMissing("Pillow is not installed, and a query has an image: pip install pillow")
+    url = part.get("image_url")
+    uri = url.get("url") if isinstance(url, Mapping) else url
+    try:
+        image = Image.read_uri(uri if isinstance(uri, str) else "", 0)
+    except NoImage:
+        raise UnusableRecord(
+            "an image of the query is not a data: URI of a PNG, JPEG, WebP or GIF file, or is too large"
+        ) from None
+    images[str(uri)] = None
+    return image.mark
 
 
 def _scalar(value: object) -> str | None:

@@ -5,16 +5,14 @@ request would choose what this process asks for. An image of a tool that cannot 
 have brought it about, and a refusal would end an episode that is to be scored.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
+from aworld_train.rollout.images import DATA_URI, MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.wishes import RequestRules
 
-_DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.ASCII)
 _IMAGE_PARTS = ("image_url", "input_image", "image")
 
 
@@ -86,7 +84,7 @@ def _written(part: fields.Json, where: str) -> str:
     if url is None:
         raise _not_sent(where)
     url = fields.as_text(url, name)
-    begin = _DATA_URL.match(url)
+    begin = DATA_URI.match(url)
     if begin is None:
         raise _not_sent(name)
     return url[begin.end() :]

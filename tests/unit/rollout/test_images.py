@@ -7,8 +7,9 @@ import io
 import PIL.Image
 import pytest
 
+from aworld_train.image_files import data_uri
 from aworld_train.rollout import images
-from aworld_train.rollout.images import MAX_ASPECT_RATIO, Image, NoImage
+from aworld_train.rollout.images import MAX_ASPECT_RATIO, Image, NoImage, marked_images
 
 
 def file(width: int, height: int, kind: str = "PNG") -> bytes:
@@ -61,3 +62,21 @@ def test_a_strip_may_be_as_narrow_as_processors_take_it(turned: bool) -> None:
         else:
             with pytest.raises(NoImage, match="more than 200 to 1"):
                 Image.read(content, 0)
+
+
+def test_a_mark_becomes_its_image_and_other_brackets_stay_text() -> None:
+    first, second = Image.read(file(3, 2), 0), Image.read(file(2, 3), 0)
+    text = f"{first.mark}a [image 7] {second.mark}{first.mark} b"
+    plain, found = marked_images(text, [data_uri(first.file), data_uri(second.file)])
+    assert plain == "a [image 7]  b"
+    assert [(image.position, image.digest) for image in found] == [
+        (0, first.digest),
+        (12, second.digest),
+        (12, first.digest),
+    ]
+
+
+@pytest.mark.parametrize("uri", ["https://example.org/a.png", "data:image/png;base64,QUJD", ""])
+def test_a_uri_that_holds_no_image_is_refused(uri: str) -> None:
+    with pytest.raises(NoImage):
+        marked_images("[image 7]", [uri])

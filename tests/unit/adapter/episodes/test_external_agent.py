@@ -16,6 +16,7 @@ import pytest
 from aworld_train.adapter.episodes import external_agent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord, open_record
+from aworld_train.rollout.images import Image
 from tests.agent_loops import (
     END,
     MESSAGES,
@@ -27,6 +28,7 @@ from tests.agent_loops import (
     sampled,
 )
 from tests.tool_servers import TOKEN, ServerProcess
+from tests.vision import data_url, png
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning"),
@@ -89,6 +91,24 @@ async def test_an_agent_does_not_get_the_right_answers_of_its_task() -> None:
     await outside(engine, "showing_extra")
     prompt = TOKENIZER.decode(engine.prompts[0])
     assert '{"index": 7}' in prompt and "forty-two" not in prompt
+
+
+async def test_an_agent_gets_the_images_of_its_task_in_its_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_agent, "_folder", external_agent._folder.__wrapped__)
+    (tmp_path / "noting.py").write_text(NOTING.replace("task.index", "task.messages"))
+    red = Image.read(png(), 0)
+    extra = {"images": [data_url(red.file)], "level": 2}
+    prompt = [{"role": "user", "content": f"{red.mark}What?"}]
+    open_record(1, False, 0)
+    await loop(ExternalAgent, ScriptedEngine([]), builder=f"{tmp_path}/noting.py:build").run(
+        {"temperature": 1.0, "logprobs": True}, raw_prompt=prompt, extra_info=extra
+    )
+    *_, messages, known = json.loads((tmp_path / "noted").read_text())
+    image = {"type": "image_url", "image_url": {"url": data_url(red.file)}}
+    assert messages == [{"role": "user", "content": [image, {"type": "text", "text": "What?"}]}]
+    assert known == {"level": 2}
 
 
 NOTING = """

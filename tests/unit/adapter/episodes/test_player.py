@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aworld_train import recipe as recipes
@@ -19,6 +21,7 @@ from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.images import TEXT_ONLY, Image
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
 from aworld_train.rollout.outcome import (
     AgentFailed,
@@ -28,6 +31,7 @@ from aworld_train.rollout.outcome import (
     ToolHelperFailed,
 )
 from tests.templates import ScriptedModel, cut_up
+from tests.vision import data_url, png
 
 TASK = {"raw_prompt": [{"role": "user", "content": "What is 6*7?"}]}
 
@@ -87,6 +91,7 @@ async def played(
     end: BaseException | None = None,
     draw: Callable[[Any], tuple[list[int], bool]] = says_42,
     outcomes: dict[str, str] | None = None,
+    task: dict[str, Any] = TASK,
     **agent_settings: Any,
 ) -> tuple[FinishedEpisode, dict[str, Any]]:
     """An episode, and the line that it leaves."""
@@ -97,7 +102,7 @@ async def played(
     record = open_record(1, False, 0)
     finished = await EpisodePlayer(settings, agent).play(
         ScriptedModel("chatml_tools", draw),
-        TASK,
+        task,
         {},
         model_name="m",
         max_prompt_tokens=1000,
@@ -129,6 +134,25 @@ async def test_however_an_agent_ends_its_episode_has_an_outcome_and_a_cause(
 ) -> None:
     finished, _ = await played(**how)
     assert (finished.result.outcome, finished.result.cause) == (outcome, cause)
+
+
+async def test_the_images_of_a_task_are_in_its_messages_and_not_left_out_for_a_model_of_text() -> None:
+    shown: list[Message] = []
+
+    class Looking(Asking):
+        """Notes what it is to show."""
+
+        async def play(self, messages: list[Message], *others: Any) -> str:
+            shown.extend(messages)
+            return await super().play(messages, *others)
+
+    red = Image.read(png(), 0)
+    prompt = [{"role": "user", "content": f"What is {red.mark} here?"}]
+    images = np.array([data_url(red.file)], dtype=object)
+    finished, _ = await played(Looking, task={"raw_prompt": prompt, "extra_info": {"images": images}})
+    assert shown == [Message("user", "What is  here?", images=(replace(red, position=8),))]
+    assert finished.result.outcome is Outcome.agent
+    assert f"there is an image in them, and {TEXT_ONLY}" in (finished.result.cause or "")
 
 
 @pytest.mark.parametrize("use", EpisodeUse)

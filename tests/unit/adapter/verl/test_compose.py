@@ -1,5 +1,6 @@
 """A recipe becomes one resolved VeRL configuration that says the same thing, and nothing that VeRL does not know."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from aworld_train.adapter.verl.attention import VARLEN_MODULE
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import (
     LOGPROBS_MODULE,
+    VISION_BATCHES_MODULE,
     agent_file,
     compose,
     forks,
     joins_cluster,
     own_keys,
 )
+from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.errors import RecipeError
@@ -77,13 +80,18 @@ def test_what_the_recipe_says_is_what_verl_is_told(
 def test_without_a_gpu_everything_is_float32_and_the_cpu_engine_is_loaded(tmp_path: Path) -> None:
     config = composed(tmp_path)
     assert leaf(config, "trainer.device") == "cpu"
-    assert (
-        leaf(config, "actor_rollout_ref.model.external_lib") == "aworld_train.adapter.verl.cpu.registration"
-    )
+    assert leaf(config, "actor_rollout_ref.model.external_lib") == [REGISTRATION_MODULE]
     assert leaf(config, "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype") == "fp32"
     with_gpu = composed(tmp_path, "rollout.engine=vllm")
     assert leaf(with_gpu, "trainer.device") == "cuda"
     assert leaf(with_gpu, "actor_rollout_ref.model.external_lib") == [LOGPROBS_MODULE, VARLEN_MODULE]
+
+
+def test_batches_of_a_model_that_sees_images_are_repaired(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"vision_config": {}, "text_config": {}}))
+    for more in ([], ["rollout.engine=vllm"]):
+        config = composed(tmp_path, f"model.path={tmp_path}", *more)
+        assert leaf(config, "actor_rollout_ref.model.external_lib")[-1] == VISION_BATCHES_MODULE
 
 
 def test_a_resumed_run_does_not_measure_again(tmp_path: Path) -> None:

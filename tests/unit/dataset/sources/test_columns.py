@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aworld_train.dataset.arrays import as_integers, as_truths, lists_of_texts, numbers, texts, truths
 from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
 from aworld_train.dataset.rows import RowMaker
-from aworld_train.dataset.schema import SCHEMA, SCHEMA_WITH_SEVERAL_ANSWERS
+from aworld_train.dataset.schema import GROUND_TRUTHS, SCHEMA, schema_with
 from aworld_train.dataset.tasks import Task, TaskKind, question_key
 from aworld_train.errors import DatasetError
 
@@ -51,7 +51,7 @@ def test_a_row_says_what_its_task_says(
     assert families.several_answers == several
     rows = RowMaker(families.listed(), several_answers=several).rows(flat, np.arange(len(tasks)), "train")
     rows.validate(full=True)
-    assert rows.schema.equals(SCHEMA_WITH_SEVERAL_ANSWERS if several else SCHEMA)
+    assert rows.schema.equals(schema_with(GROUND_TRUTHS) if several else SCHEMA)
     for number, (task, row) in enumerate(zip(tasks, rows.to_pylist(), strict=True)):
         system_messages = [{"role": "system", "content": task.system}] if task.system else []
         assert row["prompt"] == [*system_messages, {"role": "user", "content": task.message}]
