@@ -13,7 +13,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of, recipe_faults
 from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.compose import compose, own_keys
+from aworld_train.adapter.verl.compose import TRAINER, compose, own_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
@@ -200,7 +200,7 @@ def broken(config: Mapping[str, Any], recipe: Recipe, folder: Path) -> Iterator[
         "trainer.resume_mode": "auto",
         "trainer.resume_from_path": None,
         "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": "sync",
+        "trainer.v1.trainer_mode": TRAINER,
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.default_hdfs_dir": None,
         "trainer.del_local_ckpt_after_load": False,
