@@ -18,6 +18,7 @@ from aworld_train.serving.worker import launcher, spawner
 from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART, CommandPaths, Spawner
 from aworld_train.serving.worker.wipe import NotClean
+from tests.open_files import open_files
 
 WITHIN = 30.0
 USER = {"id": 7, "max_processes": 9}
@@ -91,10 +92,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Spawner, Process]
     processes[0].orders.close()
 
 
-def open_files() -> list[Path]:
-    return list(Path("/proc/self/fd").iterdir())
-
-
 def file_of(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
@@ -118,7 +115,7 @@ async def test_a_server_has_its_own_keys_and_is_private_if_it_has_any(
 ) -> None:
     made, process = started
     reading, writing = os.pipe()
-    descriptors = len(open_files())
+    before = open_files()
     secrets = {"A_KEY": "a", "B_KEY": "of the test", "PROXY": "p"}
     for name, entry, environment, order, own in (
         ("command", COMMAND, {"B_KEY": "of the test"}, {"argv": ["python3", "/here/a.py"]}, secrets),
@@ -133,7 +130,7 @@ async def test_a_server_has_its_own_keys_and_is_private_if_it_has_any(
             os.close(descriptor)
         process.answer({"pid": 8})
         assert await spawning == 8
-        assert len(open_files()) == descriptors
+        assert not open_files() - before
     process.answer({"error": "no new process"})
     with pytest.raises(CallFailure, match=r"^function could not be started: no new process$") as failed:
         await made.spawn("function", FUNCTION, reading, writing)
