@@ -219,10 +219,10 @@ async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio
 
 
 async def _until_too_large(folder: Path) -> None:
-    """Look at the size of what is in a folder, as long as it is no fault.
+    """Look at the size of a folder's files from time to time.
 
     Raises:
-        _FolderTooLarge: It has become one.
+        _FolderTooLarge: They have more than ``_MAX_FOLDER_BYTES``.
     """
     while True:
         await asyncio.sleep(_FOLDER_SECONDS)

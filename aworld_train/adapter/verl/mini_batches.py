@@ -65,9 +65,9 @@ def arrange(keys: Sequence[str], updates: int, multiple: int) -> Arrangement:
         episodes.setdefault(key.rsplit("_", 1)[0], []).append(place)
     updates = min(updates, len(episodes))
     members: list[list[int]] = [[] for _ in range(updates)]
-    # The longest first, there and back, so that all get about as many rows.
-    for turn, rows in enumerate(sorted(episodes.values(), key=len, reverse=True)):
-        there = turn % updates
-        members[there if turn // updates % 2 == 0 else updates - 1 - there] += rows
-    each = math.ceil(max(map(len, members)) / multiple) * multiple
-    return Arrangement(len(episodes), updates, each * updates, [sorted(rows) for rows in members])
+    # The longest episodes first, one for each update and then one for each in reverse: all get about as many rows.
+    for number, rows in enumerate(sorted(episodes.values(), key=len, reverse=True)):
+        is_reverse, update = number // updates % 2, number % updates
+        members[updates - 1 - update if is_reverse else update] += rows
+    rows_of_update = math.ceil(max(map(len, members)) / multiple) * multiple
+    return Arrangement(len(episodes), updates, rows_of_update * updates, [sorted(rows) for rows in members])

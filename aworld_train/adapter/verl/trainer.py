@@ -36,7 +36,7 @@ from aworld_train.adapter.verl.compose import TRAINER
 from aworld_train.adapter.verl.mini_batches import arrange
 from aworld_train.adapter.verl.trained_rows import report_trained
 
-COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
+_COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
 """Estimators that give some episode of a group an advantage if the rewards of the group differ."""
 _MEAN_OF_MEANS = "seq-mean-token-mean"
 _READ = (
@@ -114,21 +114,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         ]
         data.batch["token_level_scores"] = scored_once(data.batch["rm_scores"], samples)
         data.batch["token_level_rewards"] = data.batch["token_level_scores"]
-        written = ["advantages", "returns"]
-        if algorithm.use_kl_in_reward:
-            data, measured = apply_kl_penalty(
-                data, kl_ctrl=self.kl_ctrl_in_reward, kl_penalty=algorithm.kl_penalty
-            )
-            metrics |= measured
-            written.append("token_level_rewards")
-        correction = algorithm.get("rollout_correction")
-        if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
-            data, measured = compute_rollout_correction_and_add_to_batch(data, correction)
-            metrics |= measured
-            written += [
-                "response_mask",
-                *(["rollout_is_weights"] if "rollout_is_weights" in data.batch else []),
-            ]
+        data, changed = self._corrected(data, metrics)
         for name in algorithm.get("gdpo_reward_keys") or ():
             data.non_tensor_batch[name] = np.array(
                 [(fact.get("reward_extra_info") or {}).get(name, 0.0) for fact in facts]
@@ -141,9 +127,33 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
             data.batch["advantages"] *= shares.to(data.batch["advantages"])[:, None]
         fields = TensorDict(
-            {name: response_to_nested(data.batch[name], mask) for name in written}, batch_size=len(batch)
+            {
+                name: response_to_nested(data.batch[name], mask)
+                for name in ("advantages", "returns", *changed)
+            },
+            batch_size=len(batch),
         )
         return queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _corrected(self, data: DataProto, metrics: dict[str, Any]) -> tuple[DataProto, list[str]]:
+        """The batch less the KL penalty, and with tokens weighed for the engine's rounding, where the recipe says so.
+
+        Returns:
+            The batch, and the columns that this has changed or added.
+        """
+        algorithm, changed = self.config.algorithm, list[str]()
+        if algorithm.use_kl_in_reward:
+            data, measured = apply_kl_penalty(
+                data, kl_ctrl=self.kl_ctrl_in_reward, kl_penalty=algorithm.kl_penalty
+            )
+            metrics |= measured
+            changed.append("token_level_rewards")
+        correction = algorithm.get("rollout_correction")
+        if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
+            data, measured = compute_rollout_correction_and_add_to_batch(data, correction)
+            metrics |= measured
+            changed += [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
+        return data, changed
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
         critic = self.config.critic
@@ -210,7 +220,7 @@ def _check_compared(data: DataProto, samples: list[Sample], estimator: str) -> N
     Raises:
         RuntimeError: They do not: the step would train nothing.
     """
-    if estimator not in COMPARED:
+    if estimator not in _COMPARED:
         return
     mask, advantages = data.batch["response_mask"].bool(), data.batch["advantages"]
     scores = data.batch["token_level_rewards"].sum(dim=-1)

@@ -622,6 +622,8 @@ async def test_the_outcome_is_that_of_the_turn_which_the_answer_comes_from() -> 
     assert episode.outcome is Outcome.max_turns
     assert episode.outcome_of(" 42") is Outcome.answered
     for other in ("7", "41", " ", ""):
-        assert episode.outcome_of(other) is Outcome.max_turns, "a turn with a call is no answer"
+        assert episode.outcome_of(other) is Outcome.max_turns, (
+            "a turn that calls a tool is not taken for the answer"
+        )
     episode.fail(EpisodeFailure("gone"))
     assert episode.outcome_of("42") is Outcome.provider

@@ -152,7 +152,8 @@ def test_sizes_that_do_not_divide_the_gpus_are_refused(overrides: list[str], tex
 
 def test_ranks_that_share_a_sequence_have_its_tokens_together() -> None:
     tokens = ["trainer.dynamic_batches=true", "dataset.max_prompt_tokens=1024"]
-    loaded(*tokens, "rollout.max_response_tokens=1024", "trainer.max_batch_tokens=1024")
+    recipe = loaded(*tokens, "rollout.max_response_tokens=1024", "trainer.max_batch_tokens=1024")
+    assert recipe.trainer.ranks_per_sequence * 1024 == recipe.max_episode_tokens
 
 
 @pytest.mark.parametrize(

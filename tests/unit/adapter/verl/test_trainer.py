@@ -57,7 +57,7 @@ def made(**changes: Any) -> Any:
     trained.tokenizer = SimpleNamespace(eos_token_id=0)
 
     def update_actor(batch: Any) -> dict[str, Any]:
-        trained.told = dict(batch.extra_info)
+        trained.received = dict(batch.extra_info)
         return {"metrics": {"loss": [1.0, 3.0], "mfu": 0.5}}
 
     trained.actor_rollout_wg = SimpleNamespace(
@@ -134,11 +134,15 @@ def test_a_batch_is_filled_up_to_equal_updates_of_equal_ranks(
         "training/padding_rows": rows - 6,
     }
     trained._update_actor(batch, metrics)
-    assert trained.told["num_mini_batch"] == updates
-    assert trained.told["global_batch_size"] == 4 / updates
-    assert "mini_batch_size" not in trained.told, "it counts rows"
-    assert (trained.told["epochs"], trained.told["seed"], trained.told["temperature"]) == (3, 7, 0.5)
-    assert trained.told["dataloader_kwargs"] == {"shuffle": False}
+    assert trained.received["num_mini_batch"] == updates
+    assert trained.received["global_batch_size"] == 4 / updates
+    assert "mini_batch_size" not in trained.received, "it counts rows"
+    assert (trained.received["epochs"], trained.received["seed"], trained.received["temperature"]) == (
+        3,
+        7,
+        0.5,
+    )
+    assert trained.received["dataloader_kwargs"] == {"shuffle": False}
     assert (metrics["actor/loss"], metrics["perf/mfu/actor"]) == (2.0, 0.5)
 
 
