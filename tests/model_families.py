@@ -13,12 +13,12 @@ from aworld_train.model.tiny import SHIPPED
 
 VOCABULARY = 400
 SIZES: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
+    "hidden_size": 128,
+    "intermediate_size": 192,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 16,
+    "head_dim": 32,
     "vocab_size": VOCABULARY,
     "max_position_embeddings": 512,
     "initializer_range": 0.2,

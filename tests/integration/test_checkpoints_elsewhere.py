@@ -21,10 +21,12 @@ from tests.integration.test_actor_on_gloo import overrides
 from tests.locations import REPOSITORY
 from tests.model_families import VOCABULARY, make_family
 
+pytestmark = pytest.mark.timeout(1200)
+
 ROWS, TOKENS = 4, 48
 FAMILIES = {"qwen3": [], "llama": [], "plain": [], "lora": ["model.lora.rank=4", "model.lora.alpha=64"]}
-TOLERANCE = 2e-4
-"""Of log-probabilities in float32; another base of the positions makes a hundred times as much."""
+TOLERANCE = 5e-5
+"""Of log-probabilities in float32, of which up to 5e-6 were measured; another base of the positions makes 50 times it."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = {}
@@ -85,7 +87,7 @@ def read(
     (folder / "questions.json").write_text(json.dumps(cases))
     script = str(REPOSITORY / "tests" / "checkpoint_reader.py")
     questions = str(folder / "questions.json")
-    done = run_with(python, script, program, questions, timeout=280, OMP_NUM_THREADS="1")
+    done = run_with(python, script, program, questions, timeout=900, OMP_NUM_THREADS="1")
     answers: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return answers
 
@@ -134,7 +136,7 @@ def test_transformers_computes_what_the_trainer_does(
         assert_reads_what_was_trained(answer, case)
         config = json.loads(Path(case["input"], "config.json").read_text())
         if config["rope_scaling"] is None:
-            assert answer["inverse_frequency"] == pytest.approx(config["rope_theta"] ** (-2 / 16), rel=1e-4)
+            assert answer["inverse_frequency"] == pytest.approx(config["rope_theta"] ** (-2 / 32), rel=1e-4)
 
 
 def test_without_the_old_keys_transformers_4_would_compute_something_else(
@@ -147,7 +149,7 @@ def test_without_the_old_keys_transformers_4_would_compute_something_else(
     (folder / "config.json").write_text(json.dumps(config))
     case = saved["qwen3"] | {"model": str(folder)}
     (answer,) = read(transformers4_python("4.57.6"), "transformers", [case], tmp_path)
-    assert answer["inverse_frequency"] == pytest.approx(1e4 ** (-2 / 16), rel=1e-4)
+    assert answer["inverse_frequency"] == pytest.approx(1e4 ** (-2 / 32), rel=1e-4)
     assert difference(answer, case) > 50 * TOLERANCE
 
 
@@ -168,7 +170,7 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
     (run / "recipe.yaml").write_text("name: run\n")
     (run / "verl.yaml").write_text(json.dumps({"actor_rollout_ref": {"model": {"path": case["input"]}}}))
     command = ["aworld_train", "runs", "checkpoint", str(run), "--to", str(tmp_path / "out"), "--json"]
-    done = run_with(Path(sys.executable), "-m", *command, timeout=280)
+    done = run_with(Path(sys.executable), "-m", *command, timeout=600)
     exported = json.loads(done.stdout)
     assert exported["dtype"] == dtype
     (answer,) = read(
@@ -178,7 +180,7 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
     assert difference(answer, case) < tolerance
     if family == "lora":
         adapter = ["--adapter", "--to", str(tmp_path / "adapter")]
-        run_with(Path(sys.executable), "-m", *command[:4], *adapter, timeout=280)
+        run_with(Path(sys.executable), "-m", *command[:4], *adapter, timeout=600)
         base = AutoModelForCausalLM.from_pretrained(case["input"], dtype=torch.float32)
         logits = PeftModel.from_pretrained(base, tmp_path / "adapter")(torch.tensor(case["rows"])).logits
         ids = torch.tensor(case["rows"])[:, -case["count"] :, None]
