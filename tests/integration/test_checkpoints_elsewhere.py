@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(1200)
 ROWS, TOKENS = 4, 48
 FAMILIES = {"qwen3": [], "llama": [], "plain": [], "lora": ["model.lora.rank=4", "model.lora.alpha=64"]}
 TOLERANCE = 5e-5
-"""Of log-probabilities in float32, of which up to 5e-6 were measured; another base of the positions makes 50 times it."""
+"""Of log-probabilities in float32; up to 5e-6 were measured, and another base of the positions makes 50 times it."""
 
 
 @pytest.fixture(scope="module")
