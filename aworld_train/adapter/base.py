@@ -122,8 +122,8 @@ class StepRow(NamedTuple):
 
     Attributes:
         step: Counted from 1; 0 is the validation before training.
-        figures: The available figures under the names of ``metrics.jsonl``: ``reward``, ``loss`` (only of steps in
-            which weights were updated), ``response_tokens``, ``turns``, ``entropy``, ``grad_norm``, ``kl``, ``lr``,
+        figures: The available figures under the names of ``metrics.jsonl``: ``loss`` (only of steps in
+            which weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
             ``tokens_per_second`` (of each GPU), ``seconds`` (of the step, without its validation), ``val_seconds`` (of
             the validation after it), ``staleness`` and ``max_staleness`` (mean and maximum over the episodes: steps by
             which the weights that an episode was begun with were older than those that it trained), ``memory_gb``,

@@ -41,7 +41,12 @@ class EpisodeCounts:
     suspicions: Counter[str] = field(default_factory=Counter)
     parts: Counter[str] = field(default_factory=Counter)
     part_counts: Counter[str] = field(default_factory=Counter)
-    rewards: dict[int, list[float]] = field(default_factory=dict)
+    reward: float = 0.0
+    turns: int = 0
+    scored_response_tokens: int = 0
+    rewards: dict[tuple[int, str], set[float]] = field(default_factory=dict)
+    """Those that are compared, by task and by agent; with an empty name those of agents without an own one."""
+    compared: Counter[int] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
         """Count one episode, given as its line of ``traces/episodes.jsonl``."""
@@ -72,21 +77,38 @@ class EpisodeCounts:
         self.suspicions.update(line.get("suspicions", ()))
         if line.get("reward") is None:
             return
-        self.rewards.setdefault(line.get("index", -1), []).append(line["reward"])
+        self._compare(line)
         self.scored += 1
+        self.reward += line["reward"]
+        self.turns += line.get("turns", 0)
+        self.scored_response_tokens += line.get("response_tokens", 0)
         correct = float(line["scores"].get("acc", line["reward"]))
         self.correct += correct
         self.correct_with_tool += correct if line.get("tool_calls") else 0.0
 
+    def _compare(self, line: dict[str, Any]) -> None:
+        task, scores = line.get("index", -1), line["scores"]
+        self.compared[task] += 1
+        own = {agent: scores.get(f"score/{agent}") for agent in line.get("agents") or [""]}
+        for agent, reward in own.items():
+            key = (task, "" if reward is None else agent)
+            self.rewards.setdefault(key, set()).add(line["reward"] if reward is None else reward)
+
     @property
     def compared_tasks(self) -> int:
         """Tasks of which several episodes have a reward."""
-        return sum(len(rewards) > 1 for rewards in self.rewards.values())
+        return sum(count > 1 for count in self.compared.values())
 
     @property
     def varied_tasks(self) -> int:
-        """Tasks of which the episodes have different rewards."""
-        return sum(len(set(rewards)) > 1 for rewards in self.rewards.values())
+        """Tasks of which the episodes, or an agent's parts of them, have different rewards."""
+        return len({task for (task, _), rewards in self.rewards.items() if len(rewards) > 1})
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Of the episodes that have a reward, however many rows they have."""
+        totals = {"reward": self.reward, "turns": self.turns, "response_tokens": self.scored_response_tokens}
+        return {name: total / self.scored for name, total in totals.items()} if self.scored else {}
 
     @property
     def part_means(self) -> dict[str, float]:
@@ -145,11 +167,12 @@ class RunRecord:
         Args:
             seconds: Wall time of this attempt so far.
         """
+        # An episode's line is written before the step that trains on it is.
+        step_rows = self._steps.read()
         episodes = self._episodes.read()
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
             kind.setdefault(line["step"], EpisodeCounts()).add(line)
-        step_rows = self._steps.read()
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
             for step in sorted(updated_steps):
@@ -185,6 +208,7 @@ class RunRecord:
         if step in self.training and "loss" in row:
             tally = self.training[step]
             row |= {
+                **tally.means,
                 "episodes": tally.episodes,
                 "tool_calls": tally.tool_calls,
                 "tool_errors": tally.tool_errors,

@@ -1,5 +1,9 @@
-"""An episode weighs as much as the others in an update, and an update has the recipe's episodes, however many rows."""
+"""An episode weighs as much as the others in an update, and an update has the recipe's episodes, however many rows.
 
+The first of two agents is rewarded for short answers, and learns to give them; the second has always the same reward.
+"""
+
+from collections import defaultdict
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,8 +16,8 @@ from tests.e2e.conftest import SMALL, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-STEPS, UPDATES, TASKS = 2, 2, 4
-EPISODES = TASKS * 4
+STEPS, UPDATES, TASKS, ATTEMPTS = 6, 2, 8, 8
+EPISODES = TASKS * ATTEMPTS
 AGENTS = """
 import aiohttp
 
@@ -36,7 +40,7 @@ def build(context):
 REWARD = """
 def score(data_source, solution_str, ground_truth, extra_info):
     length = float(extra_info["assistant_text"] or 0)
-    return {"score": 0.5, "score/first": length % 7, "score/second": 0.25}
+    return {"score": 0.5, "score/first": float(length < 40), "score/second": 0.25}
 """
 
 
@@ -47,7 +51,7 @@ def score(data_source, solution_str, ground_truth, extra_info):
         pytest.param("one-rank", 1, ["trainer.microbatch_size=4"], marks=pytest.mark.slow),
     ],
 )
-def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_agents_their_own_rewards(
+def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_an_agent_learns_from_its_own_rewards(
     workspace: Workspace, tmp_path: Path, name: str, ranks: int, overrides: list[str]
 ) -> None:
     (tmp_path / "agents.py").write_text(dedent(AGENTS))
@@ -58,7 +62,8 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_agents_the
         f"reward.function={tmp_path / 'reward.py'}:score",
         *("env.docker_dir=null", "env.backend=none", "dataset.val_limit=4", "rollout.max_response_tokens=64"),
         *(f"trainer.steps={STEPS}", f"trainer.val_every={STEPS}", f"trainer.save_every={STEPS}"),
-        f"trainer.minibatch_size={TASKS // UPDATES}",
+        *(f"trainer.batch_size={TASKS}", f"trainer.minibatch_size={TASKS // UPDATES}", f"rollout.n={ATTEMPTS}"),
+        "trainer.lr=3e-4",
         seconds=800,
     )
     assert done.returncode == 0, done.stderr
@@ -68,11 +73,19 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_agents_the
     assert any(row["rows"] > 2 * EPISODES for row in rows), rows
     assert all((row["rows"] + row["padding_rows"]) % (ranks * UPDATES) == 0 for row in rows), rows
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
-    # The first agent's rewards differ, and nothing is learned from the second's.
-    assert all(row["grad_norm"] > 0 for row in rows), rows
     assert optimizer_steps(workspace.runs / name, ranks) == {STEPS * UPDATES}
-    advantages = used_advantages(workspace, name)
-    assert any(advantages["first"]) and not any(advantages["second"]), advantages
+    # The first agent learns from its rewards, which differ; nothing is learned from the second's.
+    parts = [row["reward_parts"] for row in rows]
+    assert parts[-1]["score/first"] > parts[0]["score/first"] + 0.1, parts
+    assert all(part["score/second"] == 0.25 for part in parts) and all(row["reward"] == 0.5 for row in rows)
+    assert not workspace.summary(name)["alarms"]
+    told = stored_advantages(workspace, name)
+    assert any(told["first"].values()) and not any(map(any, told["second"].values()))
+    for row in rows:
+        used, known = row["verl"], told["first"][row["step"]] + told["second"][row["step"]]
+        assert max(known) == pytest.approx(used["critic/advantages/max"], abs=1e-5)
+        assert min(known) == pytest.approx(used["critic/advantages/min"], abs=1e-5)
+        assert sum(known) / len(known) == pytest.approx(used["critic/advantages/mean"], abs=1e-5)
 
 
 def optimizer_steps(run: Path, ranks: int) -> set[float]:
@@ -85,14 +98,15 @@ def optimizer_steps(run: Path, ranks: int) -> set[float]:
     return {float(weight["step"]) for state in states for weight in state.values()}
 
 
-def used_advantages(workspace: Workspace, run: str) -> dict[str, list[float]]:
-    """What the updates used, by agent."""
-    found: dict[str, list[float]] = {"first": [], "second": []}
+def stored_advantages(workspace: Workspace, run: str) -> dict[str, dict[int, list[float]]]:
+    """What the run's page says that updates used: of each trained token, by agent and step."""
+    found: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in ("first", "second")}
     with open_run_store(open_run(run, workspace.runs)) as store:
         for head in store.episodes():
             episode = store.episode(head.id)
             assert episode.content is not None
             for row, use in zip(episode.content.rows, episode.rows, strict=True):
-                if use.advantage is not None:
-                    found[episode.content.agents[row.agent].name].append(use.advantage)
+                if use.advantage is not None and use.trained_step is not None:
+                    agent = episode.content.agents[row.agent].name
+                    found[agent][use.trained_step] += [use.advantage] * (use.masked_in or 0)
     return found

@@ -6,6 +6,7 @@ one reward, and its advantages are cut apart again. A sample is an episode; wher
 its own, the rows of that agent are a sample, which is compared with the same agent's in other episodes of the task.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,15 @@ def samples_of(keys: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[
     ]
 
 
+def in_groups(samples: Sequence[Sample]) -> list[Sample]:
+    """Those with others in their group: an agent may be asked in one episode of a task alone.
+
+    VeRL's estimators take the reward of a sample without others for its advantage.
+    """
+    sizes = Counter(sample.group for sample in samples)
+    return [sample for sample in samples if sizes[sample.group] > 1]
+
+
 def scored_once(scores: torch.Tensor, samples: Sequence[Sample]) -> torch.Tensor:
     """Scores (rows x tokens), in which each row of a sample has its reward, with that of the last row alone."""
     once = torch.zeros_like(scores)
@@ -69,6 +79,9 @@ def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample],
         samples: Of the batch.
         by: VeRL's estimator.
     """
+    if not samples:
+        data.batch["advantages"] = data.batch["returns"] = torch.zeros_like(data.batch["token_level_rewards"])
+        return
     names = [name for name in ("token_level_rewards", "response_mask", "values") if name in data.batch]
     columns = {name: _end_to_end(data.batch[name], lengths, samples) for name in names}
     count, width = columns["response_mask"].shape

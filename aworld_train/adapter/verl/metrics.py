@@ -11,9 +11,6 @@ from aworld_train.adapter.base import StepRow
 from aworld_train.json_lines import JsonLinesTail
 
 _NAMES = {
-    "reward": "critic/score/mean",
-    "response_tokens": "response_length/mean",
-    "turns": "num_turns/mean",
     "loss": "actor/loss",
     "entropy": "actor/entropy",
     "grad_norm": "actor/grad_norm",

@@ -33,6 +33,7 @@ from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
     estimate,
+    in_groups,
     samples_of,
     scored_once,
     shares_of_tokens,
@@ -124,6 +125,8 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
             data.non_tensor_batch[name] = np.array(
                 [(fact.get("reward_extra_info") or {}).get(name, 0.0) for fact in facts]
             )
+        if algorithm.adv_estimator in (*_COMPARED, "grpo_passk"):
+            samples = in_groups(samples)
         estimate(
             data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
         )

@@ -115,10 +115,48 @@ def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> Non
         suspicions=Counter(x=1),
         parts=Counter({"a": 0.75}),
         part_counts=Counter(a=2),
-        rewards={4: [1.0, 0.5]},
+        reward=1.5,
+        scored_response_tokens=60,
+        rewards={(4, ""): {1.0, 0.5}},
+        compared=Counter({4: 2}),
     )
-    assert tally(scored()).rewards == {-1: [1.0]}, "of a task without a number"
+    assert tally(scored()).rewards == {(-1, ""): {1.0}}, "of a task without a number"
     assert (found.sampled_per_episode, tally().sampled_per_episode) == (20.0, None)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "scores", "varied"),
+    [
+        ((0.5, 0.5), ({}, {}), 0),
+        ((0.5, 0.75), ({}, {}), 1),
+        ((0.5, 0.5), ({"score/first": 0.0}, {"score/first": 1.0}), 1),
+        # The second agent shares the episode's reward, which differs.
+        ((0.5, 0.75), ({"score/first": 1.0}, {"score/first": 1.0}), 1),
+        # Nobody's reward is the episode's.
+        ((0.5, 0.75), ({"score/first": 1.0, "score/second": 0.0},) * 2, 0),
+        # Another agent's is no agent's in these episodes.
+        ((0.5, 0.5), ({"score/third": 0.0}, {"score/third": 1.0}), 0),
+    ],
+)
+def test_tasks_vary_in_the_rewards_that_are_compared(
+    rewards: tuple[float, ...], scores: tuple[dict[str, float], ...], varied: int
+) -> None:
+    found = tally(
+        *(
+            scored(reward=reward, index=3, agents={"first": 2, "second": 1}) | {"scores": each}
+            for reward, each in zip(rewards, scores, strict=True)
+        ),
+        scored(index=4),
+    )
+    assert (found.compared_tasks, found.varied_tasks) == (1, varied)
+
+
+def test_the_figures_of_a_step_are_means_over_episodes_however_many_rows_they_have(
+    account: RunRecord,
+) -> None:
+    long = {"rows": 5, "response_tokens": 90, "turns": 5}
+    row = refreshed(account, scored(reward=0.0, **long), scored(turns=1), unscored(turns=9))[1]
+    assert (row["reward"], row["response_tokens"], row["turns"]) == (0.5, 60.0, 3.0)
 
 
 def test_format_misses_and_lost_answers_are_in_their_step(account: RunRecord) -> None:

@@ -148,6 +148,17 @@ def test_a_batch_is_filled_up_to_equal_updates_of_equal_ranks(
     assert (metrics["actor/loss"], metrics["perf/mfu/actor"]) == (2.0, 0.5)
 
 
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "opo", "grpo_passk", "reinforce_plus_plus_baseline"])
+@pytest.mark.parametrize("keys", [["a_0_0", "a_0_1", "a_1_0", "b_0_0"], ["a_0_0", "a_0_1", "b_0_0"]])
+def test_an_episode_that_is_alone_in_its_group_is_compared_with_nothing(
+    written: dict[str, Any], estimator: str, keys: list[str]
+) -> None:
+    made(algorithm={"adv_estimator": estimator})._compute_advantage(batch_of(keys), {})
+    found = dict(zip(keys, written["fields"]["advantages"].unbind(), strict=True))
+    assert not found["b_0_0"].any(), "VeRL's is the reward itself"
+    assert bool(found["a_0_0"].any()) is ("a_1_0" in keys)
+
+
 def test_a_critic_s_passes_count_too(written: dict[str, Any]) -> None:
     trained = made()
     trained.use_critic = True
