@@ -62,7 +62,11 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_an_agent_l
         f"reward.function={tmp_path / 'reward.py'}:score",
         *("env.docker_dir=null", "env.backend=none", "dataset.val_limit=4", "rollout.max_response_tokens=64"),
         *(f"trainer.steps={STEPS}", f"trainer.val_every={STEPS}", f"trainer.save_every={STEPS}"),
-        *(f"trainer.batch_size={TASKS}", f"trainer.minibatch_size={TASKS // UPDATES}", f"rollout.n={ATTEMPTS}"),
+        *(
+            f"trainer.batch_size={TASKS}",
+            f"trainer.minibatch_size={TASKS // UPDATES}",
+            f"rollout.n={ATTEMPTS}",
+        ),
         "trainer.lr=3e-4",
         seconds=800,
     )

@@ -7,6 +7,7 @@ Megatron writes has an index for each part, written last, and after these VeRL's
 """
 
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from aworld_train.model.files import local_folder
 from aworld_train.model.portable import is_portable, make_portable
 from aworld_train.model.weights import is_whole
 
+_log = logging.getLogger(__name__)
 _POINTER = "latest_checkpointed_iteration.txt"
 _FOLDER = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
@@ -89,7 +91,12 @@ def complete(model: Path, settings: Mapping[str, Any]) -> None:
         lora["base_model_name_or_path"] = settings.get("path")
         merge(model, model.parent / ADAPTER, lora, trust_remote_code=bool(settings.get("trust_remote_code")))
         shutil.rmtree(model / ADAPTER, ignore_errors=True)
-    make_portable(model, local_folder(settings.get("path")))
+    source = local_folder(settings.get("path"))
+    if source is None:
+        _log.warning(
+            "%s is not on this machine: the tokenizer is as transformers writes it", settings.get("path")
+        )
+    make_portable(model, source)
 
 
 def extract_model(checkpoint: Path, into: Path) -> ExtractedModel:
