@@ -115,8 +115,9 @@ def extract_model(checkpoint: Path, into: Path) -> ExtractedModel:
         made = _merge_shards(checkpoint, into / "model")
     with suppress(FileNotFoundError):
         shutil.copy(checkpoint / "actor" / "lora_train_meta.json", into)
-    config = yaml.safe_load((checkpoint.parent.parent / CONFIG_FILE).read_text(encoding="utf-8"))
-    complete(made, config["actor_rollout_ref"]["model"])
+    file = checkpoint.parent.parent / CONFIG_FILE
+    config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    complete(made, (config.get("actor_rollout_ref") or {}).get("model") or {})
     return ExtractedModel(made, into / ADAPTER if (into / ADAPTER).is_dir() else None)
 
 
