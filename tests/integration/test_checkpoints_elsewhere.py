@@ -13,6 +13,7 @@ import pytest
 import torch
 from actor_update import rows_of
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from aworld_train.adapter.verl import checkpoints
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.timeout(1200)
 ROWS, TOKENS = 4, 48
 FAMILIES = {"qwen3": [], "llama": [], "plain": [], "lora": ["model.lora.rank=4", "model.lora.alpha=64"]}
 TOLERANCE = 5e-5
-"""Of log-probabilities in float32; up to 5e-6 were measured, and another base of the positions makes 50 times it."""
+"""Of log-probabilities in float32; up to 1e-5 were measured, and another base of the positions makes 50 times it."""
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +155,12 @@ def test_without_the_old_keys_transformers_4_would_compute_something_else(
 
 
 @pytest.mark.parametrize(
-    ("family", "lost", "dtype", "tolerance"),
-    [("lora", "", "float32", TOLERANCE), ("qwen3", "*.safetensors", "bfloat16", 0.3)],
+    ("family", "lost", "dtype"),
+    [("lora", "", "float32"), ("qwen3", "*.safetensors", "bfloat16")],
     ids=["as earlier versions left it", "shards alone"],
 )
 def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
-    family: str, lost: str, dtype: str, tolerance: float, saved: dict[str, dict[str, Any]], tmp_path: Path
+    family: str, lost: str, dtype: str, saved: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     case = saved[family]
     run, raw = tmp_path / "run", Path(case["input"]).with_name(f"raw-{family}")
@@ -173,11 +174,15 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
     done = run_with(Path(sys.executable), "-m", *command, timeout=600)
     exported = json.loads(done.stdout)
     assert exported["dtype"] == dtype
-    (answer,) = read(
-        Path(sys.executable), "transformers", [case | {"model": str(tmp_path / "out")}], tmp_path
+    assert exported["proof"]["class"] == "Qwen3ForCausalLM"
+    trained, written = (
+        load_file(Path(folder, "model.safetensors")) for folder in (case["model"], tmp_path / "out")
     )
-    assert answer["texts"] == answer["texts of the input"]
-    assert difference(answer, case) < tolerance
+    assert written.keys() == trained.keys()
+    for name, weight in trained.items():
+        assert torch.equal(written[name], weight.to(getattr(torch, dtype)))
+    for file in ("tokenizer_config.json", "generation_config.json", "vocab.json"):
+        assert Path(tmp_path, "out", file).read_bytes() == Path(case["input"], file).read_bytes()
     if family == "lora":
         adapter = ["--adapter", "--to", str(tmp_path / "adapter")]
         run_with(Path(sys.executable), "-m", *command[:4], *adapter, timeout=600)
