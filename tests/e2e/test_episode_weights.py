@@ -43,7 +43,14 @@ def score(data_source, solution_str, ground_truth, extra_info):
 @pytest.mark.parametrize(
     ("name", "ranks", "overrides"),
     [
-        ("two-ranks", 2, ["cluster.gpus_per_node=2", "trainer.dynamic_batches=true"]),
+        (
+            *("two-ranks", 2),
+            [
+                "cluster.gpus_per_node=2",
+                "trainer.dynamic_batches=true",
+                "algorithm.rollout_correction=sequence",
+            ],
+        ),
         pytest.param("one-rank", 1, ["trainer.microbatch_size=4"], marks=pytest.mark.slow),
     ],
 )
@@ -68,6 +75,16 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_agents_the
     assert any(row["rows"] > 2 * EPISODES for row in rows), rows
     assert all((row["rows"] + row["padding_rows"]) % (ranks * UPDATES) == 0 for row in rows), rows
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
+    assert all(0 <= row["clipped_updates"] <= UPDATES and 0 <= row["clip_fraction"] <= 1 for row in rows), (
+        rows
+    )
+    # Each agent has a group in each task, and the second one's rewards are all equal.
+    assert all((row["groups"], row["equal_groups"] >= TASKS) == (2 * TASKS, True) for row in rows), rows
+    if "algorithm.rollout_correction=sequence" in overrides:
+        assert all(
+            row["verl"]["rollout_corr/rollout_is_mean"] == pytest.approx(1, abs=0.01) for row in rows
+        ), rows
+        assert [row["rejected_episodes"] for row in rows] == [0] * STEPS
     # The first agent's rewards differ, and nothing is learned from the second's.
     assert all(row["grad_norm"] > 0 for row in rows), rows
     assert optimizer_steps(workspace.runs / name, ranks) == {STEPS * UPDATES}

@@ -101,6 +101,7 @@ def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:
         (f"{ROLLOUT}.name", "sglang", "`rollout.engine`"),
         (f"{ROLLOUT}.tensor_model_parallel_size", 2, "`rollout.tensor_parallel`"),
         (f"{ROLLOUT}.val_kwargs.n", 4, "cannot be set"),
+        (f"{ROLLOUT}.repetition_penalty", 1.1, "computes probabilities without it"),
         ("reward.custom_reward_function.path", "r.py", "`reward.function`"),
         ("reward.reward_manager.name", "dapo", "`reward` section"),
         ("data.train_batch_size", 8, "`trainer.batch_size`"),
