@@ -41,8 +41,11 @@ CHOICES = {name: st.sampled_from(values) for name, values in ALLOWED.items()}
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     folder = tmp_path_factory.mktemp("model")
-    # Heads as small as vLLM has them.
-    tiny_qwen3(len(TOKENIZER), eos_token_id=TOKENIZER.eos_token_id, head_dim=32).save_pretrained(folder)
+    # Heads as small as vLLM has them, and logits of a spread of about 2, as a trained model's.
+    model = tiny_qwen3(len(TOKENIZER), eos_token_id=TOKENIZER.eos_token_id, head_dim=32)
+    with torch.no_grad():
+        model.model.norm.weight.mul_(20)
+    model.save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps(RECOMMENDED))
     recipe = Recipe()
