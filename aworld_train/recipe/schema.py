@@ -149,9 +149,6 @@ class AgentSection:
     aworld: str | None = _doc("YAML file that describes an AWorld agent or swarm.")
     loop: str | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")
     trainable: list[str] = _doc("Names of the agents that are trained; empty means all.", [])
-    own_sampling: bool = _doc(
-        "Let the agent choose temperature, top_p and top_k in training; validation stays as it is.", False
-    )
     requests: Requests = _doc(
         "Requests for a forced tool call, a JSON schema, or one call at a time, which the model is not forced to: "
         "relaxed takes them as wishes and counts what is missed, strict refuses them.",
@@ -343,8 +340,8 @@ class AlgorithmSection:
         "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
     )
     rollout_correction: RolloutCorrection = _doc(
-        "Truncated importance sampling: weigh each token (or sequence) by the trainer's probability over the engine's, "
-        "which differ in bf16; off where they agree.",
+        "Truncated importance sampling: weigh each token (sequence: each episode, whatever its rows) by the trainer's "
+        "probability over the engine's, which differ in bf16; off where they agree.",
         RolloutCorrection.off,
     )
     entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)

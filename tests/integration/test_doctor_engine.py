@@ -49,6 +49,14 @@ def test_transformers_samples_what_the_trainer_computes(overrides: list[str]) ->
     assert finding["what"].endswith(", which is rounding.")
 
 
+@pytest.mark.parametrize("override", ["rollout.top_p=0.8", "rollout.top_k=20"])
+def test_a_sampling_that_a_run_refuses_is_not_measured(overrides: list[str], override: str) -> None:
+    done = doctor("recipes/quickstart.yaml", *overrides, override, "--engine", "--json")
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["area"] == "engine"]
+    assert (done.returncode, finding["status"]) == (1, "fail")
+    assert f"were not compared: {override.replace('=', ' is ')}: training samples from the" in finding["what"]
+
+
 def test_an_engine_that_is_not_there_fails(overrides: list[str]) -> None:
     pytest.importorskip("verl", reason="needs the extra cpu")
     try:
