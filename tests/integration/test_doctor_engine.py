@@ -2,17 +2,16 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
+from tests import warm
 from tests.locations import REPOSITORY
 from tests.models import tiny_qwen3
 
 
 def doctor(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "aworld_train", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=REPOSITORY)
+    return warm.run("-m", "aworld_train", "doctor", *arguments, timeout=240, cwd=REPOSITORY, kind=warm.VERL)
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +22,8 @@ def overrides(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     words = tokenizer.build()
     tiny_qwen3(len(words), eos_token_id=words.eos_token_id).save_pretrained(folder / "model")
     words.save_pretrained(folder / "model")
-    build = [
-        sys.executable,
-        "-m",
-        "aworld_train",
-        "dataset",
-        "build",
-        "arithmetic",
-        "--out",
-        str(folder / "data"),
-    ]
-    subprocess.run(build, check=True, capture_output=True, timeout=240, cwd=REPOSITORY)
+    build = ("dataset", "build", "arithmetic", "--out", str(folder / "data"))
+    warm.run("-m", "aworld_train", *build, timeout=240, cwd=REPOSITORY, check=True)
     return [
         f"model.path={folder / 'model'}",
         f"dataset.train={folder / 'data/train.parquet'}",
