@@ -9,7 +9,6 @@ from rich.console import Console
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import RunPlan, TrainingFramework, find, framework_of
-from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
 from aworld_train.errors import DatasetError, RecipeError, UsageError
@@ -30,6 +29,7 @@ from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
 from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
+from aworld_train.training.run_folder import check_run_folder
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
 
@@ -191,12 +191,14 @@ class FrameworkProcessor(TrainerProcessor):
             placement=placement,
         )
 
-    def write_plan(self) -> tuple[Path, RunPlan]:
-        """Write the framework's files without running it; returns the run folder and the plan."""
-        loaded, _, plan = self._checked()
-        run_dir = self.run_dir(loaded.recipe)
-        write_files(run_dir, plan.files)
-        return run_dir, plan
+    def plan_in(self, folder: Path) -> RunPlan:
+        """The plan of the run as if ``folder`` were its run folder; writes nothing."""
+        loaded, framework, _ = self._checked()
+        return framework.compile(loaded.recipe, folder)
+
+    def check_run_folder(self, folder: Path, *, resume: bool = False) -> None:
+        """As ``run_folder.check_run_folder``, for the run of the checked recipe."""
+        check_run_folder(folder, self._checked()[2].files, resume=resume)
 
     def _checked(self) -> tuple[LoadedRecipe, TrainingFramework, RunPlan]:
         if self.loaded is None or self._framework is None or self._plan is None:

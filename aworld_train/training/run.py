@@ -85,6 +85,8 @@ def train(
         seed=recipe.trainer.seed,
         environment=recipe.cluster.environment,
         resume=resume,
+        steps=recipe.trainer.steps,
+        written=plan.files,
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     if resume:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.env import containers
 from aworld_train.errors import UsageError
-from aworld_train.launch.job import write_job_recipe
+from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan as plans
 from aworld_train.launch.kubernetes.naming import names_of
 from aworld_train.launch.kubernetes.plan import KubernetesPlan
@@ -225,7 +226,7 @@ def test_no_file_holds_a_secret_and_the_secrets_hold_them_all(
         if "valueFrom" in entry
     }
     assert referenced == set(tools["stringData"])
-    write_job_recipe(rendered.loaded, tmp_path)
+    write_files(tmp_path, job_recipe(rendered.loaded))
     done = subprocess.run(
         [sys.executable, "-m", plans.__name__, str(tmp_path)], capture_output=True, text=True, timeout=60
     )

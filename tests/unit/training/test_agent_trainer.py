@@ -234,8 +234,8 @@ def test_a_framework_may_be_named_in_the_recipe_or_by_the_caller(
     by_caller = AgentTrainer(config=config(), train_engine_name="counting")
     for trainer in (in_recipe, by_caller):
         assert recipe_of(trainer).trainer.framework == "counting"
-        folder, plan = processor(trainer).write_plan()
-        assert plan.config == "counting.yaml" and (folder / "counting.yaml").is_file()
+        plan = processor(trainer).plan_in(workspace)
+        assert plan.config == "counting.yaml" and "counting.yaml" in plan.files
     with pytest.raises(UsageError, match="no training framework 'countin'; did you mean 'counting'"):
         AgentTrainer(config=config(), train_engine_name="countin")
     with pytest.raises(UsageError, match=r"The recipe names the framework counting .*'other'"):
