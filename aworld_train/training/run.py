@@ -117,6 +117,7 @@ def train(
     except KeyboardInterrupt:
         summary.status = "interrupted"
         summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
+        progress.note(f"Interrupted. The run is in {folder.path}; go on with --resume.")
         raise
     except AworldTrainError as error:
         summary.status = "interrupted" if isinstance(error, Preempted) else "failed"

@@ -9,7 +9,7 @@ import pytest
 
 from aworld_train.adapter import base
 from aworld_train.dataset import build
-from aworld_train.errors import AworldTrainError, DatasetError, RewardError, UsageError
+from aworld_train.errors import AworldTrainError, RecipeError, RewardError, UsageError
 from aworld_train.recipe.schema import AgentSection, Recipe
 from aworld_train.training import AgentTrainer, TrainerProcessor
 from aworld_train.training.framework_processor import FrameworkProcessor
@@ -172,7 +172,7 @@ def test_data_may_be_given_as_an_object(workspace: Path, form: str) -> None:
 def test_data_that_cannot_be_trained_on_is_refused(workspace: Path) -> None:
     with pytest.raises(UsageError, match="no column"):
         AgentTrainer(train_dataset=pa.table({"a": [1]}), config=config())
-    with pytest.raises(DatasetError, match="fewer than one step"):
+    with pytest.raises(RecipeError, match="fewer than one step"):
         AgentTrainer(config=config(trainer={"batch_size": 32, "microbatch_size": 32}))
 
 
