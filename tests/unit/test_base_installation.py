@@ -13,14 +13,14 @@ from aworld_train import dataset
 
 BLOCKED = """
 import sys
-from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 
-class Blocker(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+class BaseFinder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {blocked!r} else super().find_spec(name, path, target)
 
-sys.meta_path.insert(0, Blocker())
+sys.meta_path[sys.meta_path.index(PathFinder)] = BaseFinder
 from aworld_train.cli.main import main
 sys.argv = ["aworld-train", *{arguments!r}]
 main()
