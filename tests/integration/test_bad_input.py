@@ -168,7 +168,7 @@ def test_debug_shows_the_traceback(workspace: Path) -> None:
 
 
 def test_a_checkpoint_that_is_none_is_refused_by_eval(workspace: Path) -> None:
-    refused(cli("eval", "recipe.yaml", "--checkpoint", "data", cwd=workspace), 1, "data", "checkpoint")
+    refused(cli("eval", "recipe.yaml", "--checkpoint", "data", cwd=workspace), 2, "data", "checkpoint")
 
 
 def test_a_dry_run_writes_only_where_out_says(workspace: Path) -> None:
@@ -217,3 +217,33 @@ def test_a_dry_run_of_a_job_has_its_files_in_out(workspace: Path, launcher: str,
     printed = json.loads(process.stdout)
     assert (workspace / printed["config"]).is_file() and printed["run_dir"] == "runs/t"
     assert any(str(workspace / "plan" / "launch") in argument for argument in printed["command"])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("dataset build csv --file nowhere.csv --out d", "nowhere.csv"),
+        ("dataset check nowhere.parquet", "nowhere.parquet"),
+        ("eval recipe.yaml --checkpoint nowhere", "nowhere"),
+        ("eval recipe.yaml --dataset nowhere.parquet", "nowhere.parquet"),
+        ("eval recipe.yaml --dataset recipe.yaml", "not a parquet file"),
+        ("eval recipe.yaml --model-url gpu:8000", "gpu:8000 is no address"),
+        ("rollout recipe.yaml --dataset nowhere.parquet", "nowhere.parquet"),
+        ("train recipe.yaml --runs recipe.yaml", "Nothing can be written below recipe.yaml"),
+        ("train recipe.yaml --runs /proc/nowhere", "Nothing can be written below /proc/nowhere"),
+    ],
+)
+def test_a_path_or_an_address_that_is_none_is_refused_at_once(
+    workspace: Path, command: str, words: str
+) -> None:
+    refused(cli(*command.split(), cwd=workspace), 2, words)
+
+
+def test_one_task_is_built_without_validation_tasks(workspace: Path) -> None:
+    (workspace / "one.jsonl").write_text('{"query": "1 + 1?", "answer": "2"}\n')
+    command = ("dataset", "build", "jsonl", "--file", "one.jsonl", "--out", "one")
+    built = cli(*command, cwd=workspace)
+    assert built.returncode == 0 and "too few tasks for val" in built.stderr
+    assert sorted(file.name for file in (workspace / "one").glob("*.parquet")) == ["train.parquet"]
+    asked = cli(*command, "--force", "--split", "train=0.5,val=0.5", cwd=workspace)
+    assert asked.returncode != 0
