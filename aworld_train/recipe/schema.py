@@ -301,7 +301,8 @@ class RewardSection:
 
     scorer: str | None = _doc(
         "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
-        "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`."
+        "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`; "
+        "`dataset build` writes `exact` where its input names none."
     )
     answer_schema: str | None = _doc(
         "Where the answer is, in place of what tasks say: answer, boxed, last_line, json:<path>, regex:<pattern>."

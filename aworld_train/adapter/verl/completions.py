@@ -16,7 +16,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.adapter.verl.language_model import UNCHANGED
 from aworld_train.api_keys import can_be_sent, key_in
-from aworld_train.errors import ModelError
+from aworld_train.errors import ModelError, ModelNotFound
 from aworld_train.network import proxy_for
 from aworld_train.rollout.http_client import (
     UVICORN_KEEPALIVE_SECONDS,
@@ -54,7 +54,7 @@ class CompletionsServer:
 
     Raises:
         ModelError: The key or the address is not valid.
-        UsageError: The environment names a proxy for it that is no HTTP proxy.
+        ModelNotFound: The environment names a proxy for it that is no HTTP proxy.
     """
 
     def __init__(self, url: str, key: str | None = None):
@@ -63,11 +63,11 @@ class CompletionsServer:
         if not can_be_sent(self._key):
             raise ModelError(f"What is in {KEY_VARIABLE} cannot be sent as a key.")
         if not self._url.startswith(("http://", "https://")):
-            raise ModelError(f"{url} is no address of a server: it begins with http:// or https://.")
+            raise ModelNotFound(f"{url} is no address of a server: it begins with http:// or https://.")
         try:
             proxy_for(self._url)
         except httpx.InvalidURL as error:
-            raise ModelError(f"{url} is no address of a server: {error}.") from error
+            raise ModelNotFound(f"{url} is no address of a server: {error}.") from error
         self._model: str | None = None
         self._has_answered = False
         self._is_checked = False
