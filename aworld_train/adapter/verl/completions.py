@@ -54,7 +54,7 @@ class CompletionsServer:
 
     Raises:
         ModelError: The key or the address is not valid.
-        ModelNotFound: The environment names a proxy for it that is no HTTP proxy.
+        UsageError: The environment names a proxy for it that is no HTTP proxy.
     """
 
     def __init__(self, url: str, key: str | None = None):
