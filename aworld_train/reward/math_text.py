@@ -100,7 +100,10 @@ def quantity(text: str) -> MathAnswer:
     text = _THOUSANDS.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
     text = time = _MODULE.sub("", text)
     if found := in_base(text):
-        return MathAnswer(found[0], f"base {found[1]}", number=read_number(found[0]))
+        digits, base = found
+        if not digits.isdecimal():  # 1E5 is no power of ten here
+            return MathAnswer(rf"\text{{{digits}}}", f"base {base}")
+        return MathAnswer(digits, f"base {base}", number=read_number(digits))
     if found := residue(text):
         return MathAnswer(found[0], f"mod {found[1]}", number=read_number(found[0]), modulus=found[1])
     if "\\" in text:
