@@ -30,6 +30,7 @@ from aworld_train.rollout.http_client import (
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.thinking import part_text
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 MAX_OUTAGE_SECONDS = 600.0
@@ -379,7 +380,7 @@ def _text(content: Any) -> str:
         case str():
             return content
         case list():
-            return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+            return "".join(part_text(part) for part in content if isinstance(part, dict))
     raise _NoCompletion(_NO_CONVERSATION)
 
 
