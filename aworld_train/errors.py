@@ -116,7 +116,7 @@ class StoreFailure(AworldTrainError):
 
 
 class ExportError(AworldTrainError):
-    """An export that would hold nothing."""
+    """An export that would hold nothing, does not load, or is not taken by the hub."""
 
     kind = "export"
 

@@ -47,6 +47,11 @@ CLIENTS = (
 INSPECT = ("inspect-ai==0.3.285",)
 # Harbor wants Python 3.12 and much else; its models of trajectories want Pydantic alone.
 HARBOR = ("--no-deps", "--ignore-requires-python", "harbor==0.25.0")
+TRANSFORMERS4 = {
+    "4.57.6": ("huggingface-hub==0.36.2", "tokenizers==0.22.2"),
+    "4.51.3": ("huggingface-hub==0.36.2", "tokenizers==0.21.4"),
+}
+"""Versions of transformers, each with what it wants at another version than the one that runs the tests."""
 TRL = ("trl==1.16.0",)
 MLFLOW = ("alembic==1.20.1", "mlflow-skinny==3.17.2", "sqlalchemy==2.1.9")
 _INSTALL_SECONDS = 600
@@ -112,6 +117,14 @@ def inspect_python() -> Path:
 def harbor_python() -> Path:
     """An interpreter that has Harbor's models of trajectories."""
     return _layered("harbor", list(HARBOR))
+
+
+@cache
+def transformers4_python(release: str) -> Path:
+    """An interpreter that has this version of transformers 4."""
+    return _layered(
+        f"transformers-{release}", ["--no-deps", f"transformers=={release}", *TRANSFORMERS4[release]]
+    )
 
 
 @cache

@@ -85,6 +85,8 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     trained["old_log_probs"] = torch.nested.as_nested_tensor(list(before), layout=torch.jagged)
     done = worker.update_actor(trained)
     norm = tu.get(done, "metrics")["grad_norm"][0] if done is not None else None
+    if "save" in case:
+        worker.save_checkpoint(case["save"])
     return {
         "part": [part.start, part.step],
         "before": before.tolist(),

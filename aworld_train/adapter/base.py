@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from aworld_train.adapter.owned_keys import owned_faults
-from aworld_train.errors import RecipeError, UsageError, nearest
+from aworld_train.errors import ModelError, RecipeError, UsageError, nearest
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -156,6 +156,21 @@ class Checkpoint(NamedTuple):
     model: Path
 
 
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint in its folder, and why it is not whole; empty if it is."""
+
+    step: int
+    path: Path
+    fault: str
+
+
+class ExtractedModel(NamedTuple):
+    """A checkpoint's model in Hugging Face's format, and of a LoRA run also the adapter that is merged into it."""
+
+    model: Path
+    adapter: Path | None
+
+
 class EpisodeModel(Protocol):
     """A model that plays episodes outside a training run.
 
@@ -182,7 +197,7 @@ class LoadedModel(EpisodeModel, Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last eight methods.
+    """A training framework; a class that inherits from this one may leave out the last ten methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -300,6 +315,22 @@ class TrainingFramework(Protocol):
             What is wrong with newer checkpoints, in sentences.
         """
         return []
+
+    def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
+        """All checkpoints below a run's ``checkpoints``, in order."""
+        last = self.last_checkpoint(folder)
+        return [StoredCheckpoint(last.step, last.model, "")] if last else []
+
+    def extract_model(self, checkpoint: Path, into: Path) -> ExtractedModel:
+        """A checkpoint's model, as other programs load it: the one in it, or one that is made in ``into``.
+
+        Raises:
+            ModelError: There is none, or it cannot be made.
+        """
+        model = self.model_in(checkpoint)
+        if model is None:
+            raise ModelError(f"{checkpoint} holds no model in Hugging Face's format.")
+        return ExtractedModel(model, None)
 
 
 _registered: dict[str, type[TrainingFramework]] = {}

@@ -10,6 +10,7 @@ import typer
 
 from aworld_train.cli import runs_episodes
 from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run
 from aworld_train.cli.runs_report import report
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and make one again.")
 app.command("export")(export_run)
+app.command("checkpoint")(checkpoint)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]

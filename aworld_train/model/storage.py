@@ -59,12 +59,9 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``tiny.json``, and give the weights the same permissions."""
+    """Write ``tiny.json``."""
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2)
-    marker = folder / MARKER
-    marker.write_text(text + "\n", encoding="utf-8")
-    # safetensors makes its file readable only by the owner, whatever the umask.
-    (folder / "model.safetensors").chmod(marker.stat().st_mode & 0o777)
+    (folder / MARKER).write_text(text + "\n", encoding="utf-8")
 
 
 def digest(paths: Iterable[Path], *texts: str) -> str:

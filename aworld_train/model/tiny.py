@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from aworld_train import __version__
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
-from aworld_train.model import storage, tasks
+from aworld_train.model import portable, storage, tasks, tokenizer
 from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
@@ -136,7 +136,8 @@ def build(
     }
     with storage.replacing(out) as folder, _no_progress_bars():
         accepted.model.save_pretrained(folder)
-        accepted.encoder.tokenizer.save_pretrained(folder)
+        tokenizer.save(accepted.encoder.tokenizer, folder)
+        portable.make_portable(folder, None)
         storage.write_marker(folder, {"version": __version__, "report": saved})
     return report
 
@@ -167,7 +168,7 @@ def _make(
     seed: int,
     course: BuildProgress,
 ) -> "AcceptedModel":
-    from aworld_train.model import architecture, attempt, tokenizer
+    from aworld_train.model import architecture, attempt
 
     encoder = TranscriptEncoder(tokenizer.build())
     try:

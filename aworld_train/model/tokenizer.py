@@ -7,6 +7,7 @@ becomes a token per character, and any other text still has a spelling in bytes.
 
 import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, conversation
@@ -61,6 +62,14 @@ def build() -> Any:
     bpe.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     bpe.add_tokens([AddedToken(token, special=False, normalized=False) for token in MARKUP])
     return _wrap(bpe)
+
+
+def save(tokenizer: Any, folder: Path) -> None:
+    """Write its files, under the class that transformers 4 and 5 know; 5 writes one that only it has."""
+    tokenizer.save_pretrained(folder)
+    settings = folder / "tokenizer_config.json"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
 
 
 def _phrases() -> list[str]:

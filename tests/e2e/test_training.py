@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from aworld_train.model.tiny import SHIPPED
+from aworld_train.model.weights import dtype_of
 from tests.e2e.conftest import QUICKSTART_STEPS, QUICKSTART_VAL_TASKS, SMALL, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -28,7 +30,14 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in workspace.metrics("quickstart")[1:])
     model = Path(summary["checkpoint"])
-    assert (model / "model.safetensors").is_file()
+    # What training does not change is the input model's, and the rest is what the weights are.
+    for file in SHIPPED.iterdir():
+        changed = file.name in ("config.json", "model.safetensors", "tiny.json")
+        assert changed or (model / file.name).read_bytes() == file.read_bytes()
+    assert json.loads((model / "config.json").read_text()).items() >= {
+        ("rope_theta", 10000.0),
+        ("torch_dtype", dtype_of(model)),
+    }
 
     report = measured(workspace, "--limit", "200", "--name", "agrees")
     assert report["n"] == 200

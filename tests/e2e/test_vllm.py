@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from aworld_train.model.tiny import SHIPPED
+from aworld_train.model.weights import entries
 from tests.aworld_environment import REPOSITORY, run_with, vllm_python_or_skip
 from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
 from tests.sampling_parameters import RECOMMENDED
@@ -62,8 +64,13 @@ def test_what_vllm_samples_is_what_is_trained_on(
     assert [row["step"] for row in rows] == list(range(STEPS + 1))
     # Weights that did not reach vLLM would be seen from the second step on.
     assert all(row["rollout_probs_diff_max"] < MAX_PROBABILITY_DIFFERENCE for row in rows[1:]), rows
+    # With LoRA too the checkpoint's model is one that other programs load.
+    trained, untrained = Path(summary["checkpoint"]) / "model.safetensors", SHIPPED / "model.safetensors"
+    assert entries(trained).keys() == entries(untrained).keys()
+    assert trained.read_bytes() != untrained.read_bytes()
 
 
+@pytest.mark.slow
 def test_what_agents_ask_for_and_folders_recommend_leaves_the_trainer_s_probabilities(python: Path) -> None:
     """The properties that hold for the engine of the CPU, with a vLLM that takes defaults from the model's folder."""
     run_with(

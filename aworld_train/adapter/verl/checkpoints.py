@@ -1,4 +1,4 @@
-"""VeRL's checkpoints: which of them are whole, and which one VeRL takes up.
+"""VeRL's checkpoints: which of them are whole, which one VeRL takes up, and the model that one holds.
 
 VeRL names its last checkpoint in a file of its own, which may be lost, empty, or older than the last whole checkpoint
 when a run is killed. So the checkpoints themselves are looked at: PyTorch's files are zip archives, which end with
@@ -7,21 +7,36 @@ Megatron writes has an index for each part, written last, and after these VeRL's
 """
 
 import json
+import logging
 import re
-import struct
+import shutil
+import subprocess
+import sys
 import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from aworld_train.adapter.base import Checkpoint
+import yaml
+
+from aworld_train.adapter.base import Checkpoint, ExtractedModel, StoredCheckpoint
+from aworld_train.adapter.verl.compose import CONFIG_FILE
+from aworld_train.adapter.verl.lora_weights import ADAPTER, is_split, merge
 from aworld_train.atomic import write_text
+from aworld_train.errors import ModelError
+from aworld_train.model.files import local_folder
+from aworld_train.model.portable import is_portable, make_portable
+from aworld_train.model.weights import is_whole
 
+_log = logging.getLogger(__name__)
 _POINTER = "latest_checkpointed_iteration.txt"
 _FOLDER = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
 _PARTS = ("model", "optim", "extra_state")
 _OF_MEGATRON = ("optimizer/dist_ckpt/.metadata", "extra/dist_ckpt/.metadata", "ckpt_contents.json")
 """The index of each part, and VeRL's list of all (verl/utils/checkpoint/megatron_checkpoint_manager.py)."""
-_MAX_HEADER_BYTES = 100 << 20
+_LORA_SETTINGS = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
 
 
 def last_checkpoint(folder: Path) -> Checkpoint | None:
@@ -35,17 +50,94 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
 
 def prepare_resume(folder: Path, checkpoint: Checkpoint | None) -> list[str]:
     """Have VeRL go on from that checkpoint, or from the beginning; returns what is wrong with newer ones."""
-    pointer = folder / _POINTER
     if checkpoint is not None:
-        write_text(pointer, str(checkpoint.step))
+        point_at(folder, checkpoint.step)
     else:
-        pointer.unlink(missing_ok=True)
+        (folder / _POINTER).unlink(missing_ok=True)
     done = checkpoint.step if checkpoint else 0
     return [
         f"The checkpoint {path.name} is not whole: {fault(path)}."
         for step, path in _all(folder)
         if step > done
     ]
+
+
+def stored(folder: Path) -> list[StoredCheckpoint]:
+    """As ``TrainingFramework.checkpoints``."""
+    return [StoredCheckpoint(step, path, fault(path)) for step, path in _all(folder)]
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Remove the checkpoints that are older than the newest whole ones, of which so many stay."""
+    whole = [step for step, _, why in stored(folder) if not why]
+    for step, path in _all(folder):
+        if step < min(whole[-count:], default=0):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def complete(model: Path, settings: Mapping[str, Any]) -> None:
+    """Make the model that VeRL has saved load wherever the input model does; its adapter, of LoRA, goes beside it.
+
+    Args:
+        model: The folder in Hugging Face's format.
+        settings: ``actor_rollout_ref.model`` of VeRL's configuration.
+    """
+    if is_split(model):
+        described = model.parent / "lora_train_meta.json"
+        if given := settings.get("lora_adapter_path"):
+            described = Path(given) / "adapter_config.json"
+        lora = json.loads(described.read_text(encoding="utf-8"))
+        lora = {key: lora[key] for key in _LORA_SETTINGS if key in lora}
+        lora["base_model_name_or_path"] = settings.get("path")
+        merge(model, model.parent / ADAPTER, lora, trust_remote_code=bool(settings.get("trust_remote_code")))
+        shutil.rmtree(model / ADAPTER, ignore_errors=True)
+    source = local_folder(settings.get("path"))
+    if source is None:
+        _log.warning(
+            "%s is not on this machine: the tokenizer is as transformers writes it", settings.get("path")
+        )
+    make_portable(model, source)
+
+
+def extract_model(checkpoint: Path, into: Path) -> ExtractedModel:
+    """As ``TrainingFramework.extract_model``."""
+    model, why = model_in(checkpoint), fault(checkpoint)
+    weights = list(model.glob("*.safetensors")) if model else []
+    if weights and all(map(is_whole, weights)):
+        assert model is not None
+        if why:
+            raise ModelError(f"The checkpoint {checkpoint} is not whole: {why}.")
+        if is_portable(model):
+            adapter = model.parent / ADAPTER
+            return ExtractedModel(model, adapter if adapter.is_dir() else None)
+        made = shutil.copytree(model, into / "model")
+    else:
+        made = _merge_shards(checkpoint, into / "model")
+    with suppress(FileNotFoundError):
+        shutil.copy(checkpoint / "actor" / "lora_train_meta.json", into)
+    file = checkpoint.parent.parent / CONFIG_FILE
+    config = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    complete(made, (config.get("actor_rollout_ref") or {}).get("model") or {})
+    return ExtractedModel(made, into / ADAPTER if (into / ADAPTER).is_dir() else None)
+
+
+def _merge_shards(checkpoint: Path, target: Path) -> Path:
+    """The model that VeRL's own merger makes of FSDP's shards, in bfloat16."""
+    actor = checkpoint / "actor"
+    if not any(_SHARD.fullmatch(file.name) for file in actor.glob("*.pt")):
+        raise ModelError(f"The checkpoint {checkpoint} holds neither a whole model nor shards of FSDP.")
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+    command += ["--local_dir", str(actor), "--target_dir", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        cause = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ModelError(f"VeRL cannot merge the shards of {checkpoint}: {cause}")
+    return target
+
+
+def point_at(folder: Path, step: int) -> None:
+    """Name a checkpoint as the one that VeRL takes up."""
+    write_text(folder / _POINTER, str(step))
 
 
 def model_in(checkpoint: Path) -> Path | None:
@@ -67,7 +159,7 @@ def fault(checkpoint: Path) -> str:
     for file in sorted(checkpoint.rglob("*")):
         if file.suffix == ".pt" and not zipfile.is_zipfile(file):
             return f"{file.relative_to(checkpoint)} is cut off"
-        if file.suffix == ".safetensors" and not _is_whole(file):
+        if file.suffix == ".safetensors" and not is_whole(file):
             return f"{file.relative_to(checkpoint)} is cut off"
     return ""
 
@@ -90,18 +182,3 @@ def _expected(checkpoint: Path) -> list[str]:
         if (checkpoint / role / "model").is_dir():
             names += [f"{role}/{name}" for name in _OF_MEGATRON]
     return names
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether a safetensors file is as long as its header says.
-
-    https://github.com/huggingface/safetensors#format
-    """
-    try:
-        with file.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            header = json.loads(stream.read(min(length, _MAX_HEADER_BYTES)))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        return bool(file.stat().st_size == 8 + length + max(ends, default=0))
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, IndexError, struct.error):
-        return False

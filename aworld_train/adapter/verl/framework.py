@@ -7,11 +7,13 @@ from typing import Any
 
 from aworld_train.adapter.base import (
     Checkpoint,
+    ExtractedModel,
     LoadedModel,
     MemoryPlan,
     RunPlan,
     StartFiles,
     StepReader,
+    StoredCheckpoint,
 )
 from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
 from aworld_train.adapter.verl.attention import attention_remarks
@@ -118,6 +120,14 @@ class VerlFramework:
     def model_in(self, checkpoint: Path) -> Path | None:
         """As ``TrainingFramework.model_in``."""
         return checkpoints.model_in(checkpoint)
+
+    def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
+        """As ``TrainingFramework.checkpoints``."""
+        return checkpoints.stored(folder)
+
+    def extract_model(self, checkpoint: Path, into: Path) -> ExtractedModel:
+        """As ``TrainingFramework.extract_model``."""
+        return checkpoints.extract_model(checkpoint, into)
 
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
         """As ``TrainingFramework.load_model``."""

@@ -1,14 +1,18 @@
-"""VeRL's trainer, with advantages and updates by episodes.
+"""VeRL's trainer, with advantages and updates by episodes, and checkpoints whose model loads elsewhere.
 
 VeRL 0.9.1 compares, weighs and divides rows. Here an episode has one advantage and one weight in an update, however
 many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). How the
 tokens of an episode share its weight is what ``algorithm.loss_aggregation`` says: modes that average over sequences
 average over episodes.
+
+A checkpoint counts as whole from when its ``data.pt`` is there, which is written when its model is complete; older ones
+are removed after that.
 """
 
 import math
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.workers.utils.padding import response_to_nested
 
+from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
     correct,
@@ -194,6 +199,25 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         metrics |= reduce_metrics(measured)
         report_trained(int(self.global_steps), batch)
         return batch
+
+    def _save_checkpoint(self) -> None:
+        settings, step = self.config.trainer, int(self.global_steps)
+        folder = Path(settings.default_local_dir, f"global_step_{step}")
+        place = folder / "data.pt"
+        place.unlink(missing_ok=True)
+        # Without a number to keep VeRL removes none, as it would before the new one is whole.
+        self.actor_rollout_wg.save_checkpoint(str(folder / "actor"), None, step, max_ckpt_to_keep=None)
+        if model := checkpoints.model_in(folder):
+            checkpoints.complete(model, self.config.actor_rollout_ref.model)
+        if self.use_critic:
+            self.critic_wg.save_checkpoint(str(folder / "critic"), None, step, max_ckpt_to_keep=None)
+        torch.save(self.train_dataloader.state_dict(), place)
+        checkpoints.point_at(folder.parent, step)
+        if settings.max_actor_ckpt_to_keep:
+            checkpoints.keep_newest(folder.parent, settings.max_actor_ckpt_to_keep)
+        self.checkpoint_callback.on_save(
+            trainer=self, global_step=step, checkpoint_dir=str(folder), async_save=False
+        )
 
     def _updates_of(self, role: Any) -> dict[str, Any]:
         """What a worker is told of its mini-batches; a mean over sequences is one over the episodes of an update."""

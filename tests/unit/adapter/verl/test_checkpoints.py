@@ -1,6 +1,7 @@
 """Which checkpoint a run goes on from when its files were lost or cut off."""
 
 import json
+import shutil
 import struct
 import zipfile
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl import checkpoints
+from aworld_train.errors import ModelError
 
 POINTER = "latest_checkpointed_iteration.txt"
 
@@ -24,7 +26,7 @@ def archive(path: Path) -> None:
 def checkpoint(folder: Path, step: int, ranks: int = 2) -> Path:
     """A checkpoint as FSDP's is, with the formats of the real files."""
     path = folder / f"global_step_{step}"
-    (path / "actor/huggingface").mkdir(parents=True)
+    (path / "actor/huggingface").mkdir(parents=True, exist_ok=True)
     for part in ("model", "optim", "extra_state"):
         for rank in range(ranks):
             archive(path / f"actor/{part}_world_size_{ranks}_rank_{rank}.pt")
@@ -142,21 +144,33 @@ def test_the_model_of_a_checkpoint_may_stand_beside_its_shards(tmp_path: Path) -
     assert checkpoints.last_checkpoint(tmp_path) == Checkpoint(4, model)
 
 
+def test_older_checkpoints_go_when_enough_newer_ones_are_whole(tmp_path: Path) -> None:
+    for step in (2, 4, 6, 8):
+        checkpoint(tmp_path, step)
+    cut(tmp_path / "global_step_6/data.pt")
+    checkpoints.keep_newest(tmp_path, 2)
+    assert [(each.step, bool(each.fault)) for each in checkpoints.stored(tmp_path)] == [
+        (4, False),
+        (6, True),
+        (8, False),
+    ]
+    cut(tmp_path / "global_step_8/data.pt")
+    checkpoints.keep_newest(tmp_path, 2)
+    assert [each.step for each in checkpoints.stored(tmp_path)] == [4, 6, 8]
+
+
 @pytest.mark.parametrize(
-    ("header", "size", "is_whole"),
+    ("breaking", "message"),
     [
-        ({"__metadata__": {"format": "pt"}}, 0, True),
-        ({"__metadata__": {}, "a": {"data_offsets": [8, 24]}, "b": {"data_offsets": [0, 8]}}, 24, True),
-        ({"a": {"data_offsets": [0, 8]}}, 9, False),
-        ({"a": {}}, 0, False),
-        ({"a": []}, 0, False),
-        ([], 0, False),
+        (lambda path: shutil.rmtree(path / "actor/huggingface"), "neither a whole model nor shards"),
+        (lambda path: (path / "data.pt").unlink(), r"is not whole: data\.pt is missing"),
     ],
+    ids=["nothing", "unfinished"],
 )
-def test_a_file_of_safetensors_is_as_long_as_its_header_says(
-    header: Any, size: int, is_whole: bool, tmp_path: Path
+def test_a_model_that_cannot_be_taken_is_refused_with_the_reason(
+    breaking: Callable[[Path], Any], message: str, tmp_path: Path
 ) -> None:
-    text = json.dumps(header).encode()
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size))
-    assert checkpoints._is_whole(file) is is_whole
+    path = checkpoint(tmp_path, 4, ranks=0)
+    breaking(path)
+    with pytest.raises(ModelError, match=message):
+        checkpoints.extract_model(path, tmp_path)

@@ -1,6 +1,7 @@
 """VeRL's trainer as a run has it: what a batch is filled up with, what workers are told, and what is written back."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ from tensordict import TensorDict
 from tensordict.tensorclass import NonTensorStack
 from transfer_queue import KVBatchMeta
 
-from aworld_train.adapter.verl import trainer
+from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
+from tests.unit.adapter.verl.test_checkpoints import checkpoint as saved_checkpoint
 
 RATIO = 1.25
 """Of every token: the trainer's probability over the engine's."""
@@ -245,3 +247,58 @@ def test_where_verl_asks_for_the_mode_it_is_its_own(monkeypatch: pytest.MonkeyPa
         trainer.PPOTrainerSync, "_build_replay_buffer", lambda self: f"buffer of {self.trainer_mode}"
     )
     assert made()._build_replay_buffer() == "buffer of sync"
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("number", "whole"), [(4, [2, 3]), (3, [2])], ids=["a new one", "the same again"])
+@pytest.mark.parametrize("killed_in", ["save", "complete", "state"])
+def test_a_checkpoint_is_whole_when_its_model_is_complete_and_older_ones_go_after_that(
+    killed_in: str, number: int, whole: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trained = made(
+        trainer={"default_local_dir": str(tmp_path), "max_actor_ckpt_to_keep": 2},
+        actor_rollout_ref={"model": {"path": "models/a"}},
+    )
+    called: list[Any] = []
+    kill: list[str] = []
+
+    def call(name: str, *facts: Any) -> dict[str, int]:
+        called.append((name, *facts))
+        if name in kill:
+            raise Killed
+        return {}
+
+    def save(folder: str, hub: None, step: int, max_ckpt_to_keep: None) -> None:
+        place = Path(folder).with_name("data.pt")
+        was_there = place.exists()
+        saved_checkpoint(tmp_path, step)
+        if not was_there:  # VeRL's workers write none
+            place.unlink()
+        call("save")
+
+    trained.actor_rollout_wg = SimpleNamespace(save_checkpoint=save)
+    trained.train_dataloader = SimpleNamespace(state_dict=lambda: call("state"))
+    trained.checkpoint_callback = SimpleNamespace(
+        on_save=lambda **facts: call("callback", facts["checkpoint_dir"])
+    )
+    monkeypatch.setattr(
+        checkpoints, "complete", lambda model, settings: call("complete", model, settings.path)
+    )
+    for step in (1, 2, 3):
+        trained.global_steps = step
+        trained._save_checkpoint()
+    folder = tmp_path / "global_step_3"
+    assert called[-4:] == [
+        ("save",),
+        ("complete", folder / "actor/huggingface", "models/a"),
+        ("state",),
+        ("callback", str(folder)),
+    ]
+    kill.append(killed_in)
+    trained.global_steps = number
+    with pytest.raises(Killed):
+        trained._save_checkpoint()
+    assert [each.step for each in checkpoints.stored(tmp_path) if not each.fault] == whole
