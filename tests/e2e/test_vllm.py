@@ -76,7 +76,7 @@ def test_what_agents_ask_for_and_folders_recommend_leaves_the_trainer_s_probabil
     run_with(
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXACTNESS.relative_to(REPOSITORY))),
         timeout=600,
-        AWORLD_TRAIN_TESTS_ENGINE="vllm",
+        AWORLD_TRAIN_TESTS_SAMPLER="vllm",
     )
 
 

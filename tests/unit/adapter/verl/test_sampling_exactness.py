@@ -1,6 +1,6 @@
 """What agents ask for and a model's folder recommends leaves probabilities that are the trainer's, or is refused.
 
-``tests/e2e/test_vllm.py`` sets ``AWORLD_TRAIN_TESTS_ENGINE=vllm``: a real vLLM, which takes the folder's advice.
+``tests/e2e/test_vllm.py`` sets ``AWORLD_TRAIN_TESTS_SAMPLER=vllm``: a real vLLM, which takes the folder's advice.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tests.gateways import MODEL, serving
 from tests.models import tiny_qwen3
 from tests.sampling_parameters import ALLOWED, CHANGING, OF_PROMPT_AND_ANSWER, RECOMMENDED
 
-ENGINE = Engine(os.environ.get("AWORLD_TRAIN_TESTS_ENGINE", "transformers"))
+ENGINE = Engine(os.environ.get("AWORLD_TRAIN_TESTS_SAMPLER", "transformers"))
 MAX_DIFFERENCE = {Engine.transformers: 2e-5, Engine.vllm: 2e-4}[ENGINE]
 """Of the logarithm of a probability, in float32; whatever changes the distribution changes some by 0.1 and more."""
 CHOICES = {name: st.sampled_from(values) for name, values in ALLOWED.items()}
