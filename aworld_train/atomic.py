@@ -10,8 +10,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from aworld_train.errors import UsageError
+
 _LOCKED_BY_ANOTHER = (errno.EACCES, errno.EAGAIN)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+
+
+def check_writable(folder: Path, holds: str) -> None:
+    """Check at once that files can be written below a folder, which need not exist yet.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise UsageError(
+            f"Nothing can be written below {folder}, the folder of {holds}: {existing} answers {error.strerror!r}."
+        ) from error
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:

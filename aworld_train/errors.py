@@ -9,6 +9,10 @@ from typing import ClassVar
 
 from aworld_train.masking import mask
 
+TRAINING_PROFILE = (
+    "pip install 'aworld-train[cpu]' on a machine without a GPU, or 'aworld-train[gpu]' with one"
+)
+"""How to install what trains and what loads models; the base installation has neither."""
 NO_SPACE = "No space left on device"
 """How the system words a full disk."""
 
@@ -47,6 +51,12 @@ class DatasetError(AworldTrainError):
     kind = "dataset"
 
 
+class DatasetNotFound(DatasetError):
+    """Data that the request names and that are not there, or are no data of that kind."""
+
+    exit_code = UsageError.exit_code
+
+
 class RewardError(AworldTrainError):
     """A reward function that cannot be loaded or called."""
 
@@ -57,6 +67,12 @@ class ModelError(AworldTrainError):
     """A model directory that cannot be used, or a model that could not be made."""
 
     kind = "model"
+
+
+class ModelNotFound(ModelError):
+    """A model or an endpoint that the request names and that is none."""
+
+    exit_code = UsageError.exit_code
 
 
 class EnvironmentFailure(AworldTrainError):

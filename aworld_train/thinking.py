@@ -5,8 +5,10 @@ agree on what an answer is. A thought that a template opened in the prompt is kn
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,11 +17,13 @@ class Marks:
 
     opens: str
     closes: str
+    ends: str = ""
+    """A pattern of all texts that end a thought, where there are several."""
 
     @cached_property
     def end(self) -> re.Pattern[str]:
         """The end of a thought."""
-        return re.compile(re.escape(self.closes), re.IGNORECASE)
+        return re.compile(self.ends or re.escape(self.closes), re.IGNORECASE)
 
     def thought(self, text: str) -> str:
         """A thought's text, without an opening mark that repeats the prompt's."""
@@ -50,7 +54,15 @@ PATTERN = "|".join(
     for marks in MARKS
     for text in (marks.opens, marks.closes)
 )
-_ANY = re.compile(PATTERN)
+# gpt-oss thinks in a channel, which its call format reads itself; not among MARKS, since other turns end with <|end|>.
+_CHANNEL = Marks("<|channel|>analysis", "<|end|>", r"<\|(?:end|return|call|start)\|>|(?=<\|channel\|>)")
+_CHANNEL_WITHOUT_TOKENS = Marks("assistantanalysis", "assistantfinal", "assistant(?:final|commentary)")
+_ANY = re.compile(
+    rf"(?P<channel><\|channel\|>\s*analysis)|(?P<words>assistantanalysis|(?m:^)analysis(?=[A-Z<\\])"
+    rf"|\A\s*analysis(?s:(?=.*assistantfinal)))|{PATTERN}"
+)
+_TEXT_TYPES = ("text", "input_text", "output_text")
+"""Types of a message's parts that hold text for the reader, in Chat Completions and in Responses."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,11 @@ def divide(text: str) -> Divided:
     begin = position = 0
     while mark := _ANY.search(text, position):
         outside.append(text[position : mark.start()])
-        inside, position = opened_at(mark.group()), mark.end()
+        position = mark.end()
+        if mark["channel"] or mark["words"]:
+            inside: Marks | None = _CHANNEL if mark["channel"] else _CHANNEL_WITHOUT_TOKENS
+        else:
+            inside = opened_at(mark.group())
         if inside is None:
             outside, begin = [], position
             continue
@@ -92,6 +108,15 @@ def closed(text: str) -> str:
     """The text without a thought that the prompt opened, and with an end of its last thought."""
     divided = divide(text)
     return text[divided.begin :] + (divided.unfinished.closes if divided.unfinished else "")
+
+
+def part_text(part: Any) -> str:
+    """The text of a part of a message's content; empty for a thought and for what is no text."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES or part.get("thought"):
+        return ""
+    return text if isinstance(text := part.get("text"), str) else ""
 
 
 def opened_at(mark: str) -> Marks | None:

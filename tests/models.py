@@ -16,8 +16,7 @@ def tiny_qwen3(vocabulary: int, **options: Any) -> Any:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=8,
         tie_word_embeddings=True,
-        **options,
+        **{"head_dim": 8, **options},
     )
     return Qwen3ForCausalLM(config).eval()

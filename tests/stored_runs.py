@@ -107,6 +107,8 @@ def write_run_files(folder: Path, name: str, steps: int) -> None:
             "kl": 0.01 * step,
             "seconds": 2.0,
             "staleness": 0,
+            **{"rows": 20, "padding_rows": 4, "updates": 2, "clipped_updates": 1},
+            **{"groups": 4, "equal_groups": step - 1},
         }
         for step in range(1, steps + 1)
     ]

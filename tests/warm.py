@@ -28,16 +28,18 @@ from typing import IO, Any
 
 STAND_IN_VARIABLE = "AWORLD_TRAIN_TESTS_PYTHON"
 """The environment variable with the program that stands in for Python where tokenizers are loaded."""
-PROGRAMS, TOKENIZERS = "programs", "tokenizers"
+PROGRAMS, VERL, TOKENIZERS = "programs", "verl", "tokenizers"
+_COMMAND_LINE = """
+    aworld_train.cli.main aworld_train.cli.train aworld_train.adapter.verl.framework
+    aworld_train.adapter.episodes.single aworld_train.training.agent_trainer aworld_train.training.run
+    aworld_train.dataset.builder aworld_train.env aworld_train.launch aworld_train.store.migrate
+    aiohttp.web anyio._backends._asyncio httpcore httpx jinja2.sandbox sqlite3 uvicorn
+    matplotlib.backends.backend_agg matplotlib.figure pyarrow.compute pyarrow.parquet
+    mcp.client.streamable_http mcp.server.fastmcp mcp.server.streamable_http_manager
+"""
 _PRELOADED = {
-    PROGRAMS: """
-        aworld_train.cli.main aworld_train.cli.train aworld_train.adapter.verl.framework
-        aworld_train.adapter.episodes.single aworld_train.training.agent_trainer aworld_train.training.run
-        aworld_train.dataset.builder aworld_train.env aworld_train.launch aworld_train.store.migrate
-        aiohttp.web anyio._backends._asyncio httpcore httpx jinja2.sandbox sqlite3 uvicorn
-        matplotlib.backends.backend_agg matplotlib.figure pyarrow.compute pyarrow.parquet
-        mcp.client.streamable_http mcp.server.fastmcp mcp.server.streamable_http_manager
-    """,
+    PROGRAMS: _COMMAND_LINE,
+    VERL: f"{_COMMAND_LINE} aworld_train.adapter.verl.single_model aworld_train.adapter.verl.cpu.server",
     TOKENIZERS: """
         aworld_train.adapter.episodes.files aworld_train.adapter.episodes.first_prompt
         aworld_train.adapter.episodes.single aworld_train.model.tokenizer aworld_train.rollout.template_proof
@@ -48,25 +50,31 @@ _READ_AT_IMPORT = (
     *("PYTHON", "LD_", "MALLOC_", "LANG", "LC_", "TZ", "MPL", "OMP_", "OPENBLAS_"),
     *("FORCE_COLOR", "NO_COLOR", "TERM", "COLUMNS", "LINES"),
 )
+_READ_BY_VERL = ("CUDA_", "HF_", "RAY_", "TORCH", "TRANSFORMERS_", "VERL_", "VLLM_")
 """A program whose variables with these beginnings are others is started as usual."""
 _SIZE_BYTES = _NUMBER_BYTES = 4
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
 
-_address: str | None = None
+_addresses: dict[str, str] = {}
 _owners: "list[subprocess.Popen[bytes]]" = []
 
 
-def start() -> None:
+def start(*kinds: str) -> None:
     """Begin the interpreters, for this process and its forks; they import while these go on."""
-    global _address
-    if _address is not None:
-        return
-    stand_in = Path(_begin(TOKENIZERS)).with_name("python")
+    if TOKENIZERS not in _addresses:
+        _start_tokenizers()
+    for kind in kinds or (PROGRAMS,):
+        if kind not in _addresses:
+            _addresses[kind] = _begin(kind)
+
+
+def _start_tokenizers() -> None:
+    _addresses[TOKENIZERS] = _begin(TOKENIZERS)
+    stand_in = Path(_addresses[TOKENIZERS]).with_name("python")
     asking = [sys.executable, "-I", "-S", __file__, str(stand_in.with_name("socket"))]
     stand_in.touch(mode=0o700)
     stand_in.write_text(f'#!/bin/sh\nexec {shlex.join(asking)} "$@"\n')
     os.environ[STAND_IN_VARIABLE] = str(stand_in)
-    _address = _begin(PROGRAMS)
 
 
 def _begin(kind: str) -> str:
@@ -150,12 +158,12 @@ def popen(
     stderr: int | IO[Any] = subprocess.DEVNULL,
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
+    kind: str = PROGRAMS,
 ) -> "Program | subprocess.Popen[bytes]":
     """Run the interpreter's arguments (a script, ``-m`` or ``-c``); its output goes to files or ``DEVNULL``."""
-    start()
-    assert _address is not None
+    start(kind)
     environment = dict(os.environ if env is None else env)
-    if _read_at_import(environment) != _read_at_import(os.environ):
+    if _read_at_import(environment, kind) != _read_at_import(os.environ, kind):
         return subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,
@@ -167,7 +175,7 @@ def popen(
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
         given = (nothing if stream == subprocess.DEVNULL else stream for stream in (nothing, stdout, stderr))
         streams = [stream if isinstance(stream, int) else stream.fileno() for stream in given]
-        return Program(_address, list(arguments), streams, cwd, environment)
+        return Program(_addresses[kind], list(arguments), streams, cwd, environment)
 
 
 def run(
@@ -176,10 +184,11 @@ def run(
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
     check: bool = False,
+    kind: str = PROGRAMS,
 ) -> "subprocess.CompletedProcess[str]":
     """As ``subprocess.run`` of the interpreter with these arguments, without input and with its output as text."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        program = popen(*arguments, stdout=out, stderr=err, cwd=cwd, env=env)
+        program = popen(*arguments, stdout=out, stderr=err, cwd=cwd, env=env, kind=kind)
         try:
             code = program.wait(timeout)
         except BaseException:
@@ -198,11 +207,12 @@ def run(
     return done
 
 
-def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+def _read_at_import(environment: Mapping[str, str], kind: str) -> dict[str, str]:
+    beginnings = _READ_AT_IMPORT + (_READ_BY_VERL if kind == VERL else ())
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_READ_AT_IMPORT) and name != "PYTHONPATH"
+        if name.startswith(beginnings) and name != "PYTHONPATH"
     }
 
 
@@ -228,7 +238,7 @@ def _serve(kind: str, listener: socket.socket) -> Callable[[], None]:
         leave_out_torch()
     for name in _PRELOADED[kind].split():
         importlib.import_module(name)
-    if kind == PROGRAMS:
+    if kind != TOKENIZERS:
         module_process = importlib.import_module("aworld_train.module_process")
         vars(module_process)["sys"] = types.SimpleNamespace(executable=os.environ[STAND_IN_VARIABLE])
     gc.collect()

@@ -127,8 +127,11 @@ class StepRow(NamedTuple):
             ``tokens_per_second`` (of each GPU), ``seconds`` (of the step, without its validation), ``val_seconds`` (of
             the validation after it), ``staleness`` and ``max_staleness`` (mean and maximum over the episodes: steps by
             which the weights that an episode was begun with were older than those that it trained), ``memory_gb``,
-            ``trained_episodes``, ``padding_rows`` (which fill updates up and train nothing), and ``updates`` of the
-            optimizer.
+            ``trained_episodes``, ``padding_rows`` (which fill updates up and weigh nothing), ``updates`` of the
+            optimizer, ``clipped_updates`` (whose gradient was longer than the recipe allows), ``clip_fraction`` (the
+            share of tokens whose ratio was clipped), ``groups`` with several samples to compare, ``equal_groups``
+            (whose rewards are all equal), ``rejected_tokens`` and ``rejected_episodes`` (which the correction for the
+            engine's rounding leaves out).
         raw: Everything that the framework reported, under its own names.
         validated: Whether a validation ended.
     """

@@ -211,6 +211,11 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
         by_level = (str(report.levels[split].get(level, 0)) for level in levels)
         written.add_row(split, str(rows), *by_level, escape(str(report.out / f"{split}.parquet")))
     console.out.print(written)
+    if missing := sorted(set(report.splits) - set(report.rows)):
+        console.note(
+            f"There are too few tasks for {' and '.join(missing)}: give more input, or measure on those of train "
+            f"(dataset.val={report.out / 'train.parquet'})."
+        )
 
     account = Table("of what was seen", "count")
     for name, count in (

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from aworld_train import __version__
 from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.cli.termination import Terminated
-from aworld_train.errors import AworldTrainError
+from aworld_train.errors import TRAINING_PROFILE, AworldTrainError, UsageError
 from aworld_train.masking import mask
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -93,6 +93,10 @@ def _root(
     """Train tool-using LLM agents from one YAML recipe."""
 
 
+_PATH_ERRORS = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+"""What the system answers where a command was given a path that it cannot use."""
+
+
 def main() -> None:
     """Run the command line and exit with its code: 0 ok, 1 failure, 2 usage, 130 interrupt, 143 SIGTERM."""
     arguments = sys.argv[1:]
@@ -109,11 +113,33 @@ def main() -> None:
         _report(error.kind, error.message, as_json)
         if debug:
             _print_traceback()
+    except ModuleNotFoundError as error:
+        code = 1
+        _report("dependency", _missing(error), as_json)
+        if debug:
+            _print_traceback()
+    except _PATH_ERRORS as error:
+        code = UsageError.exit_code
+        _report(
+            UsageError.kind,
+            f"{error.filename}: {error.strerror}. Give another path, or put it right.",
+            as_json,
+        )
+        if debug:
+            _print_traceback()
     except Exception as error:
         code = _report_click(error, as_json, debug)
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
         _report("interrupted", "interrupted", as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """What to install for a module that is not there; most come with the profiles that train."""
+    return (
+        f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train and "
+        f"load models: {TRAINING_PROFILE}."
+    )
 
 
 def _report(kind: str, message: str, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -76,28 +76,37 @@ def check(
             "--no-files", help="Do not look for the model and the datasets, for a recipe of another machine."
         ),
     ] = False,
+    purpose: Annotated[
+        Literal["train", "eval"],
+        typer.Option(
+            "--for", help="What the recipe is for; `eval` needs neither training tasks nor a model."
+        ),
+    ] = "train",
     as_json: JsonOption = False,
 ) -> None:
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything.
 
-    The model and the datasets must exist; a model's name on the hub is not looked up.
+    The model, the tool environment and the datasets must exist, and the tasks fit the recipe; a model's name on the hub
+    is not looked up.
 
     Of a model on this machine it says how tool calls are read and how the chat template continues turns.
 
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
     from aworld_train import recipe as recipes
-    from aworld_train.adapter.base import find
     from aworld_train.errors import DependencyMissing
     from aworld_train.model.tool_parser import check_tool_parser
-    from aworld_train.model.turns import try_turns
     from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.device import on_cpu
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
     from aworld_train.recipe.worker_queue import queue_note
-    from aworld_train.training.recipe_checks import recipe_checks
+    from aworld_train.training.recipe_checks import check_data, recipe_checks
 
-    loaded = recipes.load(source, overrides or [], also=recipe_checks(files=not no_files, note=note))
+    training = purpose == "train"
+    checks = recipe_checks(files=not no_files, training=training, note=note)
+    loaded = recipes.load(source, overrides or [], also=checks)
+    if not no_files:
+        check_data(loaded, ("train", "val") if training else ("val",))
     if runs_code(loaded):
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
@@ -106,19 +115,13 @@ def check(
     queue = None if on_cpu(loaded) else queue_note(loaded)
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser) if remark]
+    framework_checked = False
     try:
-        framework = find(loaded.trainer.framework)
-        options = framework.template_options(_composed(loaded))
-        if plan := framework.memory_plan(loaded, 0):
-            remarks.append(
-                f"Each GPU holds {plan.total(plan.fullest) / 1e9:.0f} GB at most, by estimate ({plan.fullest}), and "
-                f"{plan.total('sample') / 1e9:.0f} beside the engine's share of "
-                f"{loaded.rollout.gpu_memory:.0%} while it samples."
-            )
-        remarks += filter(None, [try_turns(loaded.model.location, options)])
-        framework_checked = True
+        if training:
+            remarks += _framework_remarks(loaded)
+            framework_checked = True
     except DependencyMissing:
-        framework_checked = False
+        pass
     if as_json:
         print_json(
             {
@@ -268,6 +271,28 @@ def _one_line(value: Any) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)
+
+
+def _framework_remarks(loaded: "Recipe") -> list[str]:
+    """What the framework makes of a recipe, after a check of its keys.
+
+    Raises:
+        DependencyMissing: The framework is not installed.
+    """
+    from aworld_train.adapter.base import find
+    from aworld_train.model.turns import try_turns
+
+    framework = find(loaded.trainer.framework)
+    options = framework.template_options(_composed(loaded))
+    remarks = []
+    if plan := framework.memory_plan(loaded, 0):
+        remarks.append(
+            f"Each GPU holds {plan.total(plan.fullest) / 1e9:.0f} GB at most, by estimate ({plan.fullest}), and "
+            f"{plan.total('sample') / 1e9:.0f} beside the engine's share of {loaded.rollout.gpu_memory:.0%} while it "
+            "samples."
+        )
+    turns = try_turns(loaded.model.location, options)
+    return [*remarks, *([turns] if turns else [])]
 
 
 def _check_code(loaded: "Recipe") -> None:

@@ -75,6 +75,7 @@ def rollout(
 
     from aworld_train import recipe as recipes
     from aworld_train import temporary
+    from aworld_train.adapter.base import framework_of
     from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
@@ -84,6 +85,7 @@ def rollout(
 
     read = recipes.read(recipe, with_engine(overrides, engine))
     loaded = read.recipe
+    framework_of(loaded)  # which says what is not installed before an environment starts
     check_model(loaded.model.location)
     tool_parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     tasks = [dataset] if dataset else loaded.dataset.val_files or loaded.dataset.train_files

@@ -54,7 +54,7 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
         print_json({"runs": [_overview(run) for run in found]})
         return
     if not found:
-        note(f"There are no runs in {runs}.")
+        note(f"There are no runs in {runs}" + ("." if runs.is_dir() else ": there is no such folder."))
         return
     table = Table(box=None, pad_edge=False)
     for column in ("run", "status", "steps", "accuracy", "reward", "", "time", "began"):

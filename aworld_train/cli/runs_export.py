@@ -50,12 +50,14 @@ def export_run(
 
         aworld-train runs export quickstart --format inspect --where 'phase=val' --out validation.eval
     """
+    from aworld_train.atomic import check_writable
     from aworld_train.store.export.exporting import export
     from aworld_train.store.export.writer import ExportedRun
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_store import open_run_store
 
     recorded = open_run(run, runs)
+    check_writable(target.parent, "the export (--out)")
     with open_run_store(recorded) as store:
         model = recorded.manifest.get("model")
         described = ExportedRun(

@@ -20,8 +20,12 @@ def train(
     ] = Path("runs"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the framework's configuration, print the command, stop.")
+        bool, typer.Option("--dry-run", help="Check everything, print the command, and start nothing.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --dry-run: the folder to write the files of the launch into."),
+    ] = None,
     launcher: Annotated[
         str | None,
         typer.Option(
@@ -58,11 +62,15 @@ def train(
     """
     from aworld_train import launch
     from aworld_train import recipe as recipes
+    from aworld_train.adapter.episodes.files import write_files
+    from aworld_train.errors import UsageError
     from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
     from aworld_train.training.recipe_checks import recipe_checks
 
+    if out is not None and not dry_run:
+        raise UsageError("--out is where --dry-run writes; a run writes into RUNS/<name> (--runs).")
     changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
     loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks())
     launch_by = launch.find(loaded.recipe.cluster.launcher.value)
@@ -70,13 +78,22 @@ def train(
     processor = trainer.train_processor
     assert isinstance(processor, FrameworkProcessor)
     if dry_run:
-        config, command = launch_by.dry_run(processor)
+        run_dir = processor.run_dir(processor.checked.recipe)
+        if out is not None:
+            processor.check_run_folder(out)
+        planned = launch_by.dry_run(processor, out or run_dir)
+        if out is not None:
+            write_files(out, planned.files)
+        config = None if out is None else str(out / planned.config)
         if as_json:
-            run_dir = str(processor.run_dir(processor.checked.recipe))
-            console.print_json({"run_dir": run_dir, "config": str(config), "command": list(command)})
-        else:
-            console.note(f"The configuration is {config}. The command:")
-            typer.echo(shlex.join(command))
+            console.print_json({"run_dir": str(run_dir), "config": config, "command": list(planned.command)})
+            return
+        console.note(
+            f"The configuration is {config}. The command:"
+            if config
+            else f"Nothing is written; --out FOLDER writes {', '.join(planned.files)}. The command:"
+        )
+        typer.echo(shlex.join(planned.command))
         return
     options = launch.LaunchOptions(resume=resume, quiet=quiet or as_json, detach=detach, submit=submit)
     summary = launch_by.launch(processor, options)

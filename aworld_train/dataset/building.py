@@ -33,7 +33,7 @@ from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
-from aworld_train.dataset.splits import Assignment, cut
+from aworld_train.dataset.splits import DEFAULT_SPLITS, Assignment, cut
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError
@@ -124,22 +124,29 @@ class Build:
 
     def _write(self, account: "_Account") -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Write the files of all splits; returns rows by split, and those by level."""
-        families, names = self.families.listed(), list(self.plan.splits)
+        families = self.families.listed()
         selection, strata, counts = self._choose(families)
         self.progress.begin("writing", sum(counts))
         ends = cut(counts, self.plan.splits)
-        for place, name in enumerate(names):
-            if not any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends):
+        names = [
+            name
+            for place, name in enumerate(self.plan.splits)
+            if any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends)
+        ]
+        # Some examples are enough to begin with, where nobody has asked for validation tasks.
+        if names != ["train"] or self.plan.splits != DEFAULT_SPLITS:
+            for name in (name for name in self.plan.splits if name not in names):
                 raise DatasetError(
                     f"The split {name!r} would be empty: {account}, and {sum(counts)} tasks are to be split. Give "
                     "more input, a higher --limit, or other --split fractions."
                 )
-        written = self._write_splits(families, selection(), strata, Assignment(ends))
+        written = self._write_splits(names, families, selection(), strata, Assignment(ends))
         rows = {name: int(by_family.sum()) for name, by_family in written.items()}
         return rows, {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
 
     def _write_splits(
         self,
+        names: Sequence[str],
         families: Sequence[Family],
         selection: Selection,
         strata: Numbers,
@@ -149,7 +156,6 @@ class Build:
         maker = RowMaker(
             families, several_answers=self.families.several_answers, images=self.families.has_images
         )
-        names = list(self.plan.splits)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
         with ExitStack() as stack:

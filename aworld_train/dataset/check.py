@@ -21,7 +21,7 @@ from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.lengths import PromptLengths, PromptTokens
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
-from aworld_train.errors import DatasetError
+from aworld_train.errors import DatasetError, DatasetNotFound
 
 COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
 
@@ -178,16 +178,16 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     """
     try:
         if path.is_dir():
-            raise DatasetError(
+            raise DatasetNotFound(
                 f"{path} is a directory. Name one of the parquet files in it, such as train.parquet."
             )
         return open_streamed(path)
     except FileNotFoundError:
-        raise DatasetError(
+        raise DatasetNotFound(
             f"There is no dataset file {path}. Make one with `aworld-train dataset build`."
         ) from None
     except (pa.ArrowException, OSError) as error:
-        raise DatasetError(
+        raise DatasetNotFound(
             f"{path} is not a parquet file that can be read: {_first_line(error)}. "
             "Make one with `aworld-train dataset build`."
         ) from error

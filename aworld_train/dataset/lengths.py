@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aworld_train.errors import ModelError
+from aworld_train.errors import ModelError, ModelNotFound
 
 PERCENTILES = (50, 90, 99)
 
@@ -65,7 +65,7 @@ def prompt_tokenizer(model: Path) -> Any:
         ModelError: There is none with a chat template.
     """
     if not model.is_dir():
-        raise ModelError(f"There is no model directory {model}, so prompts cannot be measured (--model).")
+        raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
     from transformers import AutoTokenizer
 
     try:

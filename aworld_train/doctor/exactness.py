@@ -144,8 +144,7 @@ def _first_tasks(recipe: Recipe) -> list[list[Message]]:
 async def _sample(recipe: Recipe, model: LoadedModel, tasks: Sequence[Sequence[Message]]) -> list[Sample]:
     """What the engine answers to tasks, as far as they fit, without tools; the model is closed."""
     rollout = recipe.rollout
-    # A narrower choice (top_p, top_k) would change the engine's probabilities, and not the trainer's.
-    params = SamplingParams(rollout.temperature, top_p=1.0, top_k=-1)
+    params = SamplingParams(rollout.temperature, rollout.top_p, rollout.top_k)
     max_tokens = min(_MAX_TOKENS, rollout.max_response_tokens)
 
     async def answer(number: int, prompt: list[int]) -> Sample:

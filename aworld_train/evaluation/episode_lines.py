@@ -5,8 +5,6 @@ from typing import Any
 
 PHASE = "eval"
 """The phase of an evaluation's episodes in the store."""
-SETTINGS = "eval"
-"""The key of ``manifest.json`` under which an evaluation's settings are."""
 _MILLION = 1e6
 
 

@@ -10,11 +10,13 @@ from typing import Any, TextIO
 from aworld_train.adapter.base import find
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.episode_lines import SETTINGS
 from aworld_train.evaluation.plan import EvalPlan
 from aworld_train.recipe import dump
-from aworld_train.training.recorded_run import MANIFEST, RECIPE, find_runs
+from aworld_train.training.recorded_run import find_runs
 from aworld_train.training.run_folder import (
+    MANIFEST,
+    RECIPE,
+    SETTINGS,
     file_hashes,
     lock_folder,
     refuse_changes,

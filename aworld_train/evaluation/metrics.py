@@ -23,6 +23,7 @@ from aworld_train.evaluation.statistics import (
     pass_all,
     pass_at,
 )
+from aworld_train.evaluation.votes import votes_of
 
 CONFIDENCE = "confidence"
 """The part of a score that holds the confidence that the model stated, from 0 to 1."""
@@ -114,7 +115,7 @@ class Figures:
         errors: Attempts that could not be scored; no average includes them.
         pass_at: Unbiased pass@k by k, over the tasks with k scored attempts.
         pass_all: pass^k by k: all of k attempts are right.
-        majority: maj@k by k; empty where scorers name no answers. Answers are equal if their texts are.
+        majority: maj@k by k; empty where scorers name no answers. See ``votes``.
         tasks_at: How many tasks have k scored attempts, by k.
         groups: By grouping (level, source, scorer, tag), the figures of each label; without groupings of one label.
         tool_calls: Tool calls.
@@ -191,7 +192,7 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
     attempts, scores = evaluation.attempts, evaluation.scores
     scored = [attempt for attempt in attempts if attempt.score is not None]
     ladder = ks(int(evaluation.settings["attempts"]))
-    answers = _answers(evaluation)
+    votes = votes_of(evaluation, ladder)
     mean, interval = _average(scores)
     return Figures(
         model=str(evaluation.settings.get("model") or ""),
@@ -206,7 +207,7 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         errors=len(attempts) - len(scored),
         pass_at=_by_k(ladder, lambda k: pass_at(scores, k)),
         pass_all=_by_k(ladder, lambda k: pass_all(scores, k)),
-        majority=_by_k(ladder, lambda k: majority(answers, k)) if answers else {},
+        majority=_by_k(ladder, lambda k: majority(votes, k)) if votes else {},
         tasks_at={k: sum(len(each) >= k for each in scores.values()) for k in ladder},
         groups=_groups(evaluation),
         tool_calls=sum(attempt.tool_calls for attempt in attempts),
@@ -257,15 +258,6 @@ def _average(scores: Scores) -> tuple[float | None, tuple[float, float] | None]:
 def _by_k(ladder: Iterable[int], figure: Callable[[int], float | None]) -> dict[int, float]:
     values = {k: figure(k) for k in ladder}
     return {k: value for k, value in values.items() if value is not None}
-
-
-def _answers(evaluation: Evaluation) -> dict[str, list[tuple[str | None, float]]]:
-    """The answers and scores by task; empty where no attempt has an answer."""
-    answers = {
-        task: [(attempt.answer, attempt.score) for attempt in attempts if attempt.score is not None]
-        for task, attempts in evaluation.attempts_by_task.items()
-    }
-    return answers if any(answer is not None for each in answers.values() for answer, _ in each) else {}
 
 
 _Labels = Callable[[EvalTask], Sequence[str]]

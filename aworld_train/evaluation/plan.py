@@ -16,7 +16,7 @@ from aworld_train.adapter.base import find
 from aworld_train.adapter.episodes.reference_agents import check_oracle
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
-from aworld_train.errors import ModelError, UsageError
+from aworld_train.errors import ModelNotFound, UsageError
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import shown
@@ -249,7 +249,7 @@ def model_directory(checkpoint: Path, framework: str) -> Path:
         return checkpoint
     model = find(framework).model_in(checkpoint)
     if model is None:
-        raise ModelError(
+        raise ModelNotFound(
             f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
             "(RUNS/<name>/checkpoints/global_step_N)."
         )

@@ -65,7 +65,7 @@ def majority(answers: Mapping[str, Sequence[tuple[str | None, float]]], k: int) 
     """maj@k: the share of tasks whose most frequent answer among the first k attempts is right.
 
     Args:
-        answers: By task, the extracted answer of each attempt and its score. Attempts without an answer do not vote.
+        answers: By task, the vote of each attempt (see ``votes``) and its score. Attempts without one do not vote.
         k: Attempts; tasks with fewer are left out.
 
     Returns:

@@ -60,7 +60,8 @@ def _headline(figures: Figures) -> str:
 
 def _trained_on(found: "Contamination") -> str:
     counts = f"{found.exact} of {found.n} tasks, and {found.near} nearly"
-    variants = f", and {found.figure_variants} with other figures" if found.figure_variants else ""
+    alike = f", and {found.figure_variants} that differ from one in their numbers alone"
+    variants = alike if found.figure_variants else ""
     remarks = [f"{name} has changed since" for name in found.changed]
     remarks += [f"not compared: {reason}" for reason in found.missing]
     remarks += [] if found.is_complete else [f"only {found.rows} rows were compared in time"]

@@ -1,6 +1,6 @@
 """The interface of a launcher, and the lookup of a launcher by its name (the recipe's ``cluster.launcher``)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
@@ -63,9 +63,16 @@ class JobStatus:
 
 
 class DryRun(NamedTuple):
-    """What a launch would start: the file that a person reads, and the command."""
+    """What a launch would write and start.
 
-    config: Path
+    Attributes:
+        files: Text of the files, by name in the folder.
+        config: Name of the file among them that a person reads.
+        command: Program and arguments.
+    """
+
+    files: Mapping[str, str]
+    config: str
     command: Sequence[str]
 
 
@@ -93,8 +100,8 @@ class Launcher(Protocol):
             KeyboardInterrupt: The user interrupted. A submitted job goes on.
         """
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
-        """Write the files of a launch into the run folder and start nothing."""
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
+        """What a launch would write and start, with its files in ``folder``; writes and starts nothing."""
 
     def status(self, run_dir: Path) -> JobStatus:
         """The state of the job that ``launch.json`` in the run folder names."""

@@ -21,7 +21,9 @@ def cluster_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, A
     section: dict[str, Any] = {}
     for key, names in _VARIABLES.items():
         for name in names:
-            value = environment.get(name, "")
+            # SLURM's own mean nothing outside of a job, such as those that a shell has kept of one that has ended.
+            is_stale = name.startswith("SLURM_") and "SLURM_JOB_ID" not in environment
+            value = "" if is_stale else environment.get(name, "")
             if value.isdecimal() and int(value) > 0:
                 section[key] = int(value)
                 break

@@ -7,31 +7,29 @@ references to environment variables unresolved, and edits of the original do not
 import sys
 from pathlib import Path
 
-from aworld_train.atomic import write_text
-from aworld_train.launch.record import launch_folder
 from aworld_train.recipe import LoadedRecipe, dump
+from aworld_train.training.run_folder import LAUNCH_FOLDER
 
-_RECIPE = "recipe.yaml"
-
-
-def write_job_recipe(loaded: LoadedRecipe, run_dir: Path) -> Path:
-    """Write the recipe of a job into the run folder; returns the file's absolute path."""
-    file = launch_folder(run_dir).resolve() / _RECIPE
-    write_text(file, dump(loaded.unresolved))
-    return file
+RECIPE = f"{LAUNCH_FOLDER}/recipe.yaml"
+"""The recipe of a job, below the folder of its files."""
 
 
-def job_command(recipe: Path, run_dir: Path, launcher: str, *, resume: bool) -> list[str]:
+def job_recipe(loaded: LoadedRecipe) -> dict[str, str]:
+    """The file with the recipe of a job, as text by name."""
+    return {RECIPE: dump(loaded.unresolved)}
+
+
+def job_command(recipe: Path, runs: Path, launcher: str, *, resume: bool) -> list[str]:
     """The command that a job runs.
 
     Args:
-        recipe: The file that ``write_job_recipe`` wrote.
-        run_dir: The run folder.
+        recipe: The job's recipe, absolute.
+        runs: Where run folders are.
         launcher: The launcher's name; inside its job it runs the recipe and submits nothing.
         resume: Go on from the last checkpoint.
     """
     return [
         *(sys.executable, "-P", "-m", "aworld_train", "train", str(recipe)),
-        *("--runs", str(run_dir.resolve().parent), "--launcher", launcher),
+        *("--runs", str(runs.resolve()), "--launcher", launcher),
         *(("--resume",) if resume else ()),
     ]

@@ -40,10 +40,10 @@ class LocalLauncher:
         placement = Placement(remark=unused_resources(processor.checked.recipe))
         return processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """As ``Launcher.dry_run``."""
-        run_dir, plan = processor.write_plan()
-        return DryRun(run_dir / plan.config, plan.command)
+        plan = processor.plan_in(folder)
+        return DryRun(plan.files, plan.config, plan.command)
 
     def status(self, run_dir: Path) -> JobStatus:
         """As ``Launcher.status``."""

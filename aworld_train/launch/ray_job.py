@@ -13,23 +13,24 @@ from pathlib import Path
 from rich.console import Console
 
 from aworld_train import __version__
-from aworld_train.atomic import write_text
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import FILE, INSIDE_VARIABLE, SEALED_VARIABLE, ClusterJob
 from aworld_train.launch.following import ClusterSilent, follow_log
-from aworld_train.launch.job import job_command, write_job_recipe
+from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
-from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.launch.record import LaunchRecord, read_record, write_record
 from aworld_train.recipe.schema import Recipe
 from aworld_train.sealed import ray_token, seal
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.run_folder import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
+_FILE = f"{LAUNCH_FOLDER}/{FILE}"
 _STOP_GRACE = 15
 """Seconds that a job has to end by itself; Ray then kills its processes. Ray's own limit is 3."""
 _STOP_SECONDS = _STOP_GRACE + 15.0
@@ -51,8 +52,8 @@ class RayLauncher:
         run_dir = processor.run_dir(recipe).resolve()
         jobs = _cluster(recipe)
         jobs.check()
-        check_run_folder(run_dir, resume=options.resume)
         self._refuse_second_job(run_dir)
+        processor.check_run_folder(run_dir, resume=options.resume)
         record = self._submit(processor, jobs, run_dir, options)
         show = _ignore if options.quiet else _show
         show(
@@ -61,11 +62,11 @@ class RayLauncher:
         )
         return None if options.detach else attach(self, run_dir, show)
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """As ``Launcher.dry_run``: the framework's configuration, and the command of the job."""
-        run_dir, plan = processor.write_plan()
-        job, file = _prepare(processor, run_dir.resolve(), resume=False)
-        return DryRun(run_dir / plan.config, job.command(file))
+        plan = processor.plan_in(folder)
+        job, files = _prepare(processor, folder, resume=False)
+        return DryRun({**plan.files, **files}, plan.config, job.command(folder.resolve() / _FILE))
 
     def status(self, run_dir: Path) -> JobStatus:
         """As ``Launcher.status``."""
@@ -115,13 +116,14 @@ class RayLauncher:
     ) -> LaunchRecord:
         token = ray_token()
         assert token is not None, "a cluster that asks for no token is refused"
-        job, file = _prepare(processor, run_dir, resume=options.resume)
+        job, files = _prepare(processor, run_dir, resume=options.resume)
+        write_files(run_dir, files)
         record = LaunchRecord(self.name, f"aworld-train-{job.nonce}", jobs.address)
         # Before the job exists, so that it can be found whenever this process is killed.
         write_record(run_dir, record)
         jobs.submit(
             record.job,
-            shlex.join(job.command(file)),
+            shlex.join(job.command(run_dir / _FILE)),
             variables={
                 SEALED_VARIABLE: seal(job_variables(processor.checked), token),
                 "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_GRACE),
@@ -160,10 +162,13 @@ def _cluster(recipe: Recipe) -> RayJobs:
     return RayJobs(checked_address(address), ray_token())
 
 
-def _prepare(processor: FrameworkProcessor, run_dir: Path, *, resume: bool) -> tuple[ClusterJob, Path]:
-    """Write the files that the job reads into the run folder; returns the job and the file that describes it."""
+def _prepare(
+    processor: FrameworkProcessor, folder: Path, *, resume: bool
+) -> tuple[ClusterJob, dict[str, str]]:
+    """The job, and the files that it reads in ``folder``, as texts by name."""
     recipe = processor.checked.recipe
-    command = job_command(write_job_recipe(processor.checked, run_dir), run_dir, "ray", resume=resume)
+    run_dir = processor.run_dir(recipe).resolve()
+    command = job_command(folder.resolve() / RECIPE, run_dir.parent, "ray", resume=resume)
     job = ClusterJob(
         nonce=secrets.token_hex(8),
         run_dir=str(run_dir),
@@ -173,9 +178,7 @@ def _prepare(processor: FrameworkProcessor, run_dir: Path, *, resume: bool) -> t
         nodes=recipe.cluster.nodes,
         gpus_per_node=recipe.cluster.gpus_per_node,
     )
-    file = launch_folder(run_dir) / FILE
-    write_text(file, job.to_json())
-    return job, file
+    return job, {_FILE: job.to_json(), **job_recipe(processor.checked)}
 
 
 def _record(run_dir: Path) -> LaunchRecord:

@@ -1,12 +1,14 @@
 """Checks before a run that a model directory is complete, by its files alone."""
 
 import json
+import re
 from pathlib import Path
 
 from aworld_train.errors import ModelError
-from aworld_train.model.files import is_hub_name
+from aworld_train.model.files import is_hub_name, local_folder
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_GENERATES = re.compile("CausalLM|ConditionalGeneration|LMHead")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 
 
@@ -25,6 +27,8 @@ def check_model(path: str | None) -> None:
     folder = Path(path).expanduser()
     if not folder.exists():
         if is_hub_name(path) and not folder.parent.is_dir():
+            if cached := local_folder(path):
+                _check_kind(path, cached)
             return
         raise ModelError(
             f"There is no model directory {path}. Give an existing one, or make a small one with "
@@ -32,6 +36,7 @@ def check_model(path: str | None) -> None:
         )
     if not (folder / "config.json").is_file():
         raise ModelError(f"{path} is no Hugging Face model directory: it has no config.json.")
+    _check_kind(path, folder)
     if not any(next(folder.glob(pattern), None) for pattern in _WEIGHTS):
         raise ModelError(f"The model directory {path} has no weights (*.safetensors).")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
@@ -43,6 +48,20 @@ def check_model(path: str | None) -> None:
         raise ModelError(
             f"The tokenizer in {path} has no chat template, so messages and tools cannot be turned into a prompt. Use "
             "an instruction-tuned model, or put a chat_template.jinja into the directory."
+        )
+
+
+def _check_kind(path: str, folder: Path) -> None:
+    """Check that a model writes text from left to right, as far as its configuration says what it is."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        names = [str(name) for name in config.get("architectures") or ()]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return
+    if config.get("is_encoder_decoder") or (names and not any(_GENERATES.search(name) for name in names)):
+        raise ModelError(
+            f"The model {path} is a {', '.join(names) or 'model with an encoder'}, which does not write text after a "
+            "prompt. Give a causal language model that is tuned to instructions, such as Qwen/Qwen2.5-1.5B-Instruct."
         )
 
 

@@ -23,7 +23,10 @@ def local_folder(model: str | None) -> Path | None:
         return folder
     if not is_hub_name(model):
         return None
-    from huggingface_hub import constants
+    try:
+        from huggingface_hub import constants
+    except ModuleNotFoundError:  # it comes with the training profiles, and has filled the cache
+        return None
 
     cached = "--".join(("models", *model.split("/")))
     if not (Path(constants.HF_HUB_CACHE) / cached).is_dir():

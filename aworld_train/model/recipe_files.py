@@ -1,27 +1,33 @@
-"""Checks that the model and the datasets that a recipe names are on this machine; the datasets are not read."""
+"""Checks that what a recipe names is on this machine: model, tool environment, datasets; these are not read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aworld_train.errors import ModelError
+from aworld_train.env.directory import find_directory
+from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.check import check_model
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import CassetteMode, Recipe
 from aworld_train.recipe.tree import KeyPath
 
 
-def file_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Iterator[tuple[KeyPath, str]]:
     """The missing files of a recipe: its key, and one sentence for each. A model's name on the hub is not looked up."""
     if recipe.model.location:
         try:
             check_model(recipe.model.location)
         except ModelError as error:
             yield ("model", "path"), f"`model.path`: {error.message}"
-    files = [("train", path) for path in recipe.dataset.train_files]
-    files += [("val", path) for path in recipe.dataset.val_files]
-    for split, path in files:
+    if recipe.env.docker_dir is not None and recipe.env.cassette.mode is not CassetteMode.replay:
+        try:
+            find_directory(recipe.env.docker_dir)
+        except UsageError as error:
+            yield ("env", "docker_dir"), f"`env.docker_dir`: {error.message}"
+    in_split = {"train": recipe.dataset.train_files, "val": recipe.dataset.val_files}
+    named = [(name, path) for name in splits for path in in_split[name]]
+    for name, path in named:
         if not Path(path).expanduser().is_file():
             yield (
-                ("dataset", split),
-                f"`dataset.{split}`: there is no file {path}. Give an existing one, or build it with "
+                ("dataset", name),
+                f"`dataset.{name}`: there is no file {path}. Give an existing one, or build it with "
                 "`aworld-train dataset build`; paths are relative to the current folder.",
             )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import __version__
-from aworld_train.errors import DependencyMissing, ModelError, UsageError
+from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
 from aworld_train.model import portable, storage, tasks, tokenizer
 from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
@@ -224,10 +224,7 @@ def _report(
 def _require_torch() -> None:
     missing = [name for name in ("torch", "transformers", "tokenizers") if find_spec(name) is None]
     if missing:
-        raise DependencyMissing(
-            f"{missing[0]} is not installed: pip install 'aworld-train[cpu]' on a machine without a GPU, or "
-            "'aworld-train[gpu]' with one"
-        )
+        raise DependencyMissing(f"{missing[0]} is not installed: {TRAINING_PROFILE}.")
 
 
 @contextmanager

@@ -48,6 +48,8 @@ _NAMES = [
 ]
 _SIZED = ("trainer", "rollout", "cluster", "dataset", "model")
 _Test = Callable[[Any], bool]
+_MAX_COUNT = 10**9
+"""More of anything is a slip of the pen, or does not fit into what counts it."""
 _RULES: list[tuple[str, _Test, list[str]]] = [
     (
         "must be at least 1",
@@ -140,6 +142,27 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         "must be above 0 and at most 1",
         lambda value: 0 < value <= 1,
         ["rollout.top_p", "rollout.val_top_p", "rollout.gpu_memory", "eval.top_p"],
+    ),
+    (
+        "must be at most 1,000,000,000",
+        lambda value: value <= _MAX_COUNT,
+        [
+            "trainer.steps",
+            "trainer.epochs",
+            "trainer.batch_size",
+            "trainer.val_every",
+            "trainer.save_every",
+            "trainer.warmup_steps",
+            "rollout.n",
+            "rollout.max_response_tokens",
+            "dataset.max_prompt_tokens",
+            "agent.max_turns",
+            "env.workers",
+            "cluster.nodes",
+            "cluster.gpus_per_node",
+            "eval.attempts",
+            "eval.concurrency",
+        ],
     ),
     ("must be above 1", lambda value: value > 1, ["algorithm.clip_c"]),
     (
@@ -269,7 +292,8 @@ def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         if not getattr(recipe.dataset, f"{split}_files"):
             yield (
                 ("dataset", split),
-                f"`dataset.{split}` is not set: a Parquet file of {use} tasks; `aworld-train dataset build` makes one",
+                f"`dataset.{split}` is not set: a Parquet file of {use} tasks; `aworld-train dataset build` makes one"
+                + ("; to evaluate without training, check it with --for eval" if split == "train" else ""),
             )
 
 

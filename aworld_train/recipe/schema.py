@@ -149,9 +149,6 @@ class AgentSection:
     aworld: str | None = _doc("YAML file that describes an AWorld agent or swarm.")
     loop: str | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")
     trainable: list[str] = _doc("Names of the agents that are trained; empty means all.", [])
-    own_sampling: bool = _doc(
-        "Let the agent choose temperature, top_p and top_k in training; validation stays as it is.", False
-    )
     requests: Requests = _doc(
         "Requests for a forced tool call, a JSON schema, or one call at a time, which the model is not forced to: "
         "relaxed takes them as wishes and counts what is missed, strict refuses them.",
@@ -304,7 +301,8 @@ class RewardSection:
 
     scorer: str | None = _doc(
         "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
-        "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`."
+        "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`; "
+        "`dataset build` writes `exact` where its input names none."
     )
     answer_schema: str | None = _doc(
         "Where the answer is, in place of what tasks say: answer, boxed, last_line, json:<path>, regex:<pattern>."
@@ -343,8 +341,8 @@ class AlgorithmSection:
         "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
     )
     rollout_correction: RolloutCorrection = _doc(
-        "Truncated importance sampling: weigh each token (or sequence) by the trainer's probability over the engine's, "
-        "which differ in bf16; off where they agree.",
+        "Truncated importance sampling: weigh each token (sequence: each episode, whatever its rows) by the trainer's "
+        "probability over the engine's, which differ in bf16; off where they agree.",
         RolloutCorrection.off,
     )
     entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aworld_train.errors import RewardError
-from aworld_train.thinking import closed, divide
+from aworld_train.thinking import closed, divide, part_text
 
 # The opening of a tool's text in a decoded response, and the last marker before the assistant's next text:
 # ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.
 _TOOL_TEXT = (("<|im_start|>", "<|im_start|>assistant"), ("<tool_response>", "</tool_response>"))
 
-# Types of a message's parts that hold text, in Chat Completions and in Responses.
-_TEXT_TYPES = ("text", "output_text")
+_THOUGHTS = ("analysis", "reasoning", "thinking")
+"""Channels and types of whole messages that are thoughts, in gpt-oss's format and in Responses."""
 
 
 def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
@@ -38,7 +38,11 @@ def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
         )
     messages: Sequence[Any] = prediction
     texts = [
-        _content_text(message.get("content")) for message in messages if message.get("role") == "assistant"
+        _content_text(message.get("content"))
+        for message in messages
+        if message.get("role") == "assistant"
+        and message.get("channel") not in _THOUGHTS
+        and message.get("type") not in _THOUGHTS
     ]
     return "\n".join(closed(text) for text in texts if text)
 
@@ -48,19 +52,7 @@ def _content_text(content: Any) -> str:
         return content or ""
     if not isinstance(content, Sequence):
         raise RewardError(f"A message's content is a text or a list of parts, not {_brief(content)}.")
-    return "\n".join(text for text in map(_part_text, content) if text)
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if (
-        isinstance(part, Mapping)
-        and part.get("type", "text") in _TEXT_TYPES
-        and isinstance(part.get("text"), str)
-    ):
-        return str(part["text"])
-    return ""
+    return "\n".join(text for text in map(part_text, content) if text)
 
 
 def outside_thinking(text: str) -> list[str]:

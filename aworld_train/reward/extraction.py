@@ -4,7 +4,7 @@ Only text outside thinking counts. The last complete answer wins; a truncated on
 schema reads any text in linear time.
 
 ===================  =====================================================================================
-``answer``           The last complete ``<answer>...</answer>``.
+``answer``           The last complete ``<answer>...</answer>``, in letters of any case.
 ``boxed``            The last complete ``\boxed{...}`` or ``\fbox{...}``, or ``\boxed 5``; of nested boxes the last.
 ``json:PATH``        The value at ``PATH`` (``answer.value``, ``results[0].x``) of the last JSON value that has it.
 ``regex:PATTERN``    The last match of an RE2 pattern: its group ``answer``, else its first group, else all of it.
@@ -25,7 +25,8 @@ from aworld_train.reward.patterns import compile_pattern, last_match
 PLAIN_SCHEMAS = ("answer", "boxed", "last_line")
 SCHEMAS_WITH_ARGUMENT = {"json": "PATH", "regex": "PATTERN"}
 
-_TAG = re.compile(r"</?answer>")
+_TAG = re.compile(r"<(?P<closes>/?)answer\s*+>", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n?|\n")
 
 _Finder = Callable[[str], str | None]
 
@@ -90,7 +91,7 @@ def _last_tagged(text: str) -> str | None:
     answer: str | None = None
     start: int | None = None
     for tag in _TAG.finditer(text):
-        if tag.group() == "<answer>":
+        if not tag["closes"]:
             start = tag.end()
         elif start is not None:
             answer, start = text[start : tag.start()], None
@@ -99,4 +100,4 @@ def _last_tagged(text: str) -> str | None:
 
 def _last_line(text: str) -> str | None:
     text = text.rstrip()
-    return text.splitlines()[-1] if text else None
+    return _LINE_END.split(text)[-1] if text else None

@@ -11,22 +11,29 @@ The differences:
 - ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is no number equals ``inf``.
 - Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements.
   A ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
-- Spaces and apostrophes separate thousands too; quotes and emphasis around a number are not part of it.
-- Currency signs and ``%`` may be missing, but not differ; GAIA's rule knows ``$`` and ``%`` only, and not in elements.
+- Spaces and apostrophes separate thousands too; quotes, emphasis and TeX around a number are not part of it.
+- Currency signs, ``%`` and a unit that TeX sets as text (``42\\,\\text{km}``) may be missing, but not differ; GAIA's
+  rule knows ``$`` and ``%`` only, and not in elements.
 - ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
   it changes the meaning.
 - Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `folding`); a full stop at
   the end of a list does not belong to its last element.
 """
 
+import math
 import re
+from typing import NamedTuple
 
 from aworld_train.reward.folding import bare, fold, is_hidden
-from aworld_train.reward.quantity import read_quantity
+from aworld_train.reward.numbers import CURRENCIES, read_number, same_unit
 from aworld_train.reward.scored import Score
 
 MAX_CHARS = 4000
 """GAIA's answers are short; where one side is longer, both must be identical."""
+
+_MAX_NUMBER_CHARS = 100
+_EXACT_DIGITS = 15
+"""Digits that every float can hold; longer whole numbers are compared as integers."""
 
 # GAIA's rule splits a list at each separator, but a comma between a digit and exactly three digits separates thousands.
 _SEPARATORS = re.compile(r"[,;]")
@@ -62,10 +69,10 @@ def gaia(answer: str, ground_truth: str) -> Score:
         return _HIDDEN if is_hidden(ground_truth) else _SAME
     answer, truth = fold(answer), fold(ground_truth)
     listed = "," in truth or ";" in truth
-    expected = read_quantity(truth) if not listed or _THOUSANDS.search(truth) else None
+    expected = _read(truth) if not listed or _THOUSANDS.search(truth) else None
     if expected is not None:
-        actual = read_quantity(answer)
-        right = actual is not None and actual.equals(expected)
+        actual = _read(answer)
+        right = actual is not None and _equal(actual, expected)
         return _BY_NUMBER[right or (listed and _is_list(answer, truth))]
     if listed:
         right = _is_list(answer, truth)
@@ -74,6 +81,43 @@ def gaia(answer: str, ground_truth: str) -> Score:
     if not bare_truth:
         return _HIDDEN
     return _BY_TEXT[bare(answer) == bare_truth and _signs_agree(answer, truth)]
+
+
+class _Float(NamedTuple):
+    """A number as GAIA's rule compares it, and as an integer where it has more digits than a float holds."""
+
+    value: float
+    unit: str = ""
+    whole: int | None = None
+
+
+def _read(text: str) -> _Float | None:
+    if text[:1].isalpha() or len(text) > _MAX_NUMBER_CHARS:
+        return None
+    unit = ""
+    if text[:1] == "$":  # what is common needs no reader
+        text, unit = text[1:], CURRENCIES["$"]
+    try:
+        value = float(text)
+    except ValueError:
+        text = f"${text}" if unit else text
+        number = read_number(text, plain=True)
+        if number is None:
+            return None
+        is_long = number.value.denominator == 1 and abs(number.value) >= 10**_EXACT_DIGITS
+        return _Float(float(number.value), number.unit, int(number.value) if is_long else None)
+    if not math.isfinite(value):
+        return None
+    if len(text) > _EXACT_DIGITS and (digits := text.strip().removesuffix(".")).removeprefix("-").isdecimal():
+        return _Float(value, unit, int(digits))
+    return _Float(value, unit)
+
+
+def _equal(one: _Float, other: _Float) -> bool:
+    exact = one.whole is not None and other.whole is not None
+    return same_unit(one.unit, other.unit) and (
+        one.whole == other.whole if exact else one.value == other.value
+    )
 
 
 def _is_list(answer: str, truth: str) -> bool:
@@ -85,7 +129,7 @@ def _is_list(answer: str, truth: str) -> bool:
     if _LIST_SEPARATORS.search(truth):
         return _is_list_split_at(_LIST_SEPARATORS, answer, truth)
     # "Room 1,234" is no list, and "1,234" was compared as a number.
-    return read_quantity(truth) is None and bare(answer) == bare(truth) and _signs_agree(answer, truth)
+    return _read(truth) is None and bare(answer) == bare(truth) and _signs_agree(answer, truth)
 
 
 def _is_list_split_at(separators: re.Pattern[str], answer: str, truth: str) -> bool:
@@ -97,11 +141,11 @@ def _is_element(part: str, element: str) -> bool:
     part, element = part.strip(), element.strip()
     if part == element:
         return True
-    expected = read_quantity(element)
+    expected = _read(element)
     if expected is None:
         return "".join(part.split()).casefold() == "".join(element.split()).casefold()
-    actual = read_quantity(part)
-    return actual is not None and actual.equals(expected)
+    actual = _read(part)
+    return actual is not None and _equal(actual, expected)
 
 
 def _signs_agree(answer: str, truth: str) -> bool:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from aworld_train.reward.choices import same_choice
 from aworld_train.reward.math_kinds import other_kind
 from aworld_train.reward.math_size import too_large
 from aworld_train.reward.math_text import (
@@ -28,24 +29,18 @@ from aworld_train.reward.math_text import (
     without_name,
 )
 from aworld_train.reward.math_units import conversion
+from aworld_train.reward.numbers import read_number
 from aworld_train.reward.scored import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
 
 _MAX_CHARS = 1000
-_MAX_DIGITS = 64
-_ROUNDING = 6  # decimal places, as in math-verify
 _TOLERANCE = Fraction(1, 10**6)
 _SET, _TUPLE = "{", "("
 _EQUALS = re.compile(r"(?<![<>!\\])=")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
+_JOINT = re.compile(r",?\s*(?:\\text\s*\{\s*,?\s*)?\b(or|and)\b(?:\s*\})?\s*")
+_INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne)(?:q|slant|qslant)?(?![a-z])")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-_NUMBER = re.compile(
-    r"(?P<sign>[+-]?)(?:"
-    r"(?P<decimal>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
-    r"|(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P<repeated>[0-9]+)\}?"
-    r"|(?:(?P<whole>[0-9]+) +)?(?P<above>[0-9]+)\.? ?/ ?(?P<below>[0-9]+)\.?"
-    r"|(?P<mixed>[0-9]*)\\[dt]?frac(?:\{ *(?P<top>[0-9]+) *\}\{ *(?P<bottom>[0-9]+) *\}|(?P<t>[0-9])(?P<b>[0-9])))"
-)
 
 
 def _prepare() -> None:
@@ -62,6 +57,8 @@ def math(answer: str, ground_truth: str) -> Score:
     """
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
+    if same_choice(answer, ground_truth):
+        return Score(1.0, steps=("equal choices",))
     actual, expected = quantity(answer), quantity(ground_truth)
     actual, expected = without_name(actual, expected), without_name(expected, actual)
     steps = [f"answer: {_describe(actual)}", f"ground truth: {_describe(expected)}"]
@@ -75,7 +72,7 @@ def math(answer: str, ground_truth: str) -> Score:
 def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str]:
     """Whether they are equal, and the reason; None if the ground truth is too large to be compared."""
     ground_truth_size = too_large(as_latex(expected.text))
-    if ground_truth_size is None and plain_number(expected.text) is None and not is_prose(expected.text):
+    if ground_truth_size is None and expected.number is None and not is_prose(expected.text):
         # Before the answer: one that cannot be read in time then fails with every answer, and none is to blame.
         _parsed(as_latex(expected.text))
     times = TIME.fullmatch(actual.text), TIME.fullmatch(expected.text)
@@ -88,16 +85,14 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
         return True, "the same text"
     if is_prose(actual.text) or is_prose(expected.text):
         return False, "words, and not the same"
-    values = _plain_numbers(actual.text, expected.text)
+    actual, expected = _with_decimal_comma(actual, expected)
     one_percent = actual.percent != expected.percent
-    if values[0] is not None and values[1] is not None:
-        pairs = [(values[0], values[1])]
-        if one_percent:
-            pairs.append(
-                (values[0] / (100 if actual.percent else 1), values[1] / (100 if expected.percent else 1))
-            )
-        equal = any(_equal_numbers(a, b) for a, b in pairs)
-        return equal, "equal numbers" if equal else "other numbers"
+    if actual.number is not None and expected.number is not None:
+        hundredths = [one_percent and each.percent for each in (actual, expected)]
+        same = _equal_numbers(actual, expected) or (
+            one_percent and _equal_numbers(actual, expected, *hundredths)
+        )
+        return same, "equal numbers" if same else "other numbers"
     latex = as_latex(actual.text), as_latex(expected.text)
     if ground_truth_size:
         return None, f"the ground truth {ground_truth_size}"
@@ -128,16 +123,27 @@ def _unit(answer: MathAnswer) -> str:
 def _converted(answer: MathAnswer, factor: Fraction) -> MathAnswer:
     if factor == 1:
         return answer
-    value = plain_number(answer.text)
-    if value is not None:
-        return replace(answer, text=str(value * factor))
+    if (number := answer.number) is not None:
+        number = number._replace(value=number.value * factor)
+        return replace(answer, text=str(number.value), number=number)
     return replace(answer, text=rf"\frac{{{factor.numerator}}}{{{factor.denominator}}} \cdot ({answer.text})")
 
 
-def _equal_numbers(one: Fraction, other: Fraction) -> bool:
+def _equal_numbers(actual: MathAnswer, expected: MathAnswer, *hundredths: bool) -> bool:
+    """Whether two numbers are equal, those in percent as hundredths where that is marked."""
+    assert actual.number is not None and expected.number is not None
+    numbers = actual.number, expected.number
+    one, other = (
+        each.value / 100 if hundredth else each.value
+        for each, hundredth in zip(numbers, hundredths or (False, False), strict=True)
+    )
     if one == other:
         return True
-    exact = one.denominator == 1 and other.denominator == 1
+    if actual.modulus and expected.modulus:
+        return bool(one % expected.modulus == other % expected.modulus)
+    if actual.modulus or expected.modulus:  # beside a plain number, which may be the residue itself
+        return bool(one % actual.modulus == other if actual.modulus else one == other % expected.modulus)
+    exact = one.denominator == other.denominator == 1 or not any(each.decimal for each in numbers)
     return not exact and 0 < abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
 
 
@@ -159,55 +165,26 @@ def _time(match: re.Match[str]) -> tuple[int, str, str, str]:
 
 def _collection(text: str) -> str | None:
     """The bracket around elements: of a set, or of what has an order; None for anything else."""
-    inner = text.strip().removeprefix(r"\left").strip()
-    if "," not in inner or not inner.endswith((")", "}", "]")):
+    inner = text.strip().removeprefix(r"\left").strip().removeprefix("\\")
+    if inner.startswith("begin{"):
+        return _TUPLE
+    depth = 0
+    for at, character in enumerate(inner):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0:  # what the first bracket opens must be all
+            inner = inner if at == len(inner) - 1 else ""
+            break
+    if "," not in inner:
         return None
-    if inner.startswith((r"\{", "{")):
-        return _SET
-    return _TUPLE if inner.startswith(("(", "[")) else None
+    return _SET if inner.startswith("{") else _TUPLE if inner.startswith(("(", "[")) else None
 
 
-def _plain_numbers(actual: str, expected: str) -> tuple[Fraction | None, Fraction | None]:
-    """Both as plain numbers.
-
-    ``1,22`` may be a number or two: it is 1.22 as an answer where the ground truth is a number with a point, and where
-    it begins with 0. ``1,220`` is 1220 where that is the ground truth.
-    """
-    if expected.lstrip("+-").startswith("0,") and _DECIMAL_COMMA.fullmatch(expected):
-        expected = expected.replace(",", ".")
-    expected_number, number = plain_number(expected), plain_number(actual)
-    may_be_decimal = _DECIMAL_COMMA.fullmatch(actual) and "." in expected and "," not in expected
-    if may_be_decimal and number != expected_number:
-        number = plain_number(actual.replace(",", "."))
-    return number, expected_number
-
-
-def plain_number(text: str) -> Fraction | None:
-    """The value of a number as people write it; None for anything else."""
-    match = _NUMBER.fullmatch(text)
-    if match is None or len(text) > _MAX_DIGITS:
-        return None
-    part = match.groupdict()
-    if part["decimal"]:
-        value = Fraction(f"{part['decimal'].replace(',', '')}e{part['exponent'] or 0}")
-    elif part["repeated"]:
-        value = _repeating(part["before"], part["repeated"])
-    else:
-        below = int(part["below"] or part["bottom"] or part["b"])
-        if not below:
-            return None
-        above = int(part["above"] or part["top"] or part["t"])
-        value = int(part["whole"] or part["mixed"] or 0) + Fraction(above, below)
-    return -value if part["sign"] == "-" else value
-
-
-def _repeating(before: str, repeated: str) -> Fraction:
-    """The value of ``0.1`` with 6 repeated after it."""
-    scale = Fraction(1, 10 ** len(before.partition(".")[2]))
-    nines = 10 ** len(repeated) - 1
-    return Fraction(f"0{before}0" if before.endswith(".") else f"0{before}") + scale * Fraction(
-        int(repeated), nines
-    )
+def _with_decimal_comma(actual: MathAnswer, expected: MathAnswer) -> tuple[MathAnswer, MathAnswer]:
+    """An answer that may be ``4,2`` or ``1,234`` as 4.2 or 1.234, where the ground truth is a number with a point."""
+    if expected.number is None or not expected.number.decimal or not _DECIMAL_COMMA.fullmatch(actual.text):
+        return actual, expected
+    number = read_number(actual.text.replace(",", "."))
+    return replace(actual, number=number), expected
 
 
 def _hundredth(latex: str, percent: bool) -> str:
@@ -215,12 +192,18 @@ def _hundredth(latex: str, percent: bool) -> str:
 
 
 def _equal(actual: str, expected: str) -> bool:
-    from math_verify import verify
+    from aworld_train.reward.math_compare import equal
 
-    # The order matters: math-verify unwraps assignments, and reads intervals as inequalities, on one side only.
-    return bool(_parsed(expected) and _parsed(actual)) and bool(
-        verify(_parsed(expected), _parsed(actual), float_rounding=_ROUNDING, timeout_seconds=None)
-    )
+    try:
+        return any(equal(one, other) for one in _parsed(expected) for other in _parsed(actual))
+    except (
+        NotImplementedError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+    ):  # of what SymPy cannot do
+        return False
 
 
 @lru_cache(maxsize=64)
@@ -234,9 +217,23 @@ def _parsed(latex: str) -> list[Any]:
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     if not latex.strip():
         return []
+    if len(parts := _JOINT.split(latex)) > 1 and all(map(_INEQUALITY.search, parts[::2])):
+        return _joined([_parsed(part) for part in parts[::2]], parts[1::2])
     return list(
         parse(f"${latex}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None)
     )
+
+
+def _joined(parsed: list[list[Any]], joints: list[str]) -> list[Any]:
+    """The numbers for which one of several inequalities holds, or all of them; nothing if they name no such set."""
+    from sympy import Intersection, Union
+
+    from aworld_train.reward.math_compare import region
+
+    regions = [region(parts[0]) if parts else None for parts in parsed]
+    if None in regions or len(set(joints)) > 1:
+        return []
+    return [Union(*regions) if joints[0] == "or" else Intersection(*regions)]
 
 
 def _describe(actual: MathAnswer) -> str:

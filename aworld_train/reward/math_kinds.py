@@ -1,7 +1,6 @@
-"""What looks like mathematics to SymPy and is something else: dates, addresses, derivatives, assignments.
+"""What looks like mathematics to SymPy and is something else: dates, addresses, derivatives.
 
-As arithmetic 2024-01-02 is 2021, and so is 2024-02-01; math-verify drops the prime of f'(x), and the order of x = 1,
-y = 2 beside a pair.
+As arithmetic 2024-01-02 is 2021, and so is 2024-02-01; math-verify drops the prime of f'(x).
 """
 
 import re
@@ -14,9 +13,6 @@ _NAME_OF_DIGITS = re.compile(
 )
 _PRIME = re.compile(r"'|′|\^\s*\{?\s*(?:\\prime\s*)+\}?")
 _FUNCTION_PRIME = re.compile(r"[A-Za-z]\s*(?:'|′|\^\s*\{?\s*\\prime)")
-_ASSIGNED = re.compile(r"\s*(?P<name>[A-Za-z](?:_\{?[0-9a-z]\}?)?)\s*=\s*(?P<value>[^=,]+?)\s*")
-_COORDINATES = {"x", "y", "z"}
-_PAIR = re.compile(r"(?:\\left)?\((?P<values>[^()]*?)(?:\\right)?\)")
 
 
 def other_kind(actual: str, expected: str) -> str | None:
@@ -32,11 +28,6 @@ def other_kind(actual: str, expected: str) -> str | None:
         all(primes) or any(map(_FUNCTION_PRIME.search, (actual_side, expected_side)))
     ):
         return "other derivatives, or other units"
-    for assignments, pair in ((actual, expected), (expected, actual)):
-        values, in_order = _assigned(assignments), _PAIR.fullmatch(pair)
-        others = [value.strip() for value in in_order["values"].split(",")] if in_order else []
-        if values != others and sorted(values) == sorted(others):
-            return "the same values in another order"
     return None
 
 
@@ -47,13 +38,3 @@ def _without_name(text: str, other: str) -> str:
 
 def _primes(text: str) -> int:
     return sum(max(1, match[0].count("prime")) for match in _PRIME.finditer(text))
-
-
-def _assigned(text: str) -> list[str]:
-    """The values of several assignments in order: coordinates by their names; empty for anything else."""
-    matches = [match for part in text.split(",") if (match := _ASSIGNED.fullmatch(part))]
-    if not 1 < len(matches) == text.count(",") + 1:
-        return []
-    if _COORDINATES.issuperset(match["name"] for match in matches):
-        matches.sort(key=lambda match: str(match["name"]))
-    return [match["value"] for match in matches]

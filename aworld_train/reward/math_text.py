@@ -1,15 +1,12 @@
-"""Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced.
-
-``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``10^{-5}`` becomes 1e-5, ``1\\,000`` and
-``1 000`` become 1000.
-"""
+"""Normalising how people write mathematics: numbers are read, units split off, and Unicode signs replaced."""
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-_MARKS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
+from aworld_train.reward.math_shapes import in_base, in_shape, residue, without_ordinal
+from aworld_train.reward.numbers import CURRENCIES, NUMBER_WORDS, SCALES, Quantity, read_number, undressed
+
 _PERCENT = re.compile(r"\s*(?:\\?%|percent|per cent|pct\.?)$", re.IGNORECASE)
 _UNIT = re.compile(
     r"(?P<number>.*(?:[0-9})]|(?P<pi>\\pi|π)))"
@@ -23,12 +20,6 @@ TIME = re.compile(
     re.IGNORECASE,
 )
 """A time of day, with or without its half."""
-_BASE = re.compile(r"(?P<number>[0-9A-Fa-f]+)_\{?(?P<base>[0-9]{1,2})\}?")
-_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15}
-_SCIENTIFIC = re.compile(
-    r"(?P<sign>[+-]?)(?:(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:\\times|\\cdot|×|·|\*|x)\s*)?10\s*"
-    r"(?:(?:\^|\*\*)\s*(?P<opening>[{(])?\s*(?P<exponent>[+-]?[0-9]{1,3})\s*(?(opening)[})])|(?P<raised>[⁻⁺]?[⁰¹²³⁴-⁹]{1,3}))"
-)
 _THOUSANDS = re.compile(
     r"(?<![0-9.])[0-9]{1,3}(?:(?:,\s*\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])"
     r"|(?:(?<=frac\{)|(?<=\}\{))[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\})"
@@ -39,10 +30,13 @@ _NAME = re.compile(r"[A-Za-z](?:_\{?[0-9A-Za-z]+\}?)?\s*=(?!=)\s*")
 _GREEK = "alpha|beta|gamma|delta|epsilon|theta|lambda|mu|pi|rho|sigma|tau|phi|omega"
 _ARGUMENT_OF_FRACTION = rf"(\{{[^{{}}]*\}}|\\(?:{_GREEK})(?![A-Za-z])|[0-9A-Za-z])"
 _FRACTION = re.compile(rf"\\[dt]?frac\s*{_ARGUMENT_OF_FRACTION}\s*{_ARGUMENT_OF_FRACTION}")
-_SPACED = re.compile(r"([+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f][0-9]{3})+)(\.[0-9]+)?")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree|\bdegrees?)\s*$")
-_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?(?P<dollar>\$)|(?P<sign>[€£¥]))\s*(?=[0-9.+-])")
+_CURRENCY = re.compile(r"^([+-]?)\s*\\?(?P<sign>[$€£¥])\s*(?=[0-9.+\\-])")
+_EXPONENT = re.compile(
+    r"(?<![A-Za-z0-9.\\_^{])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE]([+-]?[0-9]+)(?![0-9A-Za-z])"
+)
+_IS = re.compile(r"\A(?:=|#{3,})\s*(?=[^=\s])")
 # Words that join values or name functions and constants; any other word of three or more letters is prose.
 _FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
 _MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
@@ -84,47 +78,81 @@ class MathAnswer:
 
     Attributes:
         text: The mathematics to compare.
-        unit: The unit after it or the currency's sign before it, with its power; empty if there is none.
+        unit: The unit after it or the currency's code, with its power; empty if there is none.
         percent: Whether a percent sign followed it.
+        number: What it is if it is a number.
+        modulus: Of a residue such as ``6 \\pmod 7``; else 0.
     """
 
     text: str
-    unit: str
-    percent: bool
+    unit: str = ""
+    percent: bool = False
+    number: Quantity | None = None
+    modulus: int = 0
 
 
 def quantity(text: str) -> MathAnswer:
     """Split an answer from its dollar signs, box, currency, unit and percent sign."""
-    text = _without_delimiters(text).translate(_FULL_WIDTH).replace("−", "-")
+    text = _IS.sub("", undressed(text, plain=True))
+    if "=" not in text and (number := read_number(text)) and number.unit in _UNITS:
+        return _of_number(number, text)
+    text = in_shape(undressed(text, plain=True).translate(_FULL_WIDTH).replace("−", "-"))
     text = _THOUSANDS.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
     text = time = _MODULE.sub("", text)
+    if found := in_base(text):
+        digits, base = found
+        if not digits.isdecimal():  # 1E5 is no power of ten here
+            return MathAnswer(rf"\text{{{digits}}}", f"base {base}")
+        return MathAnswer(digits, f"base {base}", number=read_number(digits))
+    if found := residue(text):
+        return MathAnswer(found[0], f"mod {found[1]}", number=read_number(found[0]), modulus=found[1])
     if "\\" in text:
+        text = without_ordinal(text)
         text = _TEXT_OF_NUMBER.sub(r"\1", _SPACES.sub(" ", text.replace(r"\!", ""))).strip()
         time = _TEXT.sub(r"\1", text).strip()
+    text = without_ordinal(text)
     if TIME.fullmatch(time):
-        return MathAnswer(time, "", False)
+        return MathAnswer(time)
     currency = _CURRENCY.match(text)
-    sign = (currency["dollar"] or currency["sign"]) if currency else ""
+    sign = CURRENCIES[currency["sign"]] if currency else ""
     text = _CURRENCY.sub(r"\1", text)
-    if percent := _PERCENT.search(text):
-        return MathAnswer(_number(_without_delimiters(text[: percent.start()])), "", True)
+    if (percent := _PERCENT.search(text)) and "%" not in text[: percent.start()]:
+        return _plain(undressed(text[: percent.start()], plain=True), percent=True)
     if degrees := _DEGREES.search(text):
-        return MathAnswer(text[: degrees.start()].strip(), "degree", False)
-    if (based := _BASE.fullmatch(text)) and _has_digits_of(based["number"], int(based["base"])):
-        return MathAnswer(based["number"], f"base {based['base']}", False)
+        return _plain(text[: degrees.start()].strip(), "degree")
     match = _UNIT.fullmatch(text)
     words = (match["marked"] or match["words"] or "").split() if match else []
     if match is None or not words or not _MATH_WORDS.isdisjoint(word.casefold() for word in words):
-        return MathAnswer(_number(text), sign, False)
+        return _plain(text, sign)
     if match["pi"] and not match["marked"] and max(map(len, words)) < 3:  # the product \pi rh
-        return MathAnswer(text, sign, False)
-    number = match["number"].strip()
-    while words and words[0].casefold() in _SCALES:
-        number = _scaled(number, _SCALES[words.pop(0).casefold()])
+        return MathAnswer(text, sign)
+    number_text, scale = match["number"].strip(), 1
+    while words and words[0].casefold() in SCALES:
+        scale *= SCALES[words.pop(0).casefold()]
+    if not NUMBER_WORDS.isdisjoint(word.casefold() for word in words):
+        return MathAnswer(text, sign)
     unit = " ".join(words)
     if unit and match["power"]:
         unit = f"{unit}^{match['power']}"
-    return MathAnswer(_number(number), unit or sign, False)
+    return _plain(number_text, unit or sign, scale=scale)
+
+
+_UNITS = frozenset(("", "%", *CURRENCIES.values()))
+
+
+def _of_number(number: Quantity, text: str) -> MathAnswer:
+    """A number; its text is kept where it might be a list as well: ``1 and 3/4``."""
+    percent = number.unit == "%"
+    written = text if number.joined else number.written
+    return MathAnswer(written, "" if percent else number.unit, percent, number)
+
+
+def _plain(text: str, unit: str = "", *, percent: bool = False, scale: int = 1) -> MathAnswer:
+    number = None if "=" in text else read_number(text)
+    if number is not None and number.unit == "":
+        number = number._replace(value=number.value * scale)
+        return MathAnswer(number.written, unit, percent, number)
+    return MathAnswer(text if scale == 1 else rf"({text}) \cdot {scale}", unit, percent)
 
 
 def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
@@ -133,29 +161,7 @@ def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
     if name is None or answer.text.count("=") > 1 or "=" in other.text:
         return answer
     value = quantity(answer.text[name.end() :])
-    return MathAnswer(value.text, answer.unit or value.unit, answer.percent or value.percent)
-
-
-def _has_digits_of(number: str, base: int) -> bool:
-    """Whether a number can be one of a base, unlike the variable ``E_1``."""
-    return all(int(digit, 16) < base for digit in number)
-
-
-def _number(text: str) -> str:
-    """A number in one of its long forms in a short one; any other text as it is."""
-    if scientific := _SCIENTIFIC.fullmatch(text):
-        exponent = scientific["exponent"] or scientific["raised"].translate(_RAISED)
-        return f"{scientific['sign']}{scientific['number'] or 1}e{exponent}"
-    if spaced := _SPACED.fullmatch(text):
-        return re.sub(r"\s", "", spaced[1]) + (spaced[2] or "")
-    return text
-
-
-def _scaled(number: str, exponent: int) -> str:
-    plain = number.replace(",", "")
-    if re.fullmatch(r"[+-]?[0-9]+(?:\.[0-9]+)?", plain):
-        return f"{plain}e{exponent}"
-    return rf"({number}) \cdot 10^{{{exponent}}}"
+    return replace(value, unit=answer.unit or value.unit, percent=answer.percent or value.percent)
 
 
 def as_latex(text: str) -> str:
@@ -165,8 +171,14 @@ def as_latex(text: str) -> str:
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
     text = re.sub(r"\*\*|\^", "^", text)
+    text = re.sub(
+        r"(?<![A-Za-z0-9.\\_^{])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE]([+-]?[0-9]+)(?![0-9A-Za-z])",
+        r"\1 \\cdot 10^{\2}",
+        text,
+    )
     text = re.sub(r"\^\s*\(([^()]*)\)", r"^{\1}", text)
     text = re.sub(r"\^\s*(-?[0-9]{2,}|-[0-9a-zA-Z])", r"^{\1}", text)
+    text = re.sub(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\\?%", r"\\frac{\1}{100}", text)
     text = text.replace("*", r" \cdot ").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = re.sub(rf"(?<![\\A-Za-z])(pi|infty|theta|{_FUNCTIONS})(?![A-Za-z])", r"\\\1 ", text)
     text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
@@ -185,27 +197,10 @@ def is_prose(text: str) -> bool:
 
 def same_words(one: str, other: str) -> bool:
     """Whether both are the same text except for case, spacing, layout and text commands, and have a letter or digit."""
-    return _plain(one) == _plain(other) and any(map(str.isalnum, _plain(one)))
+    return _letters(one) == _letters(other) and any(map(str.isalnum, _letters(one)))
 
 
-def _plain(text: str) -> str:
+def _letters(text: str) -> str:
     if "\\" in text:
         text = _TEXT.sub(r"\1", _LAYOUT.sub("", text))
     return " ".join(unicodedata.normalize("NFC", text.replace("=", " = ")).casefold().split())
-
-
-def _without_delimiters(text: str) -> str:
-    """The text without math delimiters, box and final full stop."""
-    before = None
-    while text != before:
-        before = text
-        text = text.strip().removesuffix(".").removesuffix(r"\ ").strip()
-        for opening, closing in _MARKS:
-            inner = text[len(opening) : -len(closing)]
-            if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
-                if opening == "$" and "$" in inner:
-                    continue
-                text = inner
-        if box := _BOX.fullmatch(text):
-            text = box[1]
-    return text

@@ -8,10 +8,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-_CURRENCIES = {
-    "$": "$", "dollar": "$", "dollars": "$", "usd": "$", "us dollars": "$", "€": "€", "euro": "€", "euros": "€",
-    "eur": "€", "£": "£", "pounds sterling": "£", "gbp": "£", "¥": "¥", "yen": "¥", "jpy": "¥",
-}  # fmt: skip
+from aworld_train.reward.numbers import CURRENCIES, same_unit
+
+_CODES = frozenset(CURRENCIES.values())
 
 
 def conversion(unit: str, other: str) -> Fraction | None:
@@ -19,16 +18,19 @@ def conversion(unit: str, other: str) -> Fraction | None:
 
     A missing unit, the empty text, is the other one.
     """
-    if not unit or not other or _canonical(unit) == _canonical(other):
+    names = _canonical(unit), _canonical(other)
+    if not _CODES.isdisjoint(names):
+        return Fraction(1) if same_unit(*names) else None
+    if not all(names) or names[0] == names[1]:
         return Fraction(1)
-    if _canonical(unit) in _CURRENCIES or _canonical(other) in _CURRENCIES:
-        return None
     return _factor(unit, other)
 
 
 def _canonical(unit: str) -> str:
     folded = unit.casefold()
-    return _CURRENCIES.get(folded, folded if len(folded) < 3 else folded.removesuffix("s"))
+    if unit in _CODES or folded in CURRENCIES:
+        return CURRENCIES.get(folded, unit)
+    return folded if len(folded) < 3 else folded.removesuffix("s")
 
 
 @cache

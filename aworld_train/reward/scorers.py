@@ -36,6 +36,9 @@ BUILT_IN = {
 }
 """Location of each built-in scorer; its module may set options with ``register_scorer``."""
 
+COMPARING = frozenset({"number", "gaia", "math", "exact", "exact_case", "f1", "contains"})
+"""Built-in scorers that compare an answer with the ground truth, at no cost: their equality is that of answers too."""
+
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 

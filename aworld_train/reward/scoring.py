@@ -17,10 +17,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from aworld_train.reward.assistant_text import assistant_text
+from aworld_train.reward.choices import as_label
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
-from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
+from aworld_train.reward.scorers import COMPARING, Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool
 
@@ -80,6 +81,11 @@ async def score_extracted(
     """Score an extracted answer; None where none was found."""
     if answer is None and not scorer.scores_missing_answers:
         return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
+    if answer is not None and scorer.name in COMPARING:
+        question = f"{context.query}\n\n{context.info.get('question') or ''}"
+        label = as_label(answer, ground_truth, question)
+        if label != answer:
+            return replace(await _score_by(scorer, label, ground_truth, context), extracted=answer)
     references = _references(context)
     if len(references) < 2 or scorer.delegates or scorer.kind is ScorerKind.reward_function:
         return await _score_by(scorer, answer, ground_truth, context)

@@ -16,6 +16,12 @@ MAX_CHARS = 10_000
 
 _ARTICLES = frozenset(("a", "an", "the"))
 _PUNCTUATION_TO_NOTHING = str.maketrans("", "", PUNCTUATION)
+# Han, Japanese syllables, Thai, Lao, Burmese and Khmer.
+_UNSPACED = (
+    r"\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _DIGITS = frozenset(string.digits)
 
 
@@ -37,7 +43,8 @@ def f1(answer: str, ground_truth: str) -> Score:
     """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1).
 
     Words are separated by spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
-    unless the ground truth consists of them.
+    unless the ground truth consists of them. In scripts without spaces each character is a word, as in MLQA (arXiv
+    1910.07475).
     """
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
@@ -81,7 +88,7 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return _plain(text).translate(_PUNCTUATION_TO_NOTHING).split()
+    return _WORD.findall(_plain(text).translate(_PUNCTUATION_TO_NOTHING))
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import aiohttp
 
 from aworld_train.api_keys import can_be_sent, key_in
-from aworld_train.errors import ModelError, UsageError
+from aworld_train.errors import ModelError, ModelNotFound, UsageError
 from aworld_train.network import proxy_for
 from aworld_train.rollout.adaptive_limit import AdaptiveLimit
 from aworld_train.rollout.chat_model import ChatAnswer, ChatModel, ContextExceeded
@@ -30,6 +30,7 @@ from aworld_train.rollout.http_client import (
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.thinking import part_text
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 MAX_OUTAGE_SECONDS = 600.0
@@ -138,8 +139,8 @@ async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
         case {"data": [{"id": str()}, *_] as models}:
             names = [str(model.get("id")) for model in models if isinstance(model, dict)]
             listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            raise ModelError(f"{base} has several models: {listed}. Name one with --model.")
-    raise ModelError(f"{base}/models names no model. Name one with --model.")
+            raise ModelNotFound(f"{base} has several models: {listed}. Name one with --model.")
+    raise ModelNotFound(f"{base}/models names no model. Name one with --model.")
 
 
 class EpisodeEndpoint(ChatModel):
@@ -290,7 +291,9 @@ def _checked(address: EndpointAddress) -> tuple[str, str]:
     """
     url = address.url.rstrip("/").removesuffix("/chat/completions")
     if not url.startswith(("http://", "https://")):
-        raise ModelError(f"{address.url} is no address of an endpoint: it begins with http:// or https://.")
+        raise ModelNotFound(
+            f"{address.url} is no address of an endpoint: it begins with http:// or https://."
+        )
     key = key_in(address.key_variable)
     if not can_be_sent(key):
         raise ModelError(f"What is in {address.key_variable} cannot be sent as a key.")
@@ -299,7 +302,7 @@ def _checked(address: EndpointAddress) -> tuple[str, str]:
     except UsageError:
         raise
     except Exception as error:
-        raise ModelError(f"{address.url} is no address of an endpoint: {error}.") from error
+        raise ModelNotFound(f"{address.url} is no address of an endpoint: {error}.") from error
     return url, key
 
 
@@ -377,7 +380,7 @@ def _text(content: Any) -> str:
         case str():
             return content
         case list():
-            return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+            return "".join(part_text(part) for part in content if isinstance(part, dict))
     raise _NoCompletion(_NO_CONVERSATION)
 
 

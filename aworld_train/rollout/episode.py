@@ -2,7 +2,7 @@
 
 All requests, of the built-in loop in this process or of a program over HTTP, go through ``complete``. It finds the node
 of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
-ones, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold for every request.
+ones, and records exactly what was sampled. The recipe's sampling and limits hold for every request.
 Whatever ends an episode sets ``over``, so that the agent can be stopped.
 
 A turn that did not reach its client is not trained on. When the same request comes again, it is answered with that turn
@@ -11,10 +11,12 @@ rather than a new one: turns are lost where they take long, so sampling anew wou
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aworld_train.rollout.branches import BranchPoint
@@ -25,6 +27,8 @@ from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+
+log = logging.getLogger(__name__)
 
 PLAIN = "plain text"
 """In place of the key of the tools: no conversation has it."""
@@ -38,8 +42,7 @@ class EpisodeLimits:
         max_turns: Model calls per agent.
         max_prompt_tokens: Of an agent's first prompt, and of what counts as a row's prompt.
         max_response_tokens: Of a row, after its prompt.
-        sampling: The trainer's.
-        agents_sampling: Whether an agent may choose temperature, top_p and top_k itself.
+        sampling: The recipe's; what an agent asks for changes nothing of the distribution.
         strict_requests: Whether requests are refused that want what the trainer does not enforce.
         repetition: When an episode is ended because the model repeats itself.
         context: How histories are kept within the model's context.
@@ -49,7 +52,6 @@ class EpisodeLimits:
     max_prompt_tokens: int
     max_response_tokens: int
     sampling: SamplingParams
-    agents_sampling: bool = False
     strict_requests: bool = False
     repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
     context: ContextSettings = field(default_factory=ContextSettings)
@@ -402,13 +404,9 @@ class Episode(ABC):
 
     def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
-        if self._limits.agents_sampling:
-            sampling = replace(
-                sampling,
-                temperature=sampling.temperature if request.temperature is None else request.temperature,
-                top_p=sampling.top_p if request.top_p is None else request.top_p,
-                top_k=sampling.top_k if request.top_k is None else request.top_k,
-            )
+        for name in ("temperature", "top_p", "top_k"):
+            if getattr(request, name) not in (None, getattr(sampling, name)):
+                _note_ignored(name, getattr(sampling, name))
         if sampling.seed is not None:
             # Each turn has random numbers of its own.
             pending = sum(record.pending for record in self.agents.values())
@@ -421,6 +419,11 @@ class Episode(ABC):
         limits = self._limits.repetition
         keys = [completion.message.key for completion in record.completions[-max(limits.turns, 1) :]]
         return repeats_turns(keys, limits.turns) or ends_in_loop(record.completions[-1].tokens, limits.loops)
+
+
+@lru_cache(maxsize=64)  # once for each
+def _note_ignored(name: str, value: float) -> None:
+    log.warning("an agent asks for another %s: tokens are sampled with %g, as the recipe says", name, value)
 
 
 def _outcome_of(completion: Completion) -> Outcome:

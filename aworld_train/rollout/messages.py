@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
+from aworld_train.thinking import part_text
 
 Role = Literal["system", "user", "assistant", "tool"]
 _MAX_EXACT_FLOAT = 1 << 53
@@ -301,7 +302,7 @@ def content_text(content: Any) -> str:
     """The text of content: a string, or the joined text parts of a list."""
     if isinstance(content, str) or content is None:
         return content or ""
-    return "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
+    return "".join(map(part_text, content))
 
 
 def _as_text(arguments: Any) -> str:

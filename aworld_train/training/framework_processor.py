@@ -9,17 +9,15 @@ from rich.console import Console
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import RunPlan, TrainingFramework, find, framework_of
-from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
-from aworld_train.dataset import FileSummary, check_files
-from aworld_train.errors import DatasetError, RecipeError, UsageError
+from aworld_train.atomic import check_writable
+from aworld_train.dataset import FileSummary
+from aworld_train.errors import UsageError
 from aworld_train.model.check import check_model
 from aworld_train.model.files import fetch
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
-from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
-from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import LauncherName, Recipe
 from aworld_train.recipe.tree import merge
 from aworld_train.reward.loading import is_reward_function, load_function
@@ -30,6 +28,8 @@ from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
 from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
+from aworld_train.training.recipe_checks import check_data
+from aworld_train.training.run_folder import check_run_folder
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
 
@@ -100,6 +100,7 @@ class FrameworkProcessor(TrainerProcessor):
         Raises:
             AworldTrainError: A check failed; the first failure is reported.
         """
+        check_writable(Path(self.run_path), "the runs (--runs, run_path)")
         loaded = self._load(config_argument(config, find(self._framework_name)))
         name, folder = loaded.recipe.name, Path(self.run_path) / _WRITTEN
         given: dict[str, Any] = {}
@@ -114,23 +115,12 @@ class FrameworkProcessor(TrainerProcessor):
         recipe = loaded.recipe
         check_model(recipe.model.location)
         check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
-        self.data = {split: _checked(recipe, split) for split in ("train", "val")}
+        self.data = check_data(recipe)
         if recipe.trainer.epochs is not None:
             # The steps are known only with the data. A resumed run has the same, because its data must not change.
             steps = recipe.trainer.epochs * (self.data["train"].rows // recipe.trainer.batch_size)
             recipe = replace(recipe, trainer=replace(recipe.trainer, steps=max(1, steps)))
             loaded = replace(loaded, recipe=recipe)
-        if self.data["train"].rows < recipe.trainer.batch_size:
-            raise DatasetError(
-                f"{', '.join(map(shown, recipe.dataset.train_files))} has {self.data['train'].rows} tasks, fewer than "
-                f"one step takes (trainer.batch_size is {recipe.trainer.batch_size})."
-            )
-        tasks = self.data.values()
-        check_rewards(
-            recipe,
-            scorers={name for summary in tasks for name in summary.scorers},
-            schemas={name for summary in tasks for name in summary.answer_schemas},
-        )
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
         self._plan = self._framework.compile(recipe, self.run_dir(recipe))
@@ -191,12 +181,14 @@ class FrameworkProcessor(TrainerProcessor):
             placement=placement,
         )
 
-    def write_plan(self) -> tuple[Path, RunPlan]:
-        """Write the framework's files without running it; returns the run folder and the plan."""
-        loaded, _, plan = self._checked()
-        run_dir = self.run_dir(loaded.recipe)
-        write_files(run_dir, plan.files)
-        return run_dir, plan
+    def plan_in(self, folder: Path) -> RunPlan:
+        """The plan of the run as if ``folder`` were its run folder; writes nothing."""
+        loaded, framework, _ = self._checked()
+        return framework.compile(loaded.recipe, folder)
+
+    def check_run_folder(self, folder: Path, *, resume: bool = False) -> None:
+        """As ``run_folder.check_run_folder``, for the run of the checked recipe."""
+        check_run_folder(folder, self._checked()[2].files, resume=resume)
 
     def _checked(self) -> tuple[LoadedRecipe, TrainingFramework, RunPlan]:
         if self.loaded is None or self._framework is None or self._plan is None:
@@ -222,23 +214,6 @@ class FrameworkProcessor(TrainerProcessor):
             }
             explicit = merge(explicit, {"trainer": {"framework": self._framework_name}})
         return recipes.read(merge(unresolved, explicit)) if explicit else loaded
-
-
-def _checked(recipe: Recipe, split: str) -> FileSummary:
-    files: list[str] = getattr(recipe.dataset, f"{split}_files")
-    if not files:
-        raise RecipeError(
-            f"dataset.{split} is not set: training needs a Parquet file of "
-            f"{'training' if split == 'train' else 'validation'} tasks; make one with `aworld-train dataset build`."
-        )
-    summary = check_files(files)
-    other_agents = set(summary.agents) - {recipe.agent.name}
-    if other_agents:
-        raise DatasetError(
-            f"{', '.join(map(shown, files))} has rows for the agent {', '.join(sorted(other_agents))}, but the recipe "
-            f"trains {recipe.agent.name} (agent.name)."
-        )
-    return summary
 
 
 def _say(line: str) -> None:

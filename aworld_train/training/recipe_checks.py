@@ -1,23 +1,32 @@
 """What is known to be wrong with a recipe before anything starts: its framework's rules, files, reward and agent."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aworld_train.adapter.base import recipe_faults
-from aworld_train.errors import AworldTrainError, DependencyMissing, RecipeError
+from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, RecipeError
 from aworld_train.model.recipe_files import file_faults
 from aworld_train.recipe.checks import missing_for_training
+from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.faults import Check
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import AGENT_KINDS, Recipe
 from aworld_train.recipe.tree import KeyPath
 
+if TYPE_CHECKING:
+    from aworld_train.dataset import FileSummary
 
-def recipe_checks(*, files: bool = True, note: Callable[[str], None] | None = None) -> list[Check]:
+
+def recipe_checks(
+    *, files: bool = True, training: bool = True, note: Callable[[str], None] | None = None
+) -> list[Check]:
     """The checks of a complete recipe, for ``recipe.read``.
 
     Args:
         files: Whether the model and the datasets must be on this machine.
+        training: Whether it is to be trained, and not only evaluated.
         note: Takes a sentence about what cannot be checked without a package that is not installed; without it a
             missing package is an error.
     """
@@ -47,13 +56,52 @@ def recipe_checks(*, files: bool = True, note: Callable[[str], None] | None = No
         except AworldTrainError as error:
             yield ("agent", kind), error.message
 
+    splits = ("train", "val") if training else ("val",)
     return [
-        Check(missing_for_training),
-        Check(framework_faults),
-        *([Check(file_faults)] if files else []),
+        *([Check(missing_for_training), Check(framework_faults)] if training else []),
+        *([Check(partial(file_faults, splits=splits))] if files else []),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]
+
+
+def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dict[str, FileSummary]":
+    """What the dataset files of a recipe hold, after a check that it can be trained, or measured, on them.
+
+    Raises:
+        AworldTrainError: They cannot be read, do not fit the recipe, or need a scorer or a schema that is not there.
+    """
+    data = {split: _checked(recipe, split) for split in splits}
+    if "train" in data and data["train"].rows < recipe.trainer.batch_size:
+        raise RecipeError(
+            f"{', '.join(map(shown, recipe.dataset.train_files))} has {data['train'].rows} tasks, fewer than one step "
+            f"takes (trainer.batch_size is {recipe.trainer.batch_size})."
+        )
+    check_rewards(
+        recipe,
+        scorers={name for summary in data.values() for name in summary.scorers},
+        schemas={name for summary in data.values() for name in summary.answer_schemas},
+    )
+    return data
+
+
+def _checked(recipe: Recipe, split: str) -> "FileSummary":
+    files: list[str] = getattr(recipe.dataset, f"{split}_files")
+    if not files:
+        raise RecipeError(
+            f"dataset.{split} is not set: training needs a Parquet file of "
+            f"{'training' if split == 'train' else 'validation'} tasks; make one with `aworld-train dataset build`."
+        )
+    from aworld_train.dataset import check_files
+
+    summary = check_files(files)
+    other_agents = set(summary.agents) - {recipe.agent.name}
+    if other_agents:
+        raise DatasetError(
+            f"{', '.join(map(shown, files))} has rows for the agent {', '.join(sorted(other_agents))}, but the recipe "
+            f"trains {recipe.agent.name} (agent.name)."
+        )
+    return summary
 
 
 def _reward_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -15,10 +15,8 @@ import yaml
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
-from aworld_train.training.run_folder import is_in_use
+from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE, is_in_use
 from aworld_train.training.summary import NAME as SUMMARY
-
-RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
 
 
 @dataclass(frozen=True)

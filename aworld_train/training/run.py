@@ -85,6 +85,8 @@ def train(
         seed=recipe.trainer.seed,
         environment=recipe.cluster.environment,
         resume=resume,
+        steps=recipe.trainer.steps,
+        written=plan.files,
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     if resume:
@@ -115,6 +117,7 @@ def train(
     except KeyboardInterrupt:
         summary.status = "interrupted"
         summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
+        progress.note(f"Interrupted. The run is in {folder.path}; go on with --resume.")
         raise
     except AworldTrainError as error:
         summary.status = "interrupted" if isinstance(error, Preempted) else "failed"

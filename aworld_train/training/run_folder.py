@@ -1,4 +1,6 @@
-"""The folder of a run: made once, locked while in use, and resumed only for the recipe and data it was made with.
+"""The folder of a run: locked while in use, and resumed only for the recipe and data it was made with.
+
+A folder in which nothing was trained blocks nobody: a start that failed leaves nothing that the next one needs.
 
 runs/<name>/recipe.yaml     the recipe after inheritance and overrides, with interpolations
            /verl.yaml       the configuration that the framework (here verl) was started with
@@ -21,7 +23,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -35,8 +37,9 @@ from aworld_train import __version__
 from aworld_train.adapter.base import Checkpoint, TrainingFramework
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
+from aworld_train.json_lines import split_lines
 from aworld_train.masking import masked
-from aworld_train.recipe import differences, dump
+from aworld_train.recipe import changes, dump
 from aworld_train.recipe.env_text import shown
 from aworld_train.training.provenance import command, hardware, model_identity, source_code
 from aworld_train.training.start import log_file
@@ -45,8 +48,18 @@ LAUNCH_RECORD = "launch.json"
 """The file by which the job of a run is found again; see ``launch.record``."""
 LAUNCH_FOLDER = "launch"
 """The folder with the files of a launch: a job's script, recipe and log."""
+RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
+SETTINGS = "eval"
+"""The manifest's key for the settings of an evaluation, whose folder holds no training."""
 _PACKAGES = ("mcp", "omegaconf")
 _FREE = (
+    "trainer.steps.",
+    "trainer.epochs.",
+    "trainer.val_every.",
+    "trainer.save_every.",
+    "trainer.keep_checkpoints.",
+    "trainer.log_val_generations.",
+    "trainer.loggers.",
     "cluster.launcher.",
     "cluster.slurm.",
     "trainer.max_restarts.",
@@ -56,12 +69,13 @@ _FREE = (
     "store.max_gb.",
     "store.otlp.",
 )
-"""Keys that say where a run runs, how it is supervised and what is kept, and change nothing of what it computes."""
+"""Keys that say how far a run goes, when it is measured and saved, where it runs and what is kept: a step computes the
+same with any value of them."""
 LOCK = "run.lock"
 """Locked by the process that works on a run; it says which one that is."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
 _BEFORE_A_RUN = (LOCK, LAUNCH_RECORD, LAUNCH_FOLDER)
-"""What may be in the folder of a run that has not begun."""
+"""What a launch leaves in the folder of a run that has not begun."""
 
 
 class RunFolder:
@@ -75,7 +89,7 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         """The file with one row per step."""
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def episodes(self) -> Path:
@@ -101,17 +115,18 @@ class RunFolder:
         """Unlock the folder."""
         self._lock.close()
 
-    def add_attempt(self) -> None:
-        """Add an attempt that begins now to the manifest."""
-        file = self.path / "manifest.json"
+    def add_attempt(self, changed: Mapping[str, tuple[Any, Any]] | None = None) -> None:
+        """Add an attempt that begins now to the manifest, with what it changed in the recipe as (old, new) by key."""
+        file = self.path / MANIFEST
         manifest = json.loads(file.read_text())
         checkpoint = self.last_checkpoint()
-        manifest["attempts"].append(start_facts(checkpoint.step if checkpoint else 0))
+        facts = start_facts(checkpoint.step if checkpoint else 0)
+        manifest["attempts"].append(facts | ({"changes": changed} if changed else {}))
         write_text(file, json.dumps(manifest, indent=2) + "\n")
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
         """Add what this attempt's tool environment was started from to the manifest."""
-        file = self.path / "manifest.json"
+        file = self.path / MANIFEST
         manifest = json.loads(file.read_text())
         manifest["attempts"][-1]["environment"] = dict(origin)
         write_text(file, json.dumps(manifest, indent=2) + "\n")
@@ -142,6 +157,8 @@ def open_run_folder(
     resume: bool,
     model: str | None = None,
     seed: int | None = None,
+    steps: int | None = None,
+    written: Collection[str] = (),
 ) -> RunFolder:
     """Make the folder, or take up an earlier run's.
 
@@ -154,22 +171,28 @@ def open_run_folder(
         resume: go on with what is there.
         model: the model, for the manifest.
         seed: the seed of the run, for the manifest.
+        steps: the step to which the run goes.
+        written: as for ``check_run_folder``.
 
     Raises:
         UsageError: the folder is not empty, is in use, or belongs to another recipe or other data.
     """
     path = path.resolve()
-    occupied = check_run_folder(path, resume=resume)
-    for part in ("logs", "checkpoints", "traces/validation"):
-        (path / part).mkdir(parents=True, exist_ok=True)
+    check_run_folder(path, written, resume=resume)
+    path.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(path)
     try:
-        hashes = file_hashes(data)
-        if occupied:
-            refuse_changes(path, recipe, hashes)
-        else:
-            write_text(path / "recipe.yaml", dump(dict(recipe)))
+        _refuse_content(path, written, resume=resume)  # since another process may have had the lock
+        for part in ("logs", "checkpoints", "traces/validation"):
+            (path / part).mkdir(parents=True, exist_ok=True)
         folder = RunFolder(path, framework, lock)
+        hashes = file_hashes(data)
+        changed: dict[str, tuple[Any, Any]] = {}
+        if has_run(path):
+            changed = refuse_changes(path, recipe, hashes)
+            _refuse_fewer_steps(folder, steps)
+        else:
+            (path / MANIFEST).unlink(missing_ok=True)
         write_manifest(
             path,
             packages=framework.packages,
@@ -178,35 +201,85 @@ def open_run_folder(
             model=model,
             seed=seed,
         )
-        folder.add_attempt()
+        write_text(path / RECIPE, dump(dict(recipe)))
+        folder.add_attempt(changed)
     except BaseException:
         lock.close()
         raise
     return folder
 
 
-def check_run_folder(path: Path, *, resume: bool) -> bool:
-    """Check that a run can begin, or go on, in a folder; returns whether the folder holds a run.
+def check_run_folder(path: Path, written: Collection[str] = (), *, resume: bool) -> None:
+    """Check that a run can begin, or go on, in a folder.
+
+    Args:
+        path: The folder.
+        written: The names of the framework's files, which an interrupted start or a dry run may have left.
+        resume: Whether the run is to go on.
 
     Raises:
-        UsageError: The folder is not empty, or there is nothing to resume.
+        UsageError: A process works on the folder, it holds a run or something else, or there is nothing to resume.
     """
-    occupied = path.is_dir() and any(entry.name not in _BEFORE_A_RUN for entry in path.iterdir())
-    if occupied and not resume:
+    if is_in_use(path):
+        raise UsageError(_in_use(path))
+    _refuse_content(path, written, resume=resume)
+
+
+def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> None:
+    if has_run(path):
+        if not resume:
+            raise UsageError(
+                f"The folder {path} holds a run that has trained. Go on with it with --resume, give this run another "
+                "name (name=...), or remove the folder."
+            )
+        if not (path / RECIPE).is_file():
+            raise UsageError(f"The run in {path} cannot be resumed: its {RECIPE} is missing.")
+        return
+    if resume and not path.is_dir():
+        raise UsageError(f"There is no run to resume: there is no folder {path}. Start it without --resume.")
+    other = [] if _is_of_a_run(path) else _names(path) - {*_BEFORE_A_RUN, *written}
+    if other:
         raise UsageError(
-            f"The run folder {path} is not empty. Give the run another name (name=...), remove the folder, or go on "
-            "with that run with --resume."
+            f"The folder {path} is not empty, and no run has left what is in it ({', '.join(sorted(other)[:3])}). Give "
+            "the run another name (name=...), or remove the folder."
         )
-    if resume and not has_run(path):
-        raise UsageError(
-            f"There is no run to resume in {path}: it holds no recipe.yaml. Start it without --resume."
-        )
-    return occupied
+
+
+def _names(path: Path) -> set[str]:
+    return {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+
+
+def _is_of_a_run(path: Path) -> bool:
+    """Whether the manifest in a folder is that of a training run, and not of an evaluation or of single rollouts."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        return "data_sha256" in manifest and SETTINGS not in manifest
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def has_run(path: Path) -> bool:
-    """Whether a run has begun in a folder."""
-    return (path / "recipe.yaml").is_file()
+    """Whether a step was trained in a folder: its row is in the metrics, or there is a checkpoint."""
+    rows, _ = split_lines(path / METRICS)
+    return bool(_names(path / "checkpoints")) or any(row.get("step") != 0 for row in rows)
+
+
+def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
+    saved = folder.last_checkpoint()
+    if steps is not None and saved is not None and steps < saved.step:
+        raise UsageError(
+            f"The run in {folder.path} has trained {saved.step} steps, more than the {steps} of this recipe "
+            "(trainer.steps). Give at least as many, or start a new run with another name."
+        )
+
+
+def _in_use(path: Path) -> str:
+    holder = holder_of(path)
+    where = f"process {holder.pid} on {holder.host}" if holder else "another process"
+    return (
+        f"The run folder {path} is in use by {where}. Follow that run with `aworld-train runs attach`, end it with "
+        "`aworld-train runs stop`, or give this run another name (name=...)."
+    )
 
 
 @dataclass(frozen=True)
@@ -258,7 +331,7 @@ def lock_folder(path: Path) -> TextIO:
         except BlockingIOError:
             if last:
                 lock.close()
-                raise UsageError(f"The run folder {path} is in use by another process.") from None
+                raise UsageError(_in_use(path)) from None
             time.sleep(_LOCK_PAUSE_SECONDS)
     lock.truncate(0)
     holder = Holder(os.getpid(), psutil.Process().create_time(), platform.node())
@@ -269,7 +342,7 @@ def lock_folder(path: Path) -> TextIO:
 
 def refuse_changes(
     path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = _FREE
-) -> None:
+) -> dict[str, tuple[Any, Any]]:
     """Refuse to go on with a run that was made with another recipe or with other data.
 
     Args:
@@ -278,26 +351,32 @@ def refuse_changes(
         hashes: The hashes of the dataset files.
         free: The beginnings of keys that may differ, each with a dot at its end.
 
+    Returns:
+        The changes that are allowed, as (old, new) by key.
+
     Raises:
         UsageError: They differ; the keys or the files are named.
     """
-    previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(free)]
-    if changed:
+    previous = yaml.safe_load((path / RECIPE).read_text(encoding="utf-8"))
+    changed = changes(previous, dict(recipe))
+    refused = sorted(key for key in changed if not f"{key}.".startswith(free))
+    if refused:
         raise UsageError(
-            f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "
-            f"{', '.join(changed)}. Undo the change, or start a new run with another name."
+            f"The run in {path} was made with another recipe and cannot be resumed with this one, because its results "
+            f"would be those of neither. Changed: {', '.join(refused)}. Undo the change, or start a new run with "
+            "another name."
         )
     try:
-        recorded = json.loads((path / "manifest.json").read_text())["data_sha256"]
+        recorded = json.loads((path / MANIFEST).read_text())["data_sha256"]
     except (OSError, ValueError, KeyError):
-        return
+        return changed
     files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
             f"The run in {path} cannot be resumed: its data changed since it began: {', '.join(files)}. Restore the "
             "data, or start a new run with another name."
         )
+    return changed
 
 
 def write_manifest(
@@ -321,7 +400,7 @@ def write_manifest(
         seed: The seed of the run.
         more: Other entries.
     """
-    file = path / "manifest.json"
+    file = path / MANIFEST
     with suppress(OSError, ValueError):
         json.loads(file.read_text())
         return

@@ -194,7 +194,9 @@ class RunRecord:
             return "training", played_step, self.training[played_step]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
-        return ("training", step + 1, EpisodeCounts()) if self.rows.rows else ("starting", 0, EpisodeCounts())
+        # A run that goes on has the rows of earlier attempts while its workers are starting.
+        is_starting = not self.rows.rows or 0 < self.from_step == step
+        return ("starting", 0, EpisodeCounts()) if is_starting else ("training", step + 1, EpisodeCounts())
 
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""

@@ -77,7 +77,7 @@ class RunStatus:
             accuracy=accuracies[-1] if accuracies else None,
             tool_calls=summary.tool_calls,
             tokens_per_second=last.get("tokens_per_second"),
-            seconds_left=self._seconds_left(),
+            seconds_left=None if phase == "starting" else self._seconds_left(),
             name=summary.name,
             steps_done=max(rows.last_trained, record.from_step),
             rewards=tuple(row["reward"] for row in trained.values() if row.get("reward") is not None),

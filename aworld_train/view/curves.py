@@ -23,6 +23,11 @@ FIGURES = (
     "tokens_per_second",
 )
 """The figures of ``metrics.jsonl`` that a run's page shows at first."""
+_UPDATE_FIGURES = (
+    *("rows", "padding_rows", "updates", "clipped_updates"),
+    *("groups", "equal_groups", "rejected_episodes"),
+)
+"""Those of a run's own page that say what its updates were made of."""
 _EPISODE_FIGURES = ("reward", "turns", "response_tokens", "staleness")
 MAX_POINTS = 2_000
 """The most points of a curve that are sent; of more, every n-th."""
@@ -37,7 +42,7 @@ def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
         errors, mean and longest seconds by tool and step; ``names``: all figures that ``metrics.jsonl`` has.
     """
     by_step = store.step_figures() if store else []
-    series = {name: points for name in FIGURES if (points := run.series(name))}
+    series = {name: points for name in (*FIGURES, *_UPDATE_FIGURES) if (points := run.series(name))}
     for name in _EPISODE_FIGURES:
         if name not in series:
             points = [

@@ -126,7 +126,9 @@ class Workspace:
         """Run ``aworld-train`` to its end, by this interpreter in a fork; another one and ``also`` as in ``start``."""
         if python is None:
             command = (*CLI[1:], *arguments)
-            return warm.run(*command, cwd=self.path, env=self._environment(arguments), timeout=seconds)
+            kind = warm.VERL if arguments[0] in ("eval", "rollout") else warm.PROGRAMS
+            environment = self._environment(arguments)
+            return warm.run(*command, cwd=self.path, env=environment, timeout=seconds, kind=kind)
         process = self.start(*arguments, python=python, also=also)
         try:
             out, err = process.communicate(timeout=seconds)

@@ -16,7 +16,7 @@ from tests.e2e.conftest import SMALL, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-STEPS, UPDATES, TASKS, ATTEMPTS = 6, 2, 8, 8
+STEPS, UPDATES, TASKS, ATTEMPTS = 4, 2, 8, 8
 EPISODES = TASKS * ATTEMPTS
 AGENTS = """
 import aiohttp
@@ -40,14 +40,21 @@ def build(context):
 REWARD = """
 def score(data_source, solution_str, ground_truth, extra_info):
     length = float(extra_info["assistant_text"] or 0)
-    return {"score": 0.5, "score/first": float(length < 40), "score/second": 0.25}
+    return {"score": 0.5, "score/first": 1 - min(length, 60) / 60, "score/second": 0.25}
 """
 
 
 @pytest.mark.parametrize(
     ("name", "ranks", "overrides"),
     [
-        ("two-ranks", 2, ["cluster.gpus_per_node=2", "trainer.dynamic_batches=true"]),
+        (
+            *("two-ranks", 2),
+            [
+                "cluster.gpus_per_node=2",
+                "trainer.dynamic_batches=true",
+                "algorithm.rollout_correction=sequence",
+            ],
+        ),
         pytest.param("one-rank", 1, ["trainer.microbatch_size=4"], marks=pytest.mark.slow),
     ],
 )
@@ -77,10 +84,21 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_an_agent_l
     assert any(row["rows"] > 2 * EPISODES for row in rows), rows
     assert all((row["rows"] + row["padding_rows"]) % (ranks * UPDATES) == 0 for row in rows), rows
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
+    assert all(0 <= row["clipped_updates"] <= UPDATES and 0 <= row["clip_fraction"] <= 1 for row in rows), (
+        rows
+    )
+    # Each agent has a group in each task, and the second one's rewards are all equal.
+    assert all((row["groups"], row["equal_groups"] >= TASKS) == (2 * TASKS, True) for row in rows), rows
+    if "algorithm.rollout_correction=sequence" in overrides:
+        assert all(
+            row["verl"]["rollout_corr/rollout_is_mean"] == pytest.approx(1, abs=0.01) for row in rows
+        ), rows
+        assert [row["rejected_episodes"] for row in rows] == [0] * STEPS
     assert optimizer_steps(workspace.runs / name, ranks) == {STEPS * UPDATES}
     # The first agent learns from its rewards, which differ; nothing is learned from the second's.
+    assert all(row["grad_norm"] > 0 for row in rows), rows
     parts = [row["reward_parts"] for row in rows]
-    assert parts[-1]["score/first"] > parts[0]["score/first"] + 0.1, parts
+    assert parts[-1]["score/first"] > parts[0]["score/first"] + 0.05, parts
     assert all(part["score/second"] == 0.25 for part in parts) and all(row["reward"] == 0.5 for row in rows)
     assert not workspace.summary(name)["alarms"]
     told = stored_advantages(workspace, name)

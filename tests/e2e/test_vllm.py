@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from aworld_train.model.tiny import SHIPPED
 from aworld_train.model.weights import entries
-from tests.aworld_environment import vllm_python_or_skip
+from tests.aworld_environment import REPOSITORY, run_with, vllm_python_or_skip
 from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
+from tests.sampling_parameters import RECOMMENDED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 PLUGIN = Path(__file__).parents[1] / "data" / "vllm_plugin"
+EXACTNESS = REPOSITORY / "tests/unit/adapter/verl/test_sampling_exactness.py"
 STEPS = 3
 RUN = [
     *SMALL,
@@ -46,9 +49,13 @@ def arguments(name: str, *more: str) -> list[str]:
     ],
 )
 def test_what_vllm_samples_is_what_is_trained_on(
-    workspace: Workspace, python: Path, name: str, more: list[str]
+    workspace: Workspace, python: Path, tmp_path: Path, name: str, more: list[str]
 ) -> None:
-    done = workspace.run(*arguments(name, *more), "--json", seconds=1200, python=python)
+    model = shutil.copytree(workspace.path / "models" / "tiny", tmp_path / "model")
+    recommended = model / "generation_config.json"
+    recommended.write_text(json.dumps(json.loads(recommended.read_text()) | RECOMMENDED))
+    own = (f"model.path={model}", "rollout.temperature=0.8", *more)
+    done = workspace.run(*arguments(name, *own), "--json", seconds=1200, python=python)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["status"], summary["steps_done"], summary["episodes"]) == ("completed", STEPS, STEPS * 16)
@@ -61,6 +68,16 @@ def test_what_vllm_samples_is_what_is_trained_on(
     trained, untrained = Path(summary["checkpoint"]) / "model.safetensors", SHIPPED / "model.safetensors"
     assert entries(trained).keys() == entries(untrained).keys()
     assert trained.read_bytes() != untrained.read_bytes()
+
+
+@pytest.mark.slow
+def test_what_agents_ask_for_and_folders_recommend_leaves_the_trainer_s_probabilities(python: Path) -> None:
+    """The properties that hold for the engine of the CPU, with a vLLM that takes defaults from the model's folder."""
+    run_with(
+        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXACTNESS.relative_to(REPOSITORY))),
+        timeout=600,
+        AWORLD_TRAIN_TESTS_SAMPLER="vllm",
+    )
 
 
 @pytest.mark.slow

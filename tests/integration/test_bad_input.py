@@ -147,6 +147,11 @@ def test_no_environment_at_all_is_said_and_the_run_says_it_failed(workspace: Pat
     refused(process, 1, "env.docker_dir", "MCP_SERVER_URL")
     summary = json.loads((workspace / "runs" / "t" / "summary.json").read_text())
     assert (summary["status"], summary["error"]["kind"]) == ("failed", "environment")
+    for more in (
+        (),
+        ("--resume",),
+    ):  # nothing was trained, so a recipe that was put right is not in its own way
+        refused(cli("train", "recipe.yaml", "env.docker_dir=nowhere", *more, cwd=workspace), 2, "nowhere")
 
 
 def test_with_json_an_error_is_one_object_on_stdout(workspace: Path) -> None:
@@ -163,18 +168,82 @@ def test_debug_shows_the_traceback(workspace: Path) -> None:
 
 
 def test_a_checkpoint_that_is_none_is_refused_by_eval(workspace: Path) -> None:
-    refused(cli("eval", "recipe.yaml", "--checkpoint", "data", cwd=workspace), 1, "data", "checkpoint")
+    refused(cli("eval", "recipe.yaml", "--checkpoint", "data", cwd=workspace), 2, "data", "checkpoint")
 
 
-def test_a_dry_run_writes_the_configuration_and_prints_the_command(workspace: Path) -> None:
+def test_a_dry_run_writes_only_where_out_says(workspace: Path) -> None:
     import shlex
 
     import yaml
 
+    before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*") if path.is_file()}
     process = cli("train", "recipe.yaml", "--dry-run", cwd=workspace)
     assert process.returncode == 0, process.stderr
-    command = shlex.split(process.stdout)
-    assert command[1:4] == ["-P", "-m", "aworld_train.adapter.verl.main"]
-    config = yaml.safe_load((workspace / "runs" / "t" / "verl.yaml").read_text())
-    assert config["trainer"]["total_training_steps"] == 2
-    assert "${" not in (workspace / "runs" / "t" / "verl.yaml").read_text()
+    assert shlex.split(process.stdout)[1:4] == ["-P", "-m", "aworld_train.adapter.verl.main"]
+    assert "--out FOLDER writes verl.yaml" in process.stderr
+    after = {path: path.stat().st_mtime_ns for path in workspace.rglob("*") if path.is_file()}
+    assert after == before
+
+    for _ in range(2):  # what it has written before is no run
+        process = cli("train", "recipe.yaml", "--dry-run", "--out", "plan", cwd=workspace)
+        assert process.returncode == 0, process.stderr
+    assert str(workspace / "plan") in shlex.split(process.stdout)
+    text = (workspace / "plan" / "verl.yaml").read_text()
+    assert yaml.safe_load(text)["trainer"]["total_training_steps"] == 2
+    assert "${" not in text
+    refused(cli("train", "recipe.yaml", "--out", "plan", cwd=workspace), 2, "--dry-run")
+    refused(
+        cli("train", "recipe.yaml", "--dry-run", "--out", ".", cwd=workspace), 2, "not empty", "data, model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("launcher", "files"),
+    [
+        ("slurm", {"job.sbatch", "recipe.yaml"}),
+        ("ray", {"job.json", "recipe.yaml"}),
+        ("kubernetes", {"kubernetes.yaml", "recipe.yaml"}),
+    ],
+)
+def test_a_dry_run_of_a_job_has_its_files_in_out(workspace: Path, launcher: str, files: set[str]) -> None:
+    options = ("cluster.kubernetes.image=i", "cluster.kubernetes.claim=c", "cluster.kubernetes.env_image=e")
+    command = ("train", "recipe.yaml", *options, "--launcher", launcher, "--dry-run")
+    process = cli(*command, cwd=workspace)
+    assert process.returncode == 0, process.stderr
+    assert not (workspace / "runs").exists()
+    process = cli(*command, "--out", "plan", "--json", cwd=workspace)
+    assert process.returncode == 0, process.stderr
+    assert {file.name for file in (workspace / "plan" / "launch").iterdir()} == files
+    printed = json.loads(process.stdout)
+    assert (workspace / printed["config"]).is_file() and printed["run_dir"] == "runs/t"
+    assert any(str(workspace / "plan" / "launch") in argument for argument in printed["command"])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("dataset build csv --file nowhere.csv --out d", "nowhere.csv"),
+        ("dataset check nowhere.parquet", "nowhere.parquet"),
+        ("eval recipe.yaml --checkpoint nowhere", "nowhere"),
+        ("eval recipe.yaml --dataset nowhere.parquet", "nowhere.parquet"),
+        ("eval recipe.yaml --dataset recipe.yaml", "not a parquet file"),
+        ("eval recipe.yaml --model-url gpu:8000", "gpu:8000 is no address"),
+        ("rollout recipe.yaml --dataset nowhere.parquet", "nowhere.parquet"),
+        ("train recipe.yaml --runs recipe.yaml", "Nothing can be written below recipe.yaml"),
+        ("train recipe.yaml --runs /proc/nowhere", "Nothing can be written below /proc/nowhere"),
+    ],
+)
+def test_a_path_or_an_address_that_is_none_is_refused_at_once(
+    workspace: Path, command: str, words: str
+) -> None:
+    refused(cli(*command.split(), cwd=workspace), 2, words)
+
+
+def test_one_task_is_built_without_validation_tasks(workspace: Path) -> None:
+    (workspace / "one.jsonl").write_text('{"query": "1 + 1?", "answer": "2"}\n')
+    command = ("dataset", "build", "jsonl", "--file", "one.jsonl", "--out", "one")
+    built = cli(*command, cwd=workspace)
+    assert built.returncode == 0 and "too few tasks for val" in built.stderr
+    assert sorted(file.name for file in (workspace / "one").glob("*.parquet")) == ["train.parquet"]
+    asked = cli(*command, "--force", "--split", "train=0.5,val=0.5", cwd=workspace)
+    assert asked.returncode != 0

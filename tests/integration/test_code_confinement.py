@@ -22,6 +22,7 @@ from aworld_train.recipe import shipped_folder
 from aworld_train.reward.scored import ScoreOutcome
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings, ToolSettings
+from tests import warm
 
 CLI = [sys.executable, "-m", "aworld_train"]
 WITHOUT_LANDLOCK = [sys.executable, "-m", "tests.without_landlock"]
@@ -42,6 +43,13 @@ def run(folder: Path, *command: str, **variables: str) -> "subprocess.CompletedP
         text=True,
         timeout=240,
     )
+
+
+def run_warm(folder: Path, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line with this kernel; some commands load a model first."""
+    environment = {**os.environ, "PYTHONPATH": REPOSITORY, **variables}
+    arguments = ("-m", "aworld_train", *command)
+    return warm.run(*arguments, cwd=folder, env=environment, timeout=240, kind=warm.VERL)
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +116,14 @@ def test_what_uses_a_running_environment_asks_its_worker_for_scoring(
     folder: Path, unconfined: dict[str, Any], command: list[str]
 ) -> None:
     running = ["env.docker_dir=null", f"env.url={unconfined['mcp_url']}"]
-    ended = run(folder, *CLI, *command, *running, *CODE, MCP_SERVER_TOKEN=unconfined["token"])
+    ended = run_warm(folder, *command, *running, *CODE, MCP_SERVER_TOKEN=unconfined["token"])
     assert_refused(ended, unconfined["mcp_url"])
     assert ended.stdout == ""
 
 
 def test_no_line_of_a_file_is_scored(folder: Path, unconfined: dict[str, Any]) -> None:
     variables = {"MCP_SERVER_URL": unconfined["mcp_url"], "MCP_SERVER_TOKEN": unconfined["token"]}
-    ended = run(folder, *CLI, "reward", "score", "predictions.jsonl", "--json", **variables)
+    ended = run_warm(folder, "reward", "score", "predictions.jsonl", "--json", **variables)
     assert_refused(ended, unconfined["mcp_url"])
     (line,) = ended.stdout.splitlines()
     assert json.loads(line)["error"]["kind"] == "reward"
@@ -124,7 +132,7 @@ def test_no_line_of_a_file_is_scored(folder: Path, unconfined: dict[str, Any]) -
 def test_recipe_check_knows_the_kernel_of_processes_that_a_run_would_start(folder: Path) -> None:
     check = ["recipe", "check", QUICKSTART, "--no-files", "env.docker_dir=gaia-mcp-server", *CODE]
     assert_refused(run(folder, *WITHOUT_LANDLOCK, *CLI, *check), "on this machine")
-    confined = run(folder, *CLI, *check)
+    confined = run_warm(folder, *check)
     assert confined.returncode == 0, confined.stderr
 
 

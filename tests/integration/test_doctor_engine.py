@@ -2,17 +2,16 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
+from tests import warm
 from tests.locations import REPOSITORY
 from tests.models import tiny_qwen3
 
 
 def doctor(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "aworld_train", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=REPOSITORY)
+    return warm.run("-m", "aworld_train", "doctor", *arguments, timeout=240, cwd=REPOSITORY, kind=warm.VERL)
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +22,8 @@ def overrides(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     words = tokenizer.build()
     tiny_qwen3(len(words), eos_token_id=words.eos_token_id).save_pretrained(folder / "model")
     words.save_pretrained(folder / "model")
-    build = [
-        sys.executable,
-        "-m",
-        "aworld_train",
-        "dataset",
-        "build",
-        "arithmetic",
-        "--out",
-        str(folder / "data"),
-    ]
-    subprocess.run(build, check=True, capture_output=True, timeout=240, cwd=REPOSITORY)
+    build = ("dataset", "build", "arithmetic", "--out", str(folder / "data"))
+    warm.run("-m", "aworld_train", *build, timeout=240, cwd=REPOSITORY, check=True)
     return [
         f"model.path={folder / 'model'}",
         f"dataset.train={folder / 'data/train.parquet'}",
@@ -47,6 +37,14 @@ def test_transformers_samples_what_the_trainer_computes(overrides: list[str]) ->
     assert finding["status"] == "ok", finding
     assert "transformers in float32: the probabilities of " in finding["what"]
     assert finding["what"].endswith(", which is rounding.")
+
+
+@pytest.mark.parametrize("override", ["rollout.top_p=0.8", "rollout.top_k=20"])
+def test_a_sampling_that_a_run_refuses_is_not_measured(overrides: list[str], override: str) -> None:
+    done = doctor("recipes/quickstart.yaml", *overrides, override, "--engine", "--json")
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["area"] == "engine"]
+    assert (done.returncode, finding["status"]) == (1, "fail")
+    assert f"were not compared: {override.replace('=', ' is ')}: training samples from the" in finding["what"]
 
 
 def test_an_engine_that_is_not_there_fails(overrides: list[str]) -> None:

@@ -29,6 +29,7 @@ from tests.gaia_questions import (
     what_platform_does_the_sign_name,
 )
 from tests.hostile import impostor_rounds
+from tests.properties import part_of
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -274,4 +275,4 @@ async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(wa
     async def shell(tools: ToolSession, command: str) -> str:
         return (await tools.call("execute_command", {"command": command, "output_format": "text"})).text
 
-    await impostor_rounds(server, shell, rounds=200, seed=1, at_once=SESSIONS)
+    await impostor_rounds(server, shell, rounds=part_of(200), seed=1, at_once=SESSIONS)

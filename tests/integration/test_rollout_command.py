@@ -39,6 +39,7 @@ def rollout(folder: Path, *arguments: str, **environment: str) -> "subprocess.Co
         cwd=folder,
         env={**os.environ, **environment},
         timeout=240,
+        kind=warm.VERL,
     )
 
 

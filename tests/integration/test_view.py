@@ -94,6 +94,13 @@ async def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         assert await shown.page.locator(f"[data-episode={'e' * 16}]").count() == 1
         await shown.open("?run=one")
         await shown.page.locator("[aria-label*='last 0.45 at step 2']").wait_for()
+        for name, last in (
+            ("Rows of a step", "padding, of no weight: 2 points, last 4"),
+            ("Updates of a step", "with a clipped gradient: 2 points, last 1"),
+            ("Groups of a step", "of equal rewards: 2 points, last 1"),
+        ):
+            await shown.page.locator(f"[aria-label^='{name}'][aria-label*='{last} at step 2']").wait_for()
+        assert await shown.page.locator("[aria-label^='Episodes rejected']").count() == 0
         with (folder / "metrics.jsonl").open("a") as metrics:
             metrics.write(json.dumps({"step": 3, "reward": 0.875}) + "\n")
         await shown.page.locator("[aria-label*='last 0.875 at step 3']").wait_for(timeout=30_000)

@@ -34,6 +34,16 @@ def test_it_runs_modules_and_what_they_say_of_their_mistakes() -> None:
     assert done.returncode == 2 and "there-is-none" in done.stderr
 
 
+def test_one_has_imported_verl_unless_the_program_has_variables_that_verl_reads() -> None:
+    loaded = "import sys; print('verl' in sys.modules)"
+    for environment, expected in (
+        (os.environ, "True"),
+        ({**os.environ, "HF_HUB_OFFLINE": "of others"}, "False"),
+    ):
+        done = warm.run("-c", loaded, env=environment, timeout=2 * SECONDS, kind=warm.VERL)
+        assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
+
+
 def test_it_has_nothing_to_read() -> None:
     done = warm.run("-c", "import sys; print(repr(sys.stdin.read()))", timeout=SECONDS)
     assert (done.returncode, done.stdout) == (0, "''\n"), done.stderr

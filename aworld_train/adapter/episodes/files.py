@@ -28,7 +28,7 @@ def to_yaml(content: Any) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files into a folder, each atomically."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write files below a folder, each atomically."""
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_text(folder / name, text)

@@ -104,7 +104,6 @@ class EpisodePlayer:
         record = current_record()
         limits = self.settings.limits(
             sampling_params,
-            validating=record.validate,
             prompt=max_prompt_tokens,
             response=max_response_tokens,
         )

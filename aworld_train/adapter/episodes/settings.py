@@ -65,10 +65,8 @@ class EpisodeSettings:
         """How an episode with this outcome is used."""
         return EpisodeUse(self.outcomes[outcome.value])
 
-    def limits(
-        self, sampling_params: Mapping[str, Any], *, validating: bool, prompt: int, response: int
-    ) -> EpisodeLimits:
-        """The limits of one episode; in validation agents cannot change the sampling parameters."""
+    def limits(self, sampling_params: Mapping[str, Any], *, prompt: int, response: int) -> EpisodeLimits:
+        """The limits of one episode."""
         return EpisodeLimits(
             max_turns=self.agent["max_turns"],
             max_prompt_tokens=prompt,
@@ -79,7 +77,6 @@ class EpisodeSettings:
                 int(sampling_params.get("top_k", -1)),
                 seed=sampling_params.get("seed"),
             ),
-            agents_sampling=self.agent["own_sampling"] and not validating,
             strict_requests=self.agent["requests"] == Requests.strict.value,
             repetition=self.repetition,
             context=self.context,

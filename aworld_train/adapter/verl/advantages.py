@@ -1,9 +1,10 @@
-"""Advantages of whole samples, however many rows each has.
+"""Advantages of whole samples, and weights of whole episodes, however many rows each has.
 
 VeRL's estimators take each row for a sample of its own. An episode whose agent begins a new context, or that has
 several agents, has more than one. So the rows of a sample are laid end to end, an estimator sees them as one row with
 one reward, and its advantages are cut apart again. A sample is an episode; where the scorer gives an agent a reward of
 its own, the rows of that agent are a sample, which is compared with the same agent's in other episodes of the task.
+The correction for the engine's rounding weighs or rejects an episode in the same way, whoever is rewarded for it.
 """
 
 from collections import Counter
@@ -16,6 +17,7 @@ import torch
 from tensordict import TensorDict
 from torch.nn.utils.rnn import pad_sequence
 from verl import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 
 Estimator = Callable[[DataProto], DataProto]
 """Adds ``advantages`` and ``returns`` to samples with ``token_level_rewards`` and ``response_mask``."""
@@ -83,7 +85,8 @@ def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample],
         data.batch["advantages"] = data.batch["returns"] = torch.zeros_like(data.batch["token_level_rewards"])
         return
     names = [name for name in ("token_level_rewards", "response_mask", "values") if name in data.batch]
-    columns = {name: _end_to_end(data.batch[name], lengths, samples) for name in names}
+    joined_rows = [sample.rows for sample in samples]
+    columns = {name: _end_to_end(data.batch[name], lengths, joined_rows) for name in names}
     count, width = columns["response_mask"].shape
     # GDPO asks where a response ends, by a prompt of one token and the mask behind it.
     ends = torch.tensor([sum(lengths[row] for row in sample.rows) for sample in samples])
@@ -99,24 +102,75 @@ def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample],
     estimated = by(joined)
     for name in ("advantages", "returns"):
         data.batch[name] = _cut_apart(
-            estimated.batch[name], data.batch["response_mask"].shape, lengths, samples
+            estimated.batch[name], data.batch["response_mask"].shape, lengths, joined_rows
         )
 
 
-def _end_to_end(rows: torch.Tensor, lengths: Sequence[int], samples: Sequence[Sample]) -> torch.Tensor:
+def episodes_of(keys: Sequence[str]) -> list[Sequence[int]]:
+    """The places of each episode's rows, in the order in which they were played; keys are as in ``samples_of``."""
+    episodes: dict[str, list[tuple[int, int]]] = {}
+    for place, key in enumerate(keys):
+        episode, number = key.rsplit("_", 1)
+        episodes.setdefault(episode, []).append((int(number), place))
+    return [[place for _, place in sorted(rows)] for rows in episodes.values()]
+
+
+def correct(
+    data: DataProto, lengths: Sequence[int], episodes: Sequence[Sequence[int]], settings: Any
+) -> dict[str, float]:
+    """Weigh or reject tokens by how far the trainer's probabilities are from the engine's, over whole episodes.
+
+    A weight or a rejection of a sequence is one of an episode: the product of all its ratios, the mean over all its
+    tokens. ``response_mask`` loses what is rejected, and ``rollout_is_weights`` is added where there are weights.
+
+    Args:
+        data: A batch of rows with ``old_log_probs``, ``rollout_log_probs`` and ``response_mask``.
+        lengths: The tokens of each row.
+        episodes: The places of the rows of each; other rows get zeros.
+        settings: VeRL's ``rollout_correction``.
+
+    Returns:
+        VeRL's measurements, and if it corrects anything what is no longer trained on: tokens, and whole episodes.
+    """
+    names = ("old_log_probs", "rollout_log_probs", "response_mask")
+    joined = DataProto(
+        batch=TensorDict(
+            {name: _end_to_end(data.batch[name], lengths, episodes) for name in names},
+            batch_size=len(episodes),
+        )
+    )
+    before = joined.batch["response_mask"].bool()
+    measured: dict[str, float]
+    joined, measured = compute_rollout_correction_and_add_to_batch(joined, settings)
+    left = joined.batch["response_mask"].bool()
+    if "rollout_is_weights" in joined.batch:
+        left &= joined.batch["rollout_is_weights"] > 0
+    shape = data.batch["response_mask"].shape
+    for name in ("response_mask", "rollout_is_weights"):
+        if name in joined.batch:
+            data.batch[name] = _cut_apart(joined.batch[name], shape, lengths, episodes)
+    if not settings.get("rollout_is") and not settings.get("rollout_rs"):
+        return measured
+    return {
+        **measured,
+        "training/rejected_tokens": int((before & ~left).sum()),
+        "training/rejected_episodes": int((before.any(dim=-1) & ~left.any(dim=-1)).sum()),
+    }
+
+
+def _end_to_end(rows: torch.Tensor, lengths: Sequence[int], groups: Sequence[Sequence[int]]) -> torch.Tensor:
     return pad_sequence(
-        [torch.cat([rows[row, : lengths[row]] for row in sample.rows]) for sample in samples],
-        batch_first=True,
+        [torch.cat([rows[row, : lengths[row]] for row in group]) for group in groups], batch_first=True
     )
 
 
 def _cut_apart(
-    joined: torch.Tensor, shape: torch.Size, lengths: Sequence[int], samples: Sequence[Sample]
+    joined: torch.Tensor, shape: torch.Size, lengths: Sequence[int], groups: Sequence[Sequence[int]]
 ) -> torch.Tensor:
     rows = torch.zeros(shape, dtype=joined.dtype)
-    for sample, tokens in zip(samples, joined, strict=True):
+    for group, tokens in zip(groups, joined, strict=True):
         begin = 0
-        for row in sample.rows:
+        for row in group:
             rows[row, : lengths[row]] = tokens[begin : begin + lengths[row]]
             begin += lengths[row]
     return rows

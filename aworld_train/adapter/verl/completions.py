@@ -14,8 +14,9 @@ import aiohttp
 import httpx
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train.adapter.verl.language_model import UNCHANGED
 from aworld_train.api_keys import can_be_sent, key_in
-from aworld_train.errors import ModelError
+from aworld_train.errors import ModelError, ModelNotFound
 from aworld_train.network import proxy_for
 from aworld_train.rollout.http_client import (
     UVICORN_KEEPALIVE_SECONDS,
@@ -62,11 +63,11 @@ class CompletionsServer:
         if not can_be_sent(self._key):
             raise ModelError(f"What is in {KEY_VARIABLE} cannot be sent as a key.")
         if not self._url.startswith(("http://", "https://")):
-            raise ModelError(f"{url} is no address of a server: it begins with http:// or https://.")
+            raise ModelNotFound(f"{url} is no address of a server: it begins with http:// or https://.")
         try:
             proxy_for(self._url)
         except httpx.InvalidURL as error:
-            raise ModelError(f"{url} is no address of a server: {error}.") from error
+            raise ModelNotFound(f"{url} is no address of a server: {error}.") from error
         self._model: str | None = None
         self._has_answered = False
         self._is_checked = False
@@ -142,12 +143,11 @@ class CompletionsServer:
             "prompt": prompt_ids,
             "max_tokens": 1,
             "temperature": temperature,
-            # vLLM takes what a request leaves out from the model's folder. A token that top-p or top-k leaves out has
-            # the same log-probability, -9999, at both temperatures, which would look like the model's.
+            # A token that top-p or top-k leaves out has the same log-probability, -9999, at both temperatures, which
+            # would look like the model's.
             "top_p": 1.0,
             "top_k": -1,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
+            **UNCHANGED,
             "logprobs": _PROBED_TOKENS,
             "return_tokens_as_token_ids": True,
         }

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from aworld_train.errors import DependencyMissing
+from aworld_train.errors import TRAINING_PROFILE, DependencyMissing
 
 _SOURCES = (
     "base_config.py",
@@ -79,10 +79,7 @@ def verl_folder() -> Path:
     """
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
-        raise DependencyMissing(
-            "verl is not installed: pip install 'aworld-train[cpu]' on a machine without a GPU, "
-            "or 'aworld-train[gpu]' with one"
-        )
+        raise DependencyMissing(f"verl is not installed: {TRAINING_PROFILE}.")
     return Path(spec.origin).parent
 
 

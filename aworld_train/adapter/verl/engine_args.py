@@ -26,7 +26,7 @@ _RAW = "verl.actor_rollout_ref.rollout"
 
 _MODEL = "the engine has the model of `model.path`, which is trained"
 _SAMPLED = (
-    "the distribution that is sampled is the recipe's: rollout.temperature, rollout.top_p and rollout.top_k"
+    "tokens are sampled from the distribution that the trainer computes, the model's at rollout.temperature"
 )
 _GPUS = (
     "each process samples on the GPU that it trains on; the recipe has rollout.tensor_parallel and cluster"
@@ -139,7 +139,14 @@ SGLANG_OWNED_ARGS = {
     "context_length": "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens",
     "allow_auto_truncate": "training rows have the prompts with which tokens were sampled",
     **dict.fromkeys(
-        ("sampling_defaults", "preferred_sampling_params", "enable_custom_logit_processor"), _SAMPLED
+        (
+            "sampling_defaults",
+            "preferred_sampling_params",
+            "enable_custom_logit_processor",
+            "speculative_accept_threshold_single",
+            "speculative_accept_threshold_acc",
+        ),
+        _SAMPLED,
     ),
     **dict.fromkeys(("enable_lora", "max_lora_rank", "lora_target_modules", "lora_paths"), _LORA),
     **dict.fromkeys(("custom_weight_loader", "enable_memory_saver", "enable_weights_cpu_backup"), _WEIGHTS),

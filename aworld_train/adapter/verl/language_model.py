@@ -21,6 +21,14 @@ from aworld_train.thinking import opened_by
 log = logging.getLogger(__name__)
 
 _PROMPT_END_TOKENS = 32  # the end of a prompt in which a template opens a thought
+UNCHANGED: Mapping[str, float] = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""With these the engine's distribution is the trainer's. They are named in each request, because a server takes what is
+left out from its own settings or the model's ``generation_config.json``."""
 _MAX_INLINE_TOKENS = 20_000  # longer turns are parsed outside the event loop
 
 
@@ -80,7 +88,7 @@ class VerlModel:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
-            "repetition_penalty": 1.0,
+            **UNCHANGED,
             "logprobs": True,
             "max_tokens": max_tokens,
             **self._extra,

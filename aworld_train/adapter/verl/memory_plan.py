@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aworld_train.adapter.base import MemoryPlan
-from aworld_train.adapter.verl.attention import FLASH, TORCH, attention_of
+from aworld_train.adapter.verl.attention import TORCH, attention_of
 from aworld_train.adapter.verl.model_checks import FUSED, has_experts, text_config, ties_head, whole
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.checks import batch_tokens
@@ -27,6 +27,8 @@ _BUCKET = 2048 * _MIB
 """VeRL's ``update_weights_bucket_megabytes``."""
 _MAX_WAIT = 1800
 """torch's, in seconds: verl/workers/engine_workers.py sets no other."""
+_FRAGMENTS = 0.08
+"""Of the way back: what torch's allocator holds beyond what is in use; on one H100 11 % beyond fake tensors."""
 _FUSED_ROWS = 512
 """Tokens whose logits VeRL's fused head has at a time."""
 
@@ -107,9 +109,11 @@ def plan_of(recipe: Recipe, shape: Shape, gpu_bytes: int) -> MemoryPlan:
     process = {"process": _PROCESS, "engine asleep": asleep}
     whole_weight = {"largest weight": 4 * shape.embedding}
     # On one GPU FSDP2 has a copy of the layer in bf16 as well.
-    gathered = {"gathered weights": 2 * (shape.root + 2 * shape.layer)}
+    # A head of its own is gathered without the embedding.
+    gathered = {"gathered weights": 2 * (shape.embedding + 2 * shape.layer)}
     activations = _Activations(recipe, shape)
     state = {**parts, "gradients": 4 * trained // ranks}
+    backward = {**state, **gathered, **activations.backward()}
     return MemoryPlan(
         shape.parameters,
         {
@@ -122,7 +126,7 @@ def plan_of(recipe: Recipe, shape: Shape, gpu_bytes: int) -> MemoryPlan:
                 **gathered,
                 **activations.forward(),
             },
-            "backward": {**process, **state, **gathered, **activations.backward()},
+            "backward": {**process, **backward, "fragments": int(_FRAGMENTS * sum(backward.values()))},
             "optimizer step": {**process, **state},
             "transfer": {
                 "process": _PROCESS,
@@ -156,22 +160,35 @@ class _Activations:
         self._is_fused = shape.is_tied if is_fused is None else bool(is_fused)
 
     def forward(self) -> dict[str, int]:
-        """One layer's attention or feed-forward, or later the logits."""
+        """One layer's attention or feed-forward, or later the logits, with as much for their entropy."""
         shape = self._shape
         widths = max(6 * shape.ffn, 10 * shape.query) + 4 * shape.hidden
-        return self._larger(self._tokens * widths + self._mask(), self._logits(4))
+        logits = (
+            16 * _FUSED_ROWS * shape.vocabulary if self._is_fused else 4 * self._tokens * shape.vocabulary
+        )
+        return self._larger(self._tokens * widths + self._mask(), logits)
 
     def backward(self) -> dict[str, int]:
         """The hidden states before all layers; logits, or later one layer; gradients that are not divided yet."""
         shape = self._shape
-        widths = 30 * shape.hidden + 20 * shape.query + 14 * shape.key + 16 * shape.ffn
+        widths = 14 * shape.hidden + 14 * shape.query + 8 * shape.key + 12 * shape.ffn
+        layer = self._tokens * widths + self._mask() + self._gathered(shape.layer)
         return {
             "hidden states": 2 * shape.layers * self._tokens * shape.hidden,
-            **self._larger(
-                self._tokens * widths + self._mask(), self._logits(4 if self._attention == FLASH else 6)
-            ),
-            "gathered gradients": 6 * max(shape.layer, shape.embedding) if self._trains_all else 0,
+            **self._larger(layer, self._head()),
         }
+
+    def _head(self) -> int:
+        """Logits and their gradients; later the gradients of the head's weights."""
+        shape, gathered = self._shape, self._gathered(self._shape.embedding)
+        entries = (_FUSED_ROWS if self._is_fused else self._tokens) * shape.vocabulary
+        if self._is_fused:  # it computes the gradients of its weights also where they are frozen
+            return max(18 * entries + 2 * shape.embedding + 16 * self._tokens * shape.hidden, gathered)
+        return max(4 * entries, 2 * entries + gathered)
+
+    def _gathered(self, parameters: int) -> int:
+        """Gradients in bf16, and in fp32 to be divided."""
+        return 6 * parameters if self._trains_all else 0
 
     @staticmethod
     def _larger(layer: int, logits: int) -> dict[str, int]:
@@ -181,8 +198,3 @@ class _Activations:
     def _mask(self) -> int:
         """Of sdpa: for each two tokens whether one sees the other, and the same in bf16 for the kernel."""
         return 3 * self._tokens**2 if self._attention == TORCH else 0
-
-    def _logits(self, width: int) -> int:
-        """Of all tokens, so many bytes for each entry of the vocabulary; or of some at a time, where they are fused."""
-        rows, width = (_FUSED_ROWS, 16) if self._is_fused else (self._tokens, width)
-        return rows * width * self._shape.vocabulary

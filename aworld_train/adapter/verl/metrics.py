@@ -27,6 +27,12 @@ _NAMES = {
     "trained_episodes": "training/episodes",
     "padding_rows": "training/padding_rows",
     "updates": "training/updates",
+    "clipped_updates": "training/clipped_updates",
+    "clip_fraction": "actor/pg_clipfrac",
+    "groups": "training/groups",
+    "equal_groups": "training/equal_groups",
+    "rejected_episodes": "training/rejected_episodes",
+    "rejected_tokens": "training/rejected_tokens",
 }
 
 

@@ -109,6 +109,7 @@ REASONS = {
     f"{_ROLLOUT}.calculate_log_probs": "training rows and records have the probabilities of sampled tokens",
     f"{_ROLLOUT}.logprobs_mode": "training rows and records have the probabilities with which tokens were sampled",
     f"{_ROLLOUT}.ignore_eos": "a turn of an episode ends where the model ends it",
+    f"{_ROLLOUT}.repetition_penalty": "the trainer computes probabilities without it",
     f"{_ROLLOUT}.val_kwargs": _MEASURED,
     f"{_ROLLOUT}.agent": _EPISODES,
     f"{_ROLLOUT}.multi_turn": f"VeRL's own agent loops read it, and {_EPISODES}",

@@ -14,7 +14,7 @@ from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe, SamplingType
+from aworld_train.recipe.schema import Engine, Recipe, RolloutCorrection, SamplingType
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
@@ -41,7 +41,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield from tracker_faults(recipe)
     yield from megatron_faults(recipe) if by_megatron(recipe) else attention_faults(recipe)
     yield from _sglang(recipe)
-    yield from _cut_off(recipe)
+    yield from _sampling(recipe)
+    yield from _correction(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
@@ -94,7 +95,7 @@ def _sglang(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
 
 
-def _cut_off(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+def _sampling(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """The trainer knows no top-p and top-k: a token's probability would not be that with which it was sampled."""
     for name, is_set in (("top_p", recipe.rollout.top_p < 1), ("top_k", recipe.rollout.top_k > 0)):
         if is_set:
@@ -104,6 +105,33 @@ def _cut_off(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 "which the trainer computes probabilities; every ratio to those of a part of it would be wrong. Leave "
                 f"it out; rollout.val_top_p is for validations, and eval.{name} for `eval`.",
             )
+
+
+def _correction(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Corrections that VeRL computes in the loss, where a row is all that is known, or does not compute at all."""
+    section = "algorithm.rollout_correction"
+    key: KeyPath = ("verl", *section.split("."))
+    loss = "actor_rollout_ref.actor.policy_loss.loss_mode"
+    if value_at(recipe.raw, loss) == "bypass_mode":
+        yield (
+            ("verl", *loss.split(".")),
+            f"verl.{loss}=bypass_mode weighs and rejects rows, and an episode may have several. Leave it out: "
+            f"algorithm.rollout_correction and verl.{section}.rollout_rs are of whole episodes.",
+        )
+    rejection = value_at(recipe.raw, f"{section}.rollout_rs")
+    if rejection and value_at(recipe.raw, f"{section}.rollout_rs_threshold") is None:
+        yield (
+            (*key, "rollout_rs"),
+            f"verl.{section}.rollout_rs is {rejection}, and verl.{section}.rollout_rs_threshold says nothing: name the "
+            "bounds, such as '0.5_2.0' for a kind that ends in k1, or leave both out.",
+        )
+    is_corrected = recipe.algorithm.rollout_correction is not RolloutCorrection.off or rejection
+    if value_at(recipe.raw, f"{section}.bypass_mode") is True and is_corrected:
+        yield (
+            (*key, "bypass_mode"),
+            f"verl.{section}.bypass_mode takes the engine's probabilities for the trainer's, so there is nothing to "
+            f"correct. Leave it out, or algorithm.rollout_correction and verl.{section}.rollout_rs.",
+        )
 
 
 def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

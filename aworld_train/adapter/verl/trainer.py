@@ -10,6 +10,7 @@ are removed after that.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from verl import DataProto
 from verl.trainer.distillation import is_distillation_enabled
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
-from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
@@ -32,6 +32,8 @@ from verl.workers.utils.padding import response_to_nested
 from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
+    correct,
+    episodes_of,
     estimate,
     in_groups,
     samples_of,
@@ -120,7 +122,8 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         ]
         data.batch["token_level_scores"] = scored_once(data.batch["rm_scores"], samples)
         data.batch["token_level_rewards"] = data.batch["token_level_scores"]
-        data, changed = self._corrected(data, metrics)
+        episodes = [rows for rows in episodes_of(batch.keys) if not batch.tags[rows[0]].get("is_padding")]
+        data, changed = self._corrected(data, lengths, episodes, metrics)
         for name in algorithm.get("gdpo_reward_keys") or ():
             data.non_tensor_batch[name] = np.array(
                 [(fact.get("reward_extra_info") or {}).get(name, 0.0) for fact in facts]
@@ -130,7 +133,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         estimate(
             data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
         )
-        _check_compared(data, samples, str(algorithm.adv_estimator))
+        metrics |= _compared(data, samples, str(algorithm.adv_estimator))
         if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
             data.batch["advantages"] *= shares.to(data.batch["advantages"])[:, None]
@@ -143,7 +146,13 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         )
         return queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
-    def _corrected(self, data: DataProto, metrics: dict[str, Any]) -> tuple[DataProto, list[str]]:
+    def _corrected(
+        self,
+        data: DataProto,
+        lengths: Sequence[int],
+        episodes: Sequence[Sequence[int]],
+        metrics: dict[str, Any],
+    ) -> tuple[DataProto, list[str]]:
         """The batch less the KL penalty, and with tokens weighed for the engine's rounding, where the recipe says so.
 
         Returns:
@@ -158,8 +167,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
             changed.append("token_level_rewards")
         correction = algorithm.get("rollout_correction")
         if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
-            data, measured = compute_rollout_correction_and_add_to_batch(data, correction)
-            metrics |= measured
+            metrics |= correct(data, lengths, episodes, correction)
             changed += [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
         return data, changed
 
@@ -185,6 +193,9 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         )
         measured = rename_dict(self.actor_rollout_wg.update_actor(batch)["metrics"], "actor/")
         measured["perf/mfu/actor"] = measured.pop("actor/mfu")
+        # One norm for each update, before it is clipped.
+        norms = np.asarray(measured.get("actor/grad_norm", ()), dtype=float)
+        metrics["training/clipped_updates"] = int((norms > actor.optim.clip_grad).sum())
         metrics |= reduce_metrics(measured)
         report_trained(int(self.global_steps), batch)
         return batch
@@ -241,14 +252,12 @@ def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
     )
 
 
-def _check_compared(data: DataProto, samples: list[Sample], estimator: str) -> None:
-    """Rewards that differ within a group have to give advantages.
+def _compared(data: DataProto, samples: list[Sample], estimator: str) -> dict[str, int]:
+    """How many groups have several samples to compare, and in how many of them all rewards are equal.
 
     Raises:
-        RuntimeError: They do not: the step would train nothing.
+        RuntimeError: Rewards differ within a group and give no advantages: the step would train nothing.
     """
-    if estimator not in _COMPARED:
-        return
     mask, advantages = data.batch["response_mask"].bool(), data.batch["advantages"]
     scores = data.batch["token_level_rewards"].sum(dim=-1)
     groups: dict[str, list[float]] = {}
@@ -256,9 +265,11 @@ def _check_compared(data: DataProto, samples: list[Sample], estimator: str) -> N
         rows = list(sample.rows)
         if mask[rows].any():
             groups.setdefault(sample.group, []).append(float(scores[rows].sum()))
-    differ = [group for group, rewards in groups.items() if max(rewards) - min(rewards) > 1e-6]
-    if differ and not torch.any(advantages[mask]):
+    compared = [rewards for rewards in groups.values() if len(rewards) > 1]
+    differ = sum(max(rewards) - min(rewards) > 1e-6 for rewards in compared)
+    if differ and estimator in _COMPARED and not torch.any(advantages[mask]):
         raise RuntimeError(
-            f"All advantages of the step are 0, although rewards differ in {len(differ)} groups: an error of "
+            f"All advantages of the step are 0, although rewards differ in {differ} groups: an error of "
             f"aworld-train's, with algorithm.name={estimator}."
         )
+    return {"training/groups": len(compared), "training/equal_groups": len(compared) - differ}

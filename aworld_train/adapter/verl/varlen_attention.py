@@ -68,13 +68,18 @@ def packed_attention(
             value_states.repeat_interleave(repeated, 2),
         )
     ]
-    starts = (positions.expand(batch, tokens).reshape(-1) == 0).nonzero().flatten()
-    ends = torch.cat([starts, starts.new_tensor([batch * tokens])]).to(torch.int32)
-    longest = int(ends.diff().max())
+    ends, longest = _bounds(positions.expand(batch, tokens))
     window = _CAUSAL if sliding_window is None else (sliding_window - 1, 0)
     result = varlen_attn(*packed, ends, ends, longest, longest, scale=softmax_scale, window_size=window)
     assert isinstance(result, torch.Tensor)  # two with `return_aux` alone
     return result.view(batch, tokens, heads, size)
+
+
+def _bounds(positions: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Where sequences begin and the last one ends, and the tokens of the longest."""
+    starts = (positions.reshape(-1) == 0).nonzero().flatten()
+    ends = torch.cat([starts, starts.new_tensor([positions.numel()])]).to(torch.int32)
+    return ends, int(ends.diff().max())
 
 
 def _positions(

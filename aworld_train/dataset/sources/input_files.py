@@ -9,7 +9,7 @@ from typing import cast
 
 from aworld_train.dataset.sources.encodings import MARK_BYTES, UTF8, check_utf8, utf8_lines
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.errors import DatasetError
+from aworld_train.errors import DatasetError, DatasetNotFound
 
 MAX_LINE_BYTES = 64 * 2**20
 """A longer line is not a record, and is not held in memory."""
@@ -41,7 +41,7 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
         elif path.exists():
             paths.append(path)
         else:
-            raise DatasetError(f"There is no file {path} (--file).")
+            raise DatasetNotFound(f"There is no file {path} (--file).")
     return [options.opened(path) for path in paths]
 
 

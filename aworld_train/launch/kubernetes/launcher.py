@@ -11,24 +11,24 @@ from pathlib import Path, PurePosixPath
 import yaml
 from rich.console import Console
 
-from aworld_train.atomic import write_text
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import INSIDE_VARIABLE
 from aworld_train.launch.following import ClusterSilent, follow_log
-from aworld_train.launch.job import write_job_recipe
+from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan
 from aworld_train.launch.kubernetes.kubectl import apply, kubectl
 from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
-from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.launch.record import LaunchRecord, read_record, write_record
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.run_folder import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
-FILE = "kubernetes.yaml"
-"""Name of the rendered file in the launch folder."""
+FILE = f"{LAUNCH_FOLDER}/kubernetes.yaml"
+"""The rendered file in the run folder."""
 _KINDS = "rayjobs.ray.io,deployments,services,networkpolicies,configmaps,secrets"
 _MAX_STOP_SECONDS = 90.0
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -54,8 +54,10 @@ class KubernetesLauncher:
             return None  # the command that follows the job shows the summary
         run_dir = processor.run_dir(processor.checked.recipe).resolve()
         if not options.resume:  # what there is to resume may be on the claim alone; the job looks
-            check_run_folder(run_dir, resume=False)
-        file, rendered = _render(processor, run_dir, resume=options.resume)
+            processor.check_run_folder(run_dir)
+        files, rendered = _render(processor, resume=options.resume)
+        write_files(run_dir, files)
+        file = run_dir / FILE
         if not options.submit:
             _show(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
             for line in _commands(run_dir, file, rendered.names.namespace):
@@ -65,11 +67,12 @@ class KubernetesLauncher:
         _show(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
         return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """As ``Launcher.dry_run``: the rendered file, and the command that submits it."""
-        run_dir, _ = processor.write_plan()
-        file, rendered = _render(processor, run_dir.resolve(), resume=False)
-        return DryRun(file, ["kubectl", "--namespace", rendered.names.namespace, "apply", "-f", str(file)])
+        files, rendered = _render(processor, resume=False)
+        file = folder.resolve() / FILE
+        command = ["kubectl", "--namespace", rendered.names.namespace, "apply", "-f", str(file)]
+        return DryRun({**processor.plan_in(folder).files, **files}, FILE, command)
 
     def status(self, run_dir: Path) -> JobStatus:
         """As ``Launcher.status``."""
@@ -132,10 +135,8 @@ class KubernetesLauncher:
         kubectl("apply", "-f", str(file), namespace=names.namespace)
 
 
-def _render(
-    processor: FrameworkProcessor, run_dir: Path, *, resume: bool
-) -> tuple[Path, plan.KubernetesPlan]:
-    """Write the objects of the run, without its Secrets, into the run folder."""
+def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, str], plan.KubernetesPlan]:
+    """The objects of the run, without its Secrets, as texts of files by name."""
     loaded = processor.checked
     folder = PurePosixPath(loaded.recipe.cluster.kubernetes.folder)
     runs = PurePosixPath(processor.run_path)
@@ -145,11 +146,8 @@ def _render(
             f"which counts from there, or one below {folder}."
         )
     rendered = plan.KubernetesPlan(loaded, folder / runs / loaded.recipe.name, resume)
-    manifests = rendered.manifests()
-    write_job_recipe(loaded, run_dir)
-    file = launch_folder(run_dir) / FILE
-    write_text(file, yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=110))
-    return file, rendered
+    text = yaml.dump_all(rendered.manifests(), Dumper=_Dumper, sort_keys=False, width=110)
+    return {FILE: text, **job_recipe(loaded)}, rendered
 
 
 def _commands(run_dir: Path, file: Path, namespace: str) -> list[str]:

@@ -26,7 +26,7 @@ from aworld_train.env.record import Credentials, Owner
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_job import ClusterJob
 from aworld_train.launch.cluster_nodes import Demand
-from aworld_train.launch.job import job_command
+from aworld_train.launch.job import RECIPE, job_command
 from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
 from aworld_train.launch.kubernetes.tools import (
@@ -37,7 +37,6 @@ from aworld_train.launch.kubernetes.tools import (
     tools_url,
 )
 from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, job_config, ray_job
-from aworld_train.launch.record import launch_folder
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.reward_checks import runs_code
@@ -195,7 +194,7 @@ class KubernetesPlan:
 
     def _arguments(self) -> list[str]:
         recipe = Path(JOB_FOLDER, RECIPE_FILE)
-        command = job_command(recipe, Path(self.run_dir), "kubernetes", resume=self.resume)
+        command = job_command(recipe, Path(self.run_dir).parent, "kubernetes", resume=self.resume)
         return command[command.index("aworld_train") + 1 :]
 
     def _recipe_of_job(self) -> dict[str, Any]:
@@ -219,7 +218,7 @@ def plan_in(run_dir: Path) -> KubernetesPlan:
     Raises:
         UsageError: None was.
     """
-    file = launch_folder(run_dir) / RECIPE_FILE
+    file = run_dir / RECIPE
     if not file.is_file():
         raise UsageError(f"There is no {file}: render the run first, with `train ... --launcher kubernetes`.")
     return KubernetesPlan(read(str(file)), PurePosixPath("/"), resume=False)

@@ -36,7 +36,7 @@ class Allocation:
 
 def inside_allocation(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process belongs to a job."""
-    return "SLURM_JOB_ID" in environment
+    return {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
 
 
 def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocation:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
@@ -20,11 +21,11 @@ from aworld_train.launch.slurm.allocation import (
     inside_allocation,
     nodes_for_run,
 )
-from aworld_train.launch.slurm.script import LOG, write_script
+from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
 from aworld_train.launch.unused import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import LAUNCH_FOLDER, check_run_folder, has_run
+from aworld_train.training.run_folder import LAUNCH_FOLDER, has_run
 from aworld_train.training.summary import RunSummary, read_summary
 
 _MAX_STOP_SECONDS = 120.0
@@ -43,10 +44,10 @@ class SlurmLauncher:
         if inside_allocation():
             return _run_inside(processor, options, current_allocation())
         run_dir = processor.run_dir(processor.checked.recipe).resolve()
-        check_run_folder(run_dir, resume=options.resume)
         self._refuse_second_job(run_dir)
-        script = write_script(processor.checked, run_dir, resume=options.resume)
-        job = scheduler.submit(script)
+        processor.check_run_folder(run_dir, resume=options.resume)
+        write_files(run_dir, job_files(processor.checked, run_dir, run_dir.parent, resume=options.resume))
+        job = scheduler.submit(run_dir / SCRIPT)
         log = f"{LAUNCH_FOLDER}/{LOG.replace('%j', job)}"
         write_record(run_dir, LaunchRecord(self.name, job, os.environ.get("SLURM_CLUSTER_NAME", ""), log))
         console = Console(stderr=True)
@@ -61,11 +62,10 @@ class SlurmLauncher:
             _print(console, f"The job goes on; `scancel {job}` ends it.")
             raise
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """As ``Launcher.dry_run``."""
-        recipe = processor.checked.recipe
-        script = write_script(processor.checked, processor.run_dir(recipe).resolve(), resume=False)
-        return DryRun(script, ["sbatch", "--export=ALL", str(script)])
+        files = job_files(processor.checked, folder, Path(processor.run_path), resume=False)
+        return DryRun(files, SCRIPT, ["sbatch", "--export=ALL", str(folder.resolve() / SCRIPT)])
 
     def status(self, run_dir: Path) -> JobStatus:
         """As ``Launcher.status``."""
@@ -119,7 +119,7 @@ def _run_inside(
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
-    check_run_folder(run_dir, resume=resume)
+    processor.check_run_folder(run_dir, resume=resume)
     submitted = scheduler.SUBMITTED in os.environ
     if not submitted:
         write_record(run_dir, LaunchRecord("slurm", allocation.job, os.environ.get("SLURM_CLUSTER_NAME", "")))

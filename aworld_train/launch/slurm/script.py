@@ -5,15 +5,17 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from aworld_train.launch.job import job_command, write_job_recipe
-from aworld_train.launch.record import launch_folder
+from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
+from aworld_train.training.run_folder import LAUNCH_FOLDER
 
 LOG = "job-%j.log"
 """The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
-_SCRIPT = "job.sbatch"
+_TEMPLATE = "job.sbatch"
+SCRIPT = f"{LAUNCH_FOLDER}/{_TEMPLATE}"
+"""The script, below the folder of the job's files."""
 
 
 class _Template(Template):
@@ -22,20 +24,17 @@ class _Template(Template):
     delimiter = "@"
 
 
-def write_script(loaded: LoadedRecipe, run_dir: Path, *, resume: bool) -> Path:
-    """Write the script of a job, and the recipe that it runs, into the run folder; returns the script's path."""
-    recipe = write_job_recipe(loaded, run_dir)
-    template = _Template((files("aworld_train.launch.slurm") / _SCRIPT).read_text())
-    script = launch_folder(run_dir).resolve() / _SCRIPT
-    text = template.substitute(
+def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -> dict[str, str]:
+    """The script of a job and the recipe that it runs, as texts by name in ``folder``; run folders are in ``runs``."""
+    template = _Template((files("aworld_train.launch.slurm") / _TEMPLATE).read_text())
+    options = sbatch_options(loaded.recipe, folder.resolve() / LAUNCH_FOLDER)
+    script = template.substitute(
         name=loaded.recipe.name,
-        options="\n".join(f"#SBATCH {option}" for option in sbatch_options(loaded.recipe, script.parent)),
+        options="\n".join(f"#SBATCH {option}" for option in options),
         setup="\n".join(loaded.recipe.cluster.slurm.setup),
-        command=shlex.join(job_command(recipe, run_dir, "slurm", resume=resume)),
+        command=shlex.join(job_command(folder.resolve() / RECIPE, runs, "slurm", resume=resume)),
     )
-    script.write_text(text)
-    script.chmod(0o700)
-    return script
+    return {SCRIPT: script, **job_recipe(loaded)}
 
 
 def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:

@@ -10,6 +10,14 @@ import { accuracy, duration, number, percent } from './format.js';
 import { Badge, Facts, Failure, Tabs, Waiting, counts } from './parts.js';
 import { title } from './runs.js';
 
+// What the updates of a step were made of: the title, a first figure, and a second one that is a part of it or beside it.
+const UPDATES = [
+  ['Rows of a step', ['rows', 'trained'], ['padding_rows', 'padding, of no weight']],
+  ['Updates of a step', ['updates', 'all'], ['clipped_updates', 'with a clipped gradient']],
+  ['Groups of a step', ['groups', 'compared'], ['equal_groups', 'of equal rewards']],
+  ['Episodes rejected by the correction', ['rejected_episodes', 'rejected']],
+];
+
 const VIEWS = ['curves', 'episodes', 'tasks', 'about'];
 
 export function RunPage({ address }) {
@@ -58,7 +66,8 @@ function Curves({ name, data, version }) {
   const { series, validation, outcomes, tools, names } = data.curves;
   const line = (key, label) => ({ label: label ?? key, points: series[key] ?? [] });
   const staleness = ['staleness', 'max_staleness'].filter((key) => series[key]);
-  const own = ['reward', 'staleness', 'max_staleness', 'loss', 'kl'];
+  const updates = UPDATES.filter(([, ...figures]) => series[figures[figures.length - 1][0]]);
+  const own = ['reward', 'staleness', 'max_staleness', 'loss', 'kl', ...UPDATES.flatMap(([, ...figures]) => figures.map(([key]) => key))];
   const others = Object.keys(series).filter((key) => !own.includes(key));
   return div(
     h(Results, { data }),
@@ -80,6 +89,7 @@ function Curves({ name, data, version }) {
       Object.keys(tools).length > 0 &&
         h(Chart, { title: 'Tool errors (share of calls)', lines: Object.entries(tools).map(([label, points]) => ({ label, points: points.map((each) => [each.step, each.errors / each.calls]) })), format: percent }),
       others.map((key) => h(Chart, { key, title: title(key), lines: [line(key)] })),
+      updates.map(([name, ...figures]) => h(Chart, { key: name, title: name, lines: figures.map(([key, text]) => line(key, text)) })),
     ),
     names.length > 0 && isLive() && h(OtherFigure, { name, names, version }),
   );

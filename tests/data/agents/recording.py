@@ -1,15 +1,16 @@
 """An agent with a calculator of its own, which also writes down what VeRL's client got from the engine.
 
-What it writes is independent of the package's records: prompt, tokens and log-probabilities of each model call.
+What it writes is independent of the package's records: prompt, tokens and log-probabilities of each model call. VeRL is
+imported where an episode is played, not by each process that only looks whether there is such an agent.
 """
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import openai
-from verl.workers.rollout.llm_server import LLMServerClient
 
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import AgentTask, EpisodeContext
@@ -29,22 +30,29 @@ _TOOLS: Any = [
     }
 ]
 _MAX_TURNS = 3
-_generate = LLMServerClient.generate
 
 
-async def _generate_and_write(self: Any, request_id: Any, *, prompt_ids: Any, **options: Any) -> Any:
-    prompt = list(prompt_ids)
-    output = await _generate(self, request_id, prompt_ids=prompt_ids, **options)
-    line = {"prompt": prompt, "tokens": list(output.token_ids), "logprobs": list(output.log_probs)}
-    with (Path(os.environ[RUN_DIR_VARIABLE]) / "engine.jsonl").open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    return output
+@cache
+def _write_down() -> None:
+    """Have VeRL's client write down each answer."""
+    from verl.workers.rollout.llm_server import LLMServerClient
 
+    generate = LLMServerClient.generate
 
-LLMServerClient.generate = _generate_and_write
+    async def generate_and_write(self: Any, request_id: Any, *, prompt_ids: Any, **options: Any) -> Any:
+        prompt = list(prompt_ids)
+        output = await generate(self, request_id, prompt_ids=prompt_ids, **options)
+        line = {"prompt": prompt, "tokens": list(output.token_ids), "logprobs": list(output.log_probs)}
+        with (Path(os.environ[RUN_DIR_VARIABLE]) / "engine.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return output
+
+    LLMServerClient.generate = generate_and_write
 
 
 def build(context: EpisodeContext) -> Any:
+    _write_down()
+
     async def answer(task: AgentTask) -> str:
         client = openai.AsyncOpenAI(base_url=context.llm_url("solver"), api_key=context.llm_key("solver"))
         messages: list[Any] = list(task.messages)

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from aworld_train import recipe
 from aworld_train.cli.recipe import app
-from aworld_train.errors import DependencyMissing, ModelError, RecipeError, UsageError
+from aworld_train.dataset import build
+from aworld_train.errors import AworldTrainError, DependencyMissing, ModelError, RecipeError, UsageError
 from aworld_train.model import tokenizer
 
 needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -22,12 +23,17 @@ dataset: {train: train.parquet, val: val.parquet}
 """
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("arithmetic", tmp_path_factory.mktemp("data") / "built", limit=40, seed=1).out
+
+
 @pytest.fixture(autouse=True)
-def recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def recipe_file(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(TRAINABLE)
     for name in ("train.parquet", "val.parquet"):
-        Path(name).touch()
+        Path(name).symlink_to(data / name)
 
 
 def run(*arguments: str) -> Result:
@@ -85,6 +91,43 @@ def test_check_passes_a_sound_recipe() -> None:
         "verl_checked": True,
         "remarks": [],
     }
+
+
+BERT = '{"architectures": ["BertForMaskedLM"]}'
+T5 = '{"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": true}'
+
+
+@needs_verl
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset.train=rows.csv", "rows.csv is not a parquet file"),
+        ("dataset.train=small.yaml", "small.yaml is not a parquet file"),
+        ("env.docker_dir=calculator-mcp-sever", "did you mean 'calculator-mcp-server'"),
+        ("trainer.batch_size=37", "has 36 tasks, fewer than one step takes"),
+        ("trainer.steps=100000000000000000000", "`trainer.steps` must be at most 1,000,000,000"),
+        ("model.path=bert", "is a BertForMaskedLM, which does not write text"),
+        ("model.path=t5", "is a T5ForConditionalGeneration, which does not write text"),
+    ],
+)
+def test_check_refuses_what_a_run_cannot_use(override: str, message: str) -> None:
+    Path("rows.csv").write_text("query,answer\n1+1,2\n")
+    for name, config in {"bert": BERT, "t5": T5}.items():
+        Path(name).mkdir()
+        Path(name, "config.json").write_text(config)
+    refused = run("check", "small.yaml", override)
+    assert isinstance(refused.exception, AworldTrainError) and refused.exception.exit_code == 2
+    assert message in refused.exception.message
+
+
+def test_a_recipe_for_eval_alone_needs_no_training_tasks_and_no_model() -> None:
+    Path("eval.yaml").write_text("name: measured\ndataset: {val: val.parquet}\n")
+    assert run("check", "eval.yaml", "--for", "eval").stdout == "eval.yaml: fine\n"
+    refused = run("check", "eval.yaml")
+    assert isinstance(refused.exception, RecipeError)
+    assert "`dataset.train` is not set" in refused.exception.message
+    assert "--for eval" in refused.exception.message
+    assert "there is no file" in str(run("check", "eval.yaml", "dataset.val=no", "--for", "eval").exception)
 
 
 @needs_verl

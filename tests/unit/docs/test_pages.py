@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from aworld_train import errors
+from aworld_train.adapter.verl.engine_args import OWNED_ARGS, SGLANG_OWNED_ARGS
 from aworld_train.recipe.schema import OutcomesSection
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.scorers import BUILT_IN
@@ -18,6 +19,7 @@ from aworld_train.rollout.outcome import Outcome
 from aworld_train.training.summary import RunSummary
 from tests.code_blocks import pages
 from tests.locations import REPOSITORY
+from tests.sampling_parameters import ALLOWED, CHANGING
 
 DOCS = REPOSITORY / "docs"
 PACKAGES = ("verl", "torch", "vllm", "ray", "transformers", "mcp", "aworld")
@@ -67,6 +69,17 @@ def test_the_table_of_the_summary_has_every_key() -> None:
     rows = table("reference/run-folder.md", "## `summary.json`")[1:]
     keys = [key for row in rows for key in re.findall(r"`(\w+)`", row[0])]
     assert keys == [field.name for field in fields(RunSummary)]
+
+
+def test_the_table_of_sampling_has_every_parameter_and_says_which_are_refused() -> None:
+    rows = table("how-to/engine.md", "## What decides how tokens are sampled")[1:]
+    refused = {name: row[3].startswith("refused") for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(refused) == set(ALLOWED) | set(CHANGING)
+    assert {name for name, is_refused in refused.items() if is_refused} == set(CHANGING)
+    page = (DOCS / "how-to/engine.md").read_text()
+    for owned in (OWNED_ARGS, SGLANG_OWNED_ARGS):
+        reason = OWNED_ARGS["generation_config"]
+        assert [name for name in owned if owned[name] == reason and f"`{name}`" not in page] == []
 
 
 def test_the_page_of_scorers_has_every_scorer_and_no_answer_schema_that_is_none() -> None:

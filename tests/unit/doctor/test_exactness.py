@@ -14,6 +14,7 @@ from aworld_train.adapter.base import register, unregister
 from aworld_train.doctor import Status
 from aworld_train.doctor.exactness import Differences, check_exactness, differences_of, finding_of
 from aworld_train.recipe.schema import Device, Engine, Recipe, RolloutCorrection, SamplingType
+from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from tests.calculator_model import SKILL, CalculatorModel
 from tests.second_framework import Counting
@@ -116,6 +117,22 @@ def test_engine_and_trainer_of_the_recipe_s_framework_are_compared_on_its_tasks(
     assert finding.status is Status.warn
     # "<answer>0</answer>" and the end, of 32 tasks.
     assert f"{FAR:.1e} at most" in finding.what and "more than rounding" in finding.what
+
+
+def test_tokens_are_sampled_as_the_recipe_says(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = set()
+
+    async def generate(
+        self: Any, request_id: str, tokens: Any, sampling: SamplingParams, *limits: Any
+    ) -> Any:
+        used.add(sampling)
+        return await sample(self, request_id, tokens, sampling, *limits)
+
+    sample = CalculatorModel.generate
+    monkeypatch.setattr(CalculatorModel, "generate", generate)
+    recipe.rollout.temperature, recipe.rollout.top_p, recipe.rollout.top_k = 0.6, 0.8, 20
+    check_exactness(recipe)
+    assert used == {SamplingParams(0.6, 0.8, 20)}
 
 
 def test_a_framework_that_computes_none_says_so(recipe: Recipe) -> None:

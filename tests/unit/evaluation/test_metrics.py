@@ -174,6 +174,34 @@ def test_the_majority_needs_answers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scorer", "answers", "right", "share"),
+    [
+        # Answers that the scorer takes for equal are one vote, right or wrong.
+        ("math", ["0.5", "1/2", r"\frac12", "3", "3"], 3, 1.0),
+        ("math", ["7", "1/2", "0.5", r"\frac12", "7"], (0, 4), 0.0),
+        ("number", ["4", "4", "$5$", "5.0", "x = 5"], (0, 1), 0.0),
+        ("exact", ["4", "4", "Paris", "paris", " PARIS"], (0, 1), 0.0),
+        ("gaia", ["4", "4", "sea gull", "seagull", "x"], (0, 1), 0.5),
+        # A scorer that asks a model compares texts.
+        ("llm_judge", ["4", "4", "$5$", "5.0", "x = 5"], (0, 1), 1.0),
+        # Choices of the question, by label or text.
+        ("exact", ["A", "A", "(B)", "Lima", "B. Lima"], (0, 1), 0.0),
+    ],
+)
+def test_the_majority_is_of_answers_that_the_scorer_takes_for_equal(
+    scorer: str, answers: list[str], right: int | tuple[int, ...], share: float
+) -> None:
+    places = range(right) if isinstance(right, int) else right
+    question = "Which?\nA. Quito\nB. Lima\n\nAnswer with A or B."
+    asked = EvalTask("a", 0, "", "s", question, "A", scorer=scorer)
+    attempts = [
+        attempt("a", number, float(number in places), answer=answer, scorer=scorer)
+        for number, answer in enumerate(answers)
+    ]
+    assert figures_of(evaluation([asked], attempts, len(answers))).majority[len(answers)] == share
+
+
+@pytest.mark.parametrize(
     ("k", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (9, [1, 2, 4, 8, 9])]
 )
 def test_ks_are_powers_of_two_and_k(k: int, expected: list[int]) -> None:

@@ -16,6 +16,8 @@ def cluster(environment: dict[str, str], **named: object) -> object:
 
 def test_without_variables_a_run_is_on_this_machine() -> None:
     assert cluster_defaults({}) == {}
+    stale = {name: value for name, value in JOB.items() if name != "SLURM_JOB_ID"}  # of a job that has ended
+    assert cluster_defaults(stale) == {}
     assert cluster_defaults({"NNODES": "", "GPUS_PER_NODE": "all", "SLURM_JOB_NUM_NODES": "0"}) == {}
 
 

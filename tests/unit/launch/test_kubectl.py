@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from aworld_train.adapter.base import RunPlan
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import DependencyMissing, TrainingFailure, UsageError
 from aworld_train.launch import JobState, LaunchOptions, launcher_of, read_record
 from aworld_train.launch.following import ClusterSilent
@@ -77,7 +79,7 @@ def processor(tmp_path: Path, runs: str = "runs", **keys: Any) -> FrameworkProce
     }
     made = FrameworkProcessor(runs)
     made.loaded = read(tree, [])
-    made._framework = made._plan = object()  # type: ignore[assignment]
+    made._framework, made._plan = VerlFramework(), RunPlan({}, "", [], lambda _: {})
     return made
 
 

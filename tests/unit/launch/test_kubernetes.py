@@ -1,6 +1,7 @@
 """What is rendered for Kubernetes: valid by the published schemas, isolated as with Docker, and without a secret."""
 
 import json
+import re
 import subprocess
 import sys
 from copy import deepcopy
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.env import containers
 from aworld_train.errors import UsageError
-from aworld_train.launch.job import write_job_recipe
+from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan as plans
 from aworld_train.launch.kubernetes.naming import names_of
 from aworld_train.launch.kubernetes.plan import KubernetesPlan
@@ -225,7 +227,7 @@ def test_no_file_holds_a_secret_and_the_secrets_hold_them_all(
         if "valueFrom" in entry
     }
     assert referenced == set(tools["stringData"])
-    write_job_recipe(rendered.loaded, tmp_path)
+    write_files(tmp_path, job_recipe(rendered.loaded))
     done = subprocess.run(
         [sys.executable, "-m", plans.__name__, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
@@ -255,12 +257,22 @@ def test_what_cannot_be_rendered_is_refused_with_what_to_do(overrides: list[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("long", "long"), ("My_Run.1", "my-run-1"), ("7b", "run-7b"), ("x" * 90, "x" * 40)]
+    ("name", "expected"),
+    [
+        ("long", "long"),
+        ("My_Run.1", "my-run-1-[0-9a-f]{6}"),
+        ("7b", "run-7b-[0-9a-f]{6}"),
+        ("x" * 90, f"{'x' * 33}-[0-9a-f]{{6}}"),
+    ],
 )
 def test_names_have_the_characters_that_kubernetes_allows(name: str, expected: str) -> None:
     names = names_of(name, "default")
-    assert names.run == expected
+    assert re.fullmatch(expected, names.run)
     assert len(names.tools) <= 63
+
+
+def test_names_that_differ_in_other_characters_are_different_runs() -> None:
+    assert len({names_of(name, "default").run for name in ("a_b", "a.b", "a-b", "A-b")}) == 4
 
 
 def test_a_workers_memory_is_shared_out_among_its_folders() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from aworld_train import launch
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import EnvironmentFailure, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
-from aworld_train.launch.job import job_command, write_job_recipe
+from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.launch.record import LaunchRecord
 from aworld_train.recipe import differences, read
 from aworld_train.training.framework_processor import FrameworkProcessor
@@ -33,7 +34,7 @@ class Scheduler:
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None: ...
 
-    def dry_run(self, processor: FrameworkProcessor) -> DryRun: ...
+    def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun: ...
 
     def status(self, run_dir: Path) -> JobStatus:
         return self.end
@@ -77,10 +78,9 @@ def test_an_unknown_launcher_is_refused_with_those_that_are_known() -> None:
 
 def test_a_folder_with_a_submitted_job_alone_holds_no_run(tmp_path: Path) -> None:
     submitted(tmp_path)
-    write_job_recipe(read({"name": "a"}), tmp_path)
-    assert not check_run_folder(tmp_path, resume=False)
-    with pytest.raises(UsageError, match="no run to resume"):
-        check_run_folder(tmp_path, resume=True)
+    write_files(tmp_path, job_recipe(read({"name": "a"})))
+    for resume in (False, True):
+        check_run_folder(tmp_path, resume=resume)
 
 
 def test_the_recipe_of_a_job_is_the_whole_recipe_without_values_of_variables(
@@ -90,10 +90,11 @@ def test_the_recipe_of_a_job_is_the_whole_recipe_without_values_of_variables(
     loaded = read(
         {"name": "a", "env": {"url": "http://h/mcp", "token": "${oc.env:LAUNCH_TOKEN}"}}, ["trainer.steps=3"]
     )
-    file = write_job_recipe(loaded, tmp_path)
+    write_files(tmp_path, job_recipe(loaded))
+    file = tmp_path / RECIPE
     assert "s3cret" not in file.read_text()
     assert not differences(read(file).unresolved, loaded.unresolved)
-    command = job_command(file, tmp_path, "slurm", resume=True)
+    command = job_command(file, tmp_path.parent, "slurm", resume=True)
     assert command[-5:] == ["--runs", str(tmp_path.parent), "--launcher", "slurm", "--resume"]
 
 
@@ -135,6 +136,7 @@ def test_a_run_goes_on_in_another_place_but_not_on_another_number_of_machines(tm
 
     first = unresolved("cluster.launcher=slurm", "cluster.nodes=2", "cluster.slurm.time=60")
     open_run_folder(tmp_path / "a", VerlFramework(), first, [], resume=False).close()
+    (tmp_path / "a" / "metrics.jsonl").write_text('{"step": 1}\n')
     elsewhere = unresolved("cluster.launcher=ray", "cluster.nodes=2", "cluster.slurm.partition=long")
     open_run_folder(tmp_path / "a", VerlFramework(), elsewhere, [], resume=True).close()
     with pytest.raises(UsageError, match=r"Changed: cluster\.nodes\."):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import UsageError
-from aworld_train.launch.slurm.allocation import current_allocation, nodes_for_run
+from aworld_train.launch.slurm.allocation import current_allocation, inside_allocation, nodes_for_run
 
 SCONTROL = """#!/bin/bash
 if [[ $2 == hostnames ]]; then printf '%s\\n' n1 n2 n3; exit; fi
@@ -38,6 +38,11 @@ def addresses(monkeypatch: pytest.MonkeyPatch, count: int, **given: str) -> dict
     for name, address in given.items():
         monkeypatch.setenv(f"ADDRESS_{name}", address)
     return dict(nodes_for_run(current_allocation(JOB), count, Path("/shared")).addresses)
+
+
+def test_a_number_of_a_job_alone_is_no_allocation() -> None:
+    assert inside_allocation(JOB)
+    assert not inside_allocation({"SLURM_JOB_ID": "41"})
 
 
 def test_the_node_that_the_run_is_on_comes_first() -> None:

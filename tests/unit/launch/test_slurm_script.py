@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.launch.slurm.script import write_script
+from aworld_train.adapter.episodes.files import write_files
+from aworld_train.launch.slurm.script import SCRIPT, job_files
 from aworld_train.recipe import read
 
 
 def script(tmp_path: Path, *overrides: str, resume: bool = False, recipe: object = None) -> list[str]:
     loaded = read(recipe or {"name": "long"}, ["cluster.launcher=slurm", *overrides])  # type: ignore[arg-type]
-    return write_script(loaded, tmp_path / "my runs, 100%" / "long", resume=resume).read_text().splitlines()
+    runs = tmp_path / "my runs, 100%"
+    files = job_files(loaded, runs / "long", runs, resume=resume)
+    write_files(runs / "long", files)
+    return files[SCRIPT].splitlines()
 
 
 def options(lines: list[str]) -> list[str]:

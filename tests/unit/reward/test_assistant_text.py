@@ -62,11 +62,18 @@ def test_a_text_prediction_is_the_assistants_text() -> None:
         (["a", {"type": "image_url", "image_url": {"url": "x"}}], "a"),
         ([{"type": "thinking", "thinking": "a"}, {"type": "reasoning", "text": "a"}], ""),
         ([{"type": "tool_result", "text": "a"}, {"type": "text", "text": None}, 5], ""),
+        ([{"type": "text", "text": "a", "thought": True}, {"type": "reasoning_text", "text": "a"}], ""),
         ([], ""),
     ],
 )
 def test_the_words_of_a_message_are_its_text_and_text_parts(content: Any, text: str) -> None:
     assert assistant_text([{"role": "assistant", "content": content, "tool_calls": [TOOL_CALL]}]) == text
+
+
+@pytest.mark.parametrize("mark", [{"channel": "analysis"}, {"type": "reasoning"}, {"type": "thinking"}])
+def test_a_message_that_is_a_thought_has_no_words(mark: dict[str, str]) -> None:
+    thought = {"role": "assistant", "content": "thought", **mark}
+    assert assistant_text([thought, {"role": "assistant", "content": "said", "channel": "final"}]) == "said"
 
 
 def test_messages_are_joined_by_newlines_and_only_the_assistants_count() -> None:
@@ -121,6 +128,23 @@ def test_the_thoughts_of_all_families_are_no_answer(marks: Marks) -> None:
     assert extract(f"{thought}{marks.closes}<answer>2</answer>", "answer") == "2"
     assert extract(f"<answer>1</answer>{marks.closes}<answer>2</answer>", "answer") == "2"
     assert extract(thought, "answer") is None
+
+
+CHANNELS = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>"
+
+
+@pytest.mark.parametrize("turn", [CHANNELS, "analysis{}assistantfinal{}"])
+def test_the_channel_of_thoughts_is_no_answer(turn: str) -> None:
+    thought, said = "<answer>1</answer>", "<answer>2</answer>"
+    messages = [{"role": "assistant", "content": text} for text in ("hm", turn.format(thought, said))]
+    assert extract(assistant_text(messages), "answer") == "2"
+    assert extract(turn.format(thought, "I do not know."), "answer") is None
+    assert extract(turn.format(thought, "").partition("</answer>")[0] + "</answer>", "answer") is None
+
+
+@pytest.mark.parametrize("text", ["analysis of it: {}", "Analysis{}", "The analysis\n{}", "analysis: {}"])
+def test_the_word_analysis_is_no_channel(text: str) -> None:
+    assert extract(text.format("<answer>2</answer>"), "answer") == "2"
 
 
 def test_a_thought_without_an_end_hides_no_other_message() -> None:

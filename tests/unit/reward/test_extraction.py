@@ -20,7 +20,7 @@ from tests.adversarial import SLOW_PATTERNS, UNITS
 
 COMPLETE = "rule: the last complete answer counts, one that is cut off takes nothing away"
 ALOUD = "rule: thinking is not said aloud; the prompt may have opened it, and it may never close"
-LITERAL = "rule: tags are written in one way"
+LITERAL = "rule: tags are those of HTML, in letters of any case"
 TEX = "TeX: groups are delimited by braces, escaped ones are text"
 TEX_BARE = "TeX: a command without braces takes what follows"
 MENTION = "models: they repeat the instruction, which is no answer"
@@ -60,8 +60,11 @@ ANSWER: list[Row] = [
     ("answer", "<answer>1<think>hm</think></answer>", None, ALOUD),
     ("answer", "<think>a<think>b</think><answer>1</answer>", "1", ALOUD),
     ("answer", "<ans<think></think>wer>1</answer>", None, ALOUD),
-    ("answer", "<ANSWER>1</ANSWER>", None, LITERAL),
-    ("answer", "<answer >1</answer >", None, LITERAL),
+    ("answer", "<ANSWER>1</ANSWER>", "1", LITERAL),
+    ("answer", "<Answer>1</answer>", "1", LITERAL),
+    ("answer", "<answer >1</answer\n>", "1", LITERAL),
+    ("answer", "<answers>1</answers>", None, LITERAL),
+    ("answer", "< answer>1</ answer>", None, LITERAL),
     ("answer", "&lt;answer&gt;1&lt;/answer&gt;", None, LITERAL),
 ]
 
@@ -165,6 +168,8 @@ LAST_LINE: list[Row] = [
     ("last_line", "one\ntwo", "two", LINE),
     ("last_line", "one\n  two  \n\n \n", "two", LINE),
     ("last_line", "one\r\ntwo\r\n", "two", LINE),
+    ("last_line", "one\rtwo", "two", LINE),
+    *(("last_line", f"one{mark}two", f"one{mark}two", LINE) for mark in "\x0b\x0c\x1c\x85\u2028\u2029"),
     ("last_line", "", None, LINE),
     ("last_line", " \n", None, LINE),
     ("last_line", "one\n<think>two</think>\n", "one", ALOUD),

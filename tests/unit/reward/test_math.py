@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.math import math, plain_number
+from aworld_train.reward.math import math
 from aworld_train.reward.math_text import as_latex, is_prose, quantity
+from aworld_train.reward.numbers import read_number
 from aworld_train.reward.scoring import score
 from tests.gsm8k import FILES, GSM8K, needs_gsm8k
 from tests.properties import examples
@@ -202,7 +203,8 @@ def test_anything_else_is_wrong(answer: str, truth: str) -> None:
 
 @given(st.fractions(-(10**5), 10**5, max_denominator=10**6))
 def test_every_fraction_is_itself_and_not_another(value: Fraction) -> None:
-    assert plain_number(str(value)) == value
+    number = read_number(str(value))
+    assert number is not None and number.value == value
     assert math(str(value), str(value)).value == 1.0
     assert math(str(value + 1), str(value)).value == 0.0
 
@@ -213,7 +215,7 @@ def test_any_text_can_be_prepared(text: str) -> None:
     found = quantity(text)
     assert is_prose(found.text) in (True, False)
     assert as_latex(found.text).isascii() or not found.text.isascii()
-    assert plain_number(found.text) is None or not is_prose(found.text)
+    assert read_number(found.text) is None or not is_prose(found.text)
 
 
 class StuckReading(Exception):

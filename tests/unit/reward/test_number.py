@@ -52,6 +52,7 @@ def right(answer: str, truth: str, info: dict[str, Any] | None = None) -> bool:
         ("1e3", "1000"),
         ("0", "0"),
         ("-0", "0"),
+        ("٢٤", "24"),
     ],
 )
 def test_the_same_number_matches_however_it_is_dressed(answer: str, truth: str) -> None:
@@ -93,7 +94,6 @@ def test_the_same_number_matches_however_it_is_dressed(answer: str, truth: str) 
         ("1e999", "1e999"),
         ("1e99999999", "1"),
         ("9" * 100_000, "9" * 100_000),
-        ("٢٤", "24"),
         ("0x18", "24"),
         ("2_4", "24"),
     ],

@@ -45,6 +45,12 @@ def test_exact_forgives_case_space_and_typography_alone(answer: str, truth: str,
         ("The The", "The The", 1.0),
         ("The", "The The", 2 / 3),
         ("?", "?", 0.0),
+        ("北京", "北京大学", 2 / 3),
+        ("北京 大学", "北京大学", 1.0),
+        ("東京タワー", "東京", 4 / 7),
+        ("กรุง", "กรุงเทพ", 8 / 11),
+        ("GPT-4 模型", "gpt4模型", 1.0),
+        ("서울시", "서울", 0.0),  # Korean puts spaces between words
     ],
 )
 def test_f1_is_the_overlap_of_words_without_articles_and_punctuation(

@@ -109,6 +109,12 @@ def call(name: str, **more: Any) -> dict[str, Any]:
             {},
             ChatAnswer("42", "", (), "stop", 0, 0),
         ),
+        (
+            {"content": [{"type": "thinking", "text": "41"}, {"type": "text", "text": "42"}]},
+            "stop",
+            {},
+            ChatAnswer("42", "", (), "stop", 0, 0),
+        ),
         *(
             ({"content": "42"}, reason, {}, ChatAnswer("42", "", (), "stop", 0, 0))
             for reason in (None, "function_call", "content_filter", "eos")

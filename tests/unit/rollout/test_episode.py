@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aworld_train.rollout import context as contexts
+from aworld_train.rollout import episode as episodes
 from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import EpisodeLimits, with_wish
@@ -76,17 +77,22 @@ def texts(model: ScriptedModel) -> list[str]:
     return [model.tokenizer.decode(prompt) for prompt, _ in model.calls]
 
 
-async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
+async def test_the_recipe_s_sampling_wins_over_what_an_agent_asks_for_which_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    episodes._note_ignored.cache_clear()
     model = Model("a", "b", "c")
-    await Talk(TokenEpisode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
-    agents = Talk(TokenEpisode(model, replace(LIMITS, agents_sampling=True)))
-    await agents.ask(temperature=0.1, top_k=3, stop=("END",))
-    await agents.ask(top_p=0.2, top_logprobs=2)
+    agent = Talk(TokenEpisode(model, LIMITS))
+    await agent.ask(temperature=0.1, top_p=0.9, top_k=3)
+    await agent.ask(temperature=0.1, top_p=0.2, stop=("END",))
+    await agent.ask(temperature=0.7, top_logprobs=2)
     assert [sampling for sampling, _ in model.sampling_calls] == [
         SamplingParams(0.7, 0.9, 20),
-        SamplingParams(0.1, 0.9, 3, ("END",)),
-        SamplingParams(0.7, 0.2, 20, top_logprobs=2),
+        SamplingParams(0.7, 0.9, 20, ("END",)),
+        SamplingParams(0.7, 0.9, 20, top_logprobs=2),
     ]
+    said = [(record.args[0], record.args[1]) for record in caplog.records if isinstance(record.args, tuple)]
+    assert said == [("temperature", 0.7), ("top_k", 20), ("top_p", 0.9)]
 
 
 async def test_each_turn_of_an_episode_has_random_numbers_of_its_own() -> None:

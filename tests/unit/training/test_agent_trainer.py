@@ -9,7 +9,7 @@ import pytest
 
 from aworld_train.adapter import base
 from aworld_train.dataset import build
-from aworld_train.errors import AworldTrainError, DatasetError, RewardError, UsageError
+from aworld_train.errors import AworldTrainError, RecipeError, RewardError, UsageError
 from aworld_train.recipe.schema import AgentSection, Recipe
 from aworld_train.training import AgentTrainer, TrainerProcessor
 from aworld_train.training.framework_processor import FrameworkProcessor
@@ -172,7 +172,7 @@ def test_data_may_be_given_as_an_object(workspace: Path, form: str) -> None:
 def test_data_that_cannot_be_trained_on_is_refused(workspace: Path) -> None:
     with pytest.raises(UsageError, match="no column"):
         AgentTrainer(train_dataset=pa.table({"a": [1]}), config=config())
-    with pytest.raises(DatasetError, match="fewer than one step"):
+    with pytest.raises(RecipeError, match="fewer than one step"):
         AgentTrainer(config=config(trainer={"batch_size": 32, "microbatch_size": 32}))
 
 
@@ -234,8 +234,8 @@ def test_a_framework_may_be_named_in_the_recipe_or_by_the_caller(
     by_caller = AgentTrainer(config=config(), train_engine_name="counting")
     for trainer in (in_recipe, by_caller):
         assert recipe_of(trainer).trainer.framework == "counting"
-        folder, plan = processor(trainer).write_plan()
-        assert plan.config == "counting.yaml" and (folder / "counting.yaml").is_file()
+        plan = processor(trainer).plan_in(workspace)
+        assert plan.config == "counting.yaml" and "counting.yaml" in plan.files
     with pytest.raises(UsageError, match="no training framework 'countin'; did you mean 'counting'"):
         AgentTrainer(config=config(), train_engine_name="countin")
     with pytest.raises(UsageError, match=r"The recipe names the framework counting .*'other'"):

@@ -140,39 +140,96 @@ def test_without_a_change_of_the_code_there_is_no_diff(
 # What is refused
 
 
-def test_a_folder_that_is_not_empty_is_refused_without_resume(data: Path) -> None:
-    opened(data).close()
-    with pytest.raises(UsageError, match=r"is not empty.* go on with that run with --resume"):
+def trained(folder: RunFolder, steps: int) -> None:
+    """What a run leaves that has trained some steps and was ended."""
+    folder.metrics.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(steps + 1)))
+    checkpoint(folder, steps)
+    folder.close()
+
+
+def test_a_run_that_has_trained_is_only_resumed(data: Path) -> None:
+    trained(opened(data), 2)
+    with pytest.raises(UsageError, match=r"holds a run that has trained.* Go on with it with --resume"):
         opened(data)
     opened(data, resume=True).close()
+    (data.parent / "run" / "recipe.yaml").unlink()
+    with pytest.raises(UsageError, match=r"cannot be resumed: its recipe\.yaml is missing"):
+        opened(data, resume=True)
 
 
 def test_a_run_that_is_not_there_cannot_be_resumed(data: Path) -> None:
-    with pytest.raises(UsageError, match=r"There is no run to resume in .*: it holds no recipe\.yaml"):
+    with pytest.raises(UsageError, match=r"There is no run to resume: there is no folder .*/run\. Start"):
         opened(data, resume=True)
     assert not (data.parent / "run").exists()
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_start_that_trained_nothing_is_in_nobodys_way(data: Path, resume: bool) -> None:
+    failed = opened(data, {"name": "r", "env": {"docker_dir": "a typo"}})
+    failed.metrics.write_text('{"step": 0}\n')
+    failed.episodes.write_text('{"step": 0}\n')
+    failed.close()
+    data.write_bytes(b"other rows")
+    folder = opened(data, resume=resume)
+    assert yaml.safe_load((folder.path / "recipe.yaml").read_text()) == RECIPE
+    manifest = manifest_of(folder)
+    assert manifest["data_sha256"] == file_hashes([data])
+    assert [attempt.get("changes") for attempt in manifest["attempts"]] == [None]
+    folder.close()
+
+
+@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize(
-    ("names", "occupied"),
-    [([], False), (["run.lock", "launch.json", "launch"], False), (["run.lock", "notes"], True)],
+    ("files", "others"),
+    [
+        ({}, None),
+        ({"run.lock": "", "launch.json": "{}", "launch": ""}, None),
+        ({"verl.yaml": "", "reward.yaml": ""}, None),  # a dry run of an earlier version
+        ({"manifest.json": '{"data_sha256": {}}', "logs": "", "anything": ""}, None),
+        ({"run.lock": "", "notes": "", "verl.yaml": ""}, "notes"),
+        ({"recipe.yaml": "name: mine", "data": ""}, "data, recipe.yaml"),
+        ({"manifest.json": '{"data_sha256": {}, "eval": {}}', "traces": ""}, "manifest.json, traces"),
+        ({"manifest.json": '{"attempts": []}'}, "manifest.json"),  # of single rollouts
+    ],
 )
-def test_what_a_launch_leaves_is_no_run(tmp_path: Path, names: list[str], occupied: bool) -> None:
-    assert check_run_folder(tmp_path / "none", resume=False) is has_run(tmp_path) is False
-    for name in names:
-        (tmp_path / name).touch()
-    if occupied:
-        with pytest.raises(UsageError, match="is not empty"):
-            check_run_folder(tmp_path, resume=False)
+def test_only_what_a_start_leaves_is_written_over(
+    tmp_path: Path, files: dict[str, str], others: str | None, resume: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert not has_run(tmp_path)
+    if others is None:
+        check_run_folder(tmp_path, ["verl.yaml", "reward.yaml"], resume=resume)
     else:
-        assert check_run_folder(tmp_path, resume=False) is False
-    (tmp_path / "recipe.yaml").touch()
-    assert check_run_folder(tmp_path, resume=True) is has_run(tmp_path) is True
+        with pytest.raises(UsageError, match=rf"no run has left what is in it \({others}\)"):
+            check_run_folder(tmp_path, ["verl.yaml", "reward.yaml"], resume=resume)
+
+
+def test_a_run_goes_on_for_more_steps_and_its_record_says_so(data: Path) -> None:
+    def recipe(**trainer: Any) -> dict[str, Any]:
+        return {"name": "r", "trainer": {"lr": 1, "steps": 2, "val_every": 2, **trainer}}
+
+    trained(opened(data, recipe()), 2)
+    longer = recipe(steps=5, val_every=1, save_every=3, keep_checkpoints=4, loggers=["wandb"])
+    folder = opened(data, longer, resume=True, steps=5)
+    assert yaml.safe_load((folder.path / "recipe.yaml").read_text()) == longer
+    assert manifest_of(folder)["attempts"][-1]["changes"] == {
+        "trainer.steps": [2, 5],
+        "trainer.val_every": [2, 1],
+        "trainer.save_every": [None, 3],
+        "trainer.keep_checkpoints": [None, 4],
+        "trainer.loggers": [None, ["wandb"]],
+    }
+    trained(folder, 4)
+    with pytest.raises(
+        UsageError, match=r"has trained 4 steps, more than the 2 of this recipe \(trainer\.steps"
+    ):
+        opened(data, recipe(), resume=True, steps=2)
 
 
 def test_a_changed_recipe_or_changed_data_is_not_resumed(data: Path) -> None:
-    opened(data).close()
-    with pytest.raises(UsageError, match=r"cannot be resumed with this one\. Changed: trainer\.lr\. Undo"):
+    trained(opened(data), 1)
+    with pytest.raises(UsageError, match=r"with this one, because .* Changed: trainer\.lr\. Undo"):
         opened(data, {"name": "r", "trainer": {"lr": 2}}, resume=True)
     data.write_bytes(b"other rows")
     with pytest.raises(UsageError, match=rf"its data changed since it began: {data}\. Restore"):
@@ -209,10 +266,12 @@ def test_two_processes_do_not_share_a_folder(data: Path, monkeypatch: pytest.Mon
     held = opened(data)
     run = held.path
     assert is_in_use(run)
+    with pytest.raises(UsageError, match="`aworld-train runs attach`"):
+        check_run_folder(run, resume=False)
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    with pytest.raises(UsageError, match=f"The run folder {run} is in use by another process"):
-        opened(data, resume=True)
+    with pytest.raises(UsageError, match=f"The run folder {run} is in use by process {os.getpid()} on "):
+        lock_folder(run)
     assert len(pauses) == 5
     held.close()
     assert not is_in_use(run)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.adapter.episodes.record import EpisodeRecord
 from aworld_train.adapter.episodes.scoring import _plan
 from aworld_train.adapter.episodes.settings import read_settings
@@ -47,12 +48,13 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedRecipe:
 
 
 def planned(loaded: LoadedRecipe) -> Path:
-    """The run folder that a dry run leaves."""
+    """The folder that a dry run writes."""
     processor = AgentTrainer(config=loaded).train_processor
     assert isinstance(processor, FrameworkProcessor)
-    folder, plan = processor.write_plan()
+    plan = processor.plan_in(Path("out"))
+    write_files(Path("out"), plan.files)
     assert MARK not in " ".join(plan.command)
-    return folder.resolve()
+    return Path("out").resolve()
 
 
 def test_no_file_of_a_run_holds_a_value_and_whoever_reads_them_has_it(
@@ -86,9 +88,9 @@ def test_no_file_of_a_run_holds_a_value_and_whoever_reads_them_has_it(
 def test_a_recipe_object_that_was_loaded_before_is_written_with_references_too(loaded: LoadedRecipe) -> None:
     processor = AgentTrainer(config=loaded.recipe, agent=loaded.recipe.agent).train_processor
     assert isinstance(processor, FrameworkProcessor)
-    folder, _ = processor.write_plan()
-    assert list(found_in(folder)) == []
-    assert "${oc.env:CANARY_SEARCH_KEY}" in (folder / "episodes.yaml").read_text()
+    files = processor.plan_in(Path("out")).files
+    assert MARK not in "".join(files.values())
+    assert "${oc.env:CANARY_SEARCH_KEY}" in files["episodes.yaml"]
     assert processor.loaded is not None
     assert MARK not in json.dumps(processor.loaded.unresolved)
 
@@ -137,6 +139,7 @@ def test_a_resumed_run_notices_another_recipe_and_other_data_behind_the_same_ref
 ) -> None:
     data = [loaded.recipe.dataset.train or "", loaded.recipe.dataset.val or ""]
     open_run_folder(tmp_path / "run", VerlFramework(), loaded.unresolved, data, resume=False).close()
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1}\n')
     open_run_folder(tmp_path / "run", VerlFramework(), loaded.unresolved, data, resume=True).close()
     assert list(found_in(tmp_path / "run")) == []
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())

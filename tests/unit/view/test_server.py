@@ -176,6 +176,9 @@ async def test_a_run_has_curves_with_intervals_and_alarms(browser: Browser) -> N
     data = await browser.data("run?run=one")
     curves = data["curves"]
     assert curves["series"]["reward"] == [[1, 0.35], [2, 0.45]]
+    assert (
+        curves["series"]["padding_rows"] == [[1, 4], [2, 4]] and "rejected_episodes" not in curves["series"]
+    )
     (validation,) = curves["validation"]
     assert validation["low"] < 0.5 < validation["high"]
     assert curves["outcomes"] == {"answered": [[1, 12], [2, 12]], "timeout": [[1, 4], [2, 4]]}

@@ -316,7 +316,7 @@ async def test_a_recipe_may_mask_what_it_would_drop_and_drop_what_it_would_train
     assert (rows, slot.line["treatment"]) == ([], "dropped")
 
 
-async def test_in_validation_an_agents_own_temperature_counts_for_nothing(tmp_path: Path) -> None:
+async def test_an_agent_s_own_temperature_counts_for_nothing(tmp_path: Path) -> None:
     agent = tmp_path / "warm.py"
     agent.write_text(
         "from tests.outside_agents import Chat\n"
@@ -328,10 +328,9 @@ async def test_in_validation_an_agents_own_temperature_counts_for_nothing(tmp_pa
         "    return answer\n"
     )
     engine = ScriptedEngine([sampled(ANSWER + END)] * 3)
-    for validate, own in ((True, True), (False, True), (False, False)):
-        settings = {"builder": f"{agent}:build", "own_sampling": own, "validate": validate}
-        await play(engine, kind=ExternalAgent, **settings)
-    assert [params["temperature"] for params in engine.params] == [0.0, 0.3, 1.0]
+    for validate in (True, False):
+        await play(engine, kind=ExternalAgent, builder=f"{agent}:build", validate=validate)
+    assert [params["temperature"] for params in engine.params] == [0.0, 1.0]
 
 
 SCRIPT = """

@@ -38,7 +38,6 @@ OTHER = {
     "agent": {
         "name": "mine",
         "trainable": ["worker"],
-        "own_sampling": True,
         "requests": "strict",
         "context": {
             "policy": "summarize",
@@ -168,21 +167,16 @@ def test_the_cassette_is_where_the_user_said_wherever_it_is_opened(
     assert settings.cassette is settings.cassette, "all episodes of a process share one"
 
 
-def test_limits_are_the_recipe_s_and_validation_is_not_the_agents_to_change() -> None:
-    settings = travelled(data=OTHER)
-    for validating in (False, True):
-        limits = settings.limits(
-            {"temperature": 0.5, "top_k": 7}, validating=validating, prompt=11, response=13
-        )
-        assert (limits.max_turns, limits.max_prompt_tokens, limits.max_response_tokens) == (5, 11, 13)
-        assert (limits.sampling.temperature, limits.sampling.top_p, limits.sampling.top_k) == (0.5, 1.0, 7)
-        assert limits.agents_sampling is not validating
+def test_limits_are_the_recipe_s() -> None:
+    limits = travelled(data=OTHER).limits({"temperature": 0.5, "top_k": 7}, prompt=11, response=13)
+    assert (limits.max_turns, limits.max_prompt_tokens, limits.max_response_tokens) == (5, 11, 13)
+    assert limits.sampling == SamplingParams(0.5, 1.0, 7)
 
 
 def test_requests_are_strict_where_the_recipe_wants_them_to_be() -> None:
     for requests, strict in (("relaxed", False), ("strict", True)):
         settings = travelled(data={"agent": {"requests": requests}})
-        limits = settings.limits({}, validating=strict, prompt=1, response=1)
+        limits = settings.limits({}, prompt=1, response=1)
         assert limits.strict_requests is strict
         assert (limits.repetition, limits.context) == (settings.repetition, settings.context)
         assert limits.sampling == SamplingParams(1.0, 1.0, -1)

@@ -1,4 +1,4 @@
-"""An episode's advantage is what an independent reference says that knows episodes alone, however its rows are cut."""
+"""Advantages, weights and rejections are what references say that know episodes alone, however rows are cut."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +15,8 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from aworld_train.adapter.verl.advantages import (
     Sample,
+    correct,
+    episodes_of,
     estimate,
     samples_of,
     scored_once,
@@ -203,6 +205,95 @@ def test_rows_that_are_in_no_sample_have_no_advantage() -> None:
     data.batch["token_level_rewards"] = scored_once(data.batch["rm_scores"], samples)
     estimate(data, lengths, samples, by("reinforce_plus_plus"))
     assert data.batch["advantages"][2].tolist() == [0.0] and data.batch["advantages"][0] > 0
+
+
+CORRECTIONS: list[dict[str, Any]] = [
+    {"rollout_is": "token", "rollout_is_threshold": 1.5},
+    {"rollout_is": "sequence", "rollout_is_threshold": 1.5},
+    {"rollout_is": "sequence", "rollout_is_threshold": "0.8_1.25"},
+    {"rollout_is": "sequence", "rollout_is_threshold": 1.5, "rollout_is_batch_normalize": True},
+    {"rollout_rs": "token_k1", "rollout_rs_threshold": "0.7_1.4"},
+    {"rollout_rs": "seq_sum_k1", "rollout_rs_threshold": "0.8_1.25"},
+    {"rollout_rs": "seq_mean_k1", "rollout_rs_threshold": "0.9_1.1"},
+    {"rollout_rs": "seq_mean_k3", "rollout_rs_threshold": 0.02},
+    {"rollout_rs": "seq_max_k2", "rollout_rs_threshold": 0.1},
+    {"rollout_is": "sequence", "rollout_is_threshold": 2.0, "rollout_rs": "seq_mean_k1,seq_max_k3"}
+    | {"rollout_rs_threshold": "0.9_1.1,0.1"},
+    {},
+]
+"""Of the kinds that VeRL has: weights of tokens and of sequences, and rejections by sum, mean and maximum."""
+
+
+def reference_correction(
+    settings: Mapping[str, Any], ratios: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
+    """What is kept and the weight of each trained token, by episode, from its logarithms of ratios in float64."""
+    kept = [np.ones(len(ratio), dtype=bool) for ratio in ratios]
+    thresholds = str(settings.get("rollout_rs_threshold", "")).split(",")
+    for number, kind in enumerate(settings["rollout_rs"].split(",") if "rollout_rs" in settings else ()):
+        level, divergence = kind.rsplit("_", 1)
+        bounds = [float(bound) for bound in thresholds[number].split("_")]
+        low, high = np.log(bounds) if divergence == "k1" else (-np.inf, bounds[0])
+        for ratio, keep in zip(ratios, kept, strict=True):
+            values = {"k1": -ratio, "k2": ratio**2 / 2, "k3": np.exp(ratio) - 1 - ratio}[divergence]
+            reduce = {"token": np.array, "seq_sum": np.sum, "seq_mean": np.mean, "seq_max": np.max}[level]
+            figure = reduce(values)
+            keep &= (low <= figure) & (figure <= high)
+    if "rollout_is" not in settings:
+        return kept, [None] * len(ratios)
+    low, _, high = str(settings["rollout_is_threshold"]).rpartition("_")
+    weights = [np.exp(r if settings["rollout_is"] == "token" else np.full(len(r), r.sum())) for r in ratios]
+    if low:
+        weights = [np.where((w >= float(low)) & (w <= float(high)), w, 0.0) for w in weights]
+    weights = [np.minimum(w, float(high)) for w in weights]
+    if settings.get("rollout_is_batch_normalize"):
+        weights = [w / np.mean([each[0] for each in weights]) for w in weights]
+    return kept, list(weights)
+
+
+@pytest.mark.parametrize("settings", CORRECTIONS, ids=str)
+@given(made=episodes, seed=st.integers(0, 1000))
+def test_a_correction_is_of_the_episode_whatever_its_rows(
+    settings: dict[str, Any], made: list[Episode], seed: int
+) -> None:
+    data, keys, _, lengths = rows_of([*made, ("pad", 0.0, [[0]])])
+    rng = np.random.default_rng(seed)
+    shape = data.batch["response_mask"].shape
+    # Of a grid that float32 has exactly, so that nothing is on the other side of a threshold by rounding.
+    for name in ("rollout_log_probs", "old_log_probs"):
+        values = -1 + np.round(64 * rng.normal(0, 0.1, shape)) / 64
+        data.batch[name] = torch.tensor(values, dtype=torch.float32)
+    before = data.batch["response_mask"].bool()
+    # Not those of the row that fills up; in an order that is not that of the rows.
+    whole = [rows for rows in episodes_of(keys[::-1]) if keys[::-1][rows[0]] != keys[-1]]
+    whole = [[len(keys) - 1 - place for place in rows] for rows in whole]
+    differences = (data.batch["old_log_probs"].double() - data.batch["rollout_log_probs"].double()).numpy()
+    masks = [np.concatenate([before[row].numpy() for row in rows]) for rows in whole]
+    ratios = [
+        np.concatenate([differences[row] for row in rows])[mask]
+        for rows, mask in zip(whole, masks, strict=True)
+    ]
+    kept, weights = reference_correction(settings, ratios)
+    measured = correct(data, lengths, whole, OmegaConf.create(settings))
+    assert ("rollout_is_weights" in data.batch) == ("rollout_is" in settings)
+    rejected_tokens = rejected_episodes = 0
+    for rows, mask, keep, weight in zip(whole, masks, kept, weights, strict=True):
+        found = np.concatenate([data.batch["response_mask"][row].numpy() for row in rows])
+        assert found[~mask].sum() == 0 and found[mask].tolist() == keep.astype(int).tolist()
+        trained = keep
+        if weight is not None:
+            used = torch.cat([data.batch["rollout_is_weights"][row] for row in rows]).numpy()
+            assert used[mask] == pytest.approx(weight, abs=1e-5) and not used[~mask].any()
+            trained = keep & (weight > 0)
+        rejected_tokens += int((~trained).sum())
+        rejected_episodes += not trained.any()
+    assert not data.batch["response_mask"][-1].any()
+    counts = [measured.get(f"training/rejected_{what}") for what in ("tokens", "episodes")]
+    assert counts == ([rejected_tokens, rejected_episodes] if settings else [None, None])
+
+
+def test_rows_of_an_episode_are_in_the_order_in_which_they_were_played() -> None:
+    assert episodes_of(["a_0_1", "b_0_0", "a_0_10", "a_1_0", "a_0_0"]) == [[4, 0, 2], [1], [3]]
 
 
 def test_a_mean_over_rows_is_weighed_by_the_row_s_part_of_its_episode() -> None:

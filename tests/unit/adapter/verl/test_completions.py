@@ -266,8 +266,7 @@ async def test_a_server_is_checked_once_by_how_far_apart_two_tokens_are_at_two_t
         "max_tokens": 1,
         "top_p": 1.0,
         "top_k": -1,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
+        **{"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
         "logprobs": 5,
         "return_tokens_as_token_ids": True,
     }

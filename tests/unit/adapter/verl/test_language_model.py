@@ -195,7 +195,7 @@ async def test_the_engine_is_asked_for_logprobs_and_with_the_sampling_that_was_w
         "temperature": 0.3,
         "top_p": 0.9,
         "top_k": 20,
-        "repetition_penalty": 1.0,
+        **{"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
         "logprobs": True,
         "max_tokens": 8,
     }

@@ -59,6 +59,49 @@ def test_what_a_device_s_engine_can_do_passes(overrides: list[str], engine: str,
     assert not _faults(overrides, engine, device)
 
 
+RAW_CORRECTION = "verl.algorithm.rollout_correction"
+REJECTION = [f"{RAW_CORRECTION}.rollout_rs=seq_mean_k1", f"{RAW_CORRECTION}.rollout_rs_threshold='0.9_1.1'"]
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("override", "key", "sentence"),
+    [
+        ("rollout.top_p=0.8", "rollout.top_p", "samples from the whole distribution"),
+        ("rollout.top_k=20", "rollout.top_k", "samples from the whole distribution"),
+    ],
+)
+def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
+    engine: str, override: str, key: str, sentence: str
+) -> None:
+    refused = _faults([override], engine, "cpu" if engine == "transformers" else "cuda")
+    assert sentence in refused[key]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "sentence"),
+    [
+        (
+            ["verl.actor_rollout_ref.actor.policy_loss.loss_mode=bypass_mode"],
+            "verl.actor_rollout_ref.actor.policy_loss.loss_mode",
+            "rejects rows, and an episode may have several",
+        ),
+        (REJECTION[:1], f"{RAW_CORRECTION}.rollout_rs", "name the bounds"),
+        (
+            ["algorithm.rollout_correction=sequence", f"{RAW_CORRECTION}.bypass_mode=true"],
+            *(f"{RAW_CORRECTION}.bypass_mode", "nothing to correct"),
+        ),
+        ([*REJECTION, f"{RAW_CORRECTION}.bypass_mode=true"], f"{RAW_CORRECTION}.bypass_mode", "nothing to"),
+        ([f"{RAW_CORRECTION}.bypass_mode=true"], "", ""),
+        (["algorithm.rollout_correction=sequence", *REJECTION], "", ""),
+    ],
+)
+def test_a_correction_is_of_whole_episodes_or_refused(overrides: list[str], key: str, sentence: str) -> None:
+    refused = _faults(overrides)
+    assert list(refused) == ([key] if key else [])
+    assert not key or sentence in refused[key]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [

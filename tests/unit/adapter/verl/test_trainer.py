@@ -1,5 +1,6 @@
 """VeRL's trainer as a run has it: what a batch is filled up with, what workers are told, and what is written back."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
 from tests.unit.adapter.verl.test_checkpoints import checkpoint as saved_checkpoint
 
+RATIO = 1.25
+"""Of every token: the trainer's probability over the engine's."""
 KEYS = ["a_0_0", "a_0_1", "a_1_0", "b_0_0", "b_1_0", "b_1_1"]
 REWARDS = [1.0, 1.0, 0.0, 0.5, 0.0, 0.0]
 MASKS = [[1, 1], [1, 0, 1, 1], [1], [1, 1], [1], [0, 1]]
@@ -39,6 +42,7 @@ CONFIG = {
             "data_loader_seed": 7,
             "calculate_entropy": False,
             "entropy_coeff": 0.0,
+            "optim": {"clip_grad": 1.0},
         },
     },
     "critic": {
@@ -60,7 +64,7 @@ def made(**changes: Any) -> Any:
 
     def update_actor(batch: Any) -> dict[str, Any]:
         trained.received = dict(batch.extra_info)
-        return {"metrics": {"loss": [1.0, 3.0], "mfu": 0.5}}
+        return {"metrics": {"loss": [1.0, 3.0], "grad_norm": [0.5, 1.0, 1.5, 2.5], "mfu": 0.5}}
 
     trained.actor_rollout_wg = SimpleNamespace(
         _dispatch_info={}, _query_dispatch_info=lambda role: [0, 1], update_actor=update_actor
@@ -84,10 +88,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         for place, score in zip(places, scores, strict=True):
             score[-1] = REWARDS[place]
         facts = [{"agent": "main", "reward_extra_info": {"score": REWARDS[place]}} for place in places]
+        engine = [torch.zeros(len(mask)) for mask in masks]
+        trainer = [math.log(RATIO) * torch.ones(len(mask)) for mask in masks]
+        nested = {"response_mask": masks, "rm_scores": scores, "rollout_log_probs": engine}
         return TensorDict(
             {
-                "response_mask": torch.nested.as_nested_tensor(masks, layout=torch.jagged),
-                "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
+                **{
+                    name: torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+                    for name, rows in (nested | {"old_log_probs": trainer}).items()
+                },
                 "uid": NonTensorStack(*[key.split("_")[0] for key in keys]),
                 "extra_fields": NonTensorStack(*facts),
             },
@@ -145,7 +154,8 @@ def test_a_batch_is_filled_up_to_equal_updates_of_equal_ranks(
         0.5,
     )
     assert trained.received["dataloader_kwargs"] == {"shuffle": False}
-    assert (metrics["actor/loss"], metrics["perf/mfu/actor"]) == (2.0, 0.5)
+    assert (metrics["actor/loss"], metrics["actor/grad_norm"], metrics["perf/mfu/actor"]) == (2.0, 1.375, 0.5)
+    assert metrics["training/clipped_updates"] == 2
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "opo", "grpo_passk", "reinforce_plus_plus_baseline"])
@@ -173,6 +183,39 @@ def test_advantages_are_of_episodes_and_written_for_every_row(written: dict[str,
     each = [1.0, 1.0, -1.0, 0.5, -0.5, -0.5]
     assert found == [[value * bit for bit in mask] for value, mask in zip(each, MASKS, strict=True)]
     assert set(written["fields"].keys()) == {"advantages", "returns"}
+    assert metrics == {"training/groups": 2, "training/equal_groups": 0}
+
+
+def test_a_group_of_equal_rewards_is_counted(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "REWARDS", [1.0, 1.0, 1.0, 0.5, 0.0, 0.0])
+    metrics: dict[str, Any] = {}
+    made()._compute_advantage(batch_of(), metrics)
+    assert metrics == {"training/groups": 2, "training/equal_groups": 1}
+
+
+def test_all_rows_of_an_episode_have_its_one_weight(written: dict[str, Any]) -> None:
+    """An episode of two rows has five trained tokens, the others one, two and two."""
+    correction = {"rollout_is": "sequence", "rollout_is_threshold": 10.0}
+    metrics: dict[str, Any] = {}
+    made(algorithm={"rollout_correction": correction})._compute_advantage(batch_of(), metrics)
+    each = [RATIO**power for power in (5, 5, 1, 2, 2, 2)]
+    weights = [row.tolist() for row in written["fields"]["rollout_is_weights"].unbind()]
+    for weight, mask, row in zip(each, MASKS, weights, strict=True):
+        assert row == pytest.approx([weight * bit for bit in mask])
+    assert metrics["training/rejected_episodes"] == metrics["training/rejected_tokens"] == 0
+
+
+def test_what_a_correction_rejects_is_not_trained_and_is_counted(written: dict[str, Any]) -> None:
+    """The longest episode's ratio alone is above the threshold: that of none of its rows is."""
+    correction = {"rollout_rs": "seq_sum_k1", "rollout_rs_threshold": f"{RATIO**-4}_{RATIO}"}
+    metrics: dict[str, Any] = {}
+    made(algorithm={"rollout_correction": correction})._compute_advantage(batch_of(), metrics)
+    kept = [row.tolist() for row in written["fields"]["response_mask"].unbind()]
+    assert kept == [[0, 0], [0, 0, 0, 0], *MASKS[2:]]
+    assert (metrics["training/rejected_episodes"], metrics["training/rejected_tokens"]) == (1, 5)
+    assert metrics["training/groups"] == 1, "of one group only one sample is left"
 
 
 def test_a_mean_of_means_is_one_of_episodes(written: dict[str, Any]) -> None:
