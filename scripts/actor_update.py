@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from omegaconf import OmegaConf  # noqa: E402
 
 from aworld_train import recipe as recipes  # noqa: E402
 from aworld_train.adapter.verl.compose import compose  # noqa: E402
+from aworld_train.adapter.verl.cpu import PLATFORM_MODULE  # noqa: E402
+from aworld_train.recipe.device import on_cpu  # noqa: E402
 
 PROMPT_SHARE = 2 / 3
 """Of a row's tokens, as in the recipes for GAIA: 16,384 of 24,576."""
@@ -68,11 +71,13 @@ def build(recipe: recipes.Recipe, folder: Path) -> Any:
         "MASTER_PORT": "0",
         "DIST_INIT_METHOD": f"file://{folder}/rendezvous",
     }
+    if on_cpu(recipe):
+        os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}
     composed: Any = OmegaConf.create(compose(recipe, folder))
     from verl.utils.import_utils import import_external_libs
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-    import_external_libs(composed.actor_rollout_ref.model.get("external_lib"))
+    import_external_libs(list(composed.actor_rollout_ref.model.get("external_lib") or ()))
     worker = ActorRolloutRefWorker(composed.actor_rollout_ref, role="actor")
     worker.init_model()
     return worker
@@ -166,7 +171,8 @@ def main() -> None:
     """Print what the phases took."""
     source, model, count, tokens, *overrides = sys.argv[1:]
     recipe = recipes.load(source, [f"model.path={model}", *overrides])
-    with tempfile.TemporaryDirectory() as folder:
+    # VeRL prints too.
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
         taken = update(recipe, int(count), int(tokens), Path(folder))
     sys.stdout.write(json.dumps(taken, indent=2) + "\n")
 

@@ -3,12 +3,12 @@
 
 A random Qwen3 with the dimensions of Qwen3-0.6B learns for seconds what an episode looks like. Then ``aworld-train
 train`` takes three GRPO steps with it through vLLM, with 64 tool episodes at a time, is killed after the first and
-resumed, and takes two steps of the ready recipe for LoRA. Two layers of Qwen3-8B's width, whose embedding is larger
-than what VeRL sends at a time and whose head is not tied, take two steps. What was sampled is compared with what the
-trainer computes, before and after weights went over to vLLM. Last, VeRL's actor updates a model of Qwen3-4B's size
-with the longest rows of its ready recipe. Recipes are the shipped ones: what they say of attention, packing, batches,
-offload and memory stays. A JSON file has versions, GPU and each check with its figure, and is written anew after each.
-On a CPU the first part is done with a tiny model.
+resumed, and takes two steps of the ready recipe for LoRA; its updates are timed beside VeRL's own actor. Two layers of
+Qwen3-8B's width, whose embedding is larger than what VeRL sends at a time and whose head is not tied, take two steps.
+What was sampled is compared with what the trainer computes, before and after weights went over to vLLM. Last, VeRL's
+actor updates a model of Qwen3-4B's size with the longest rows of its ready recipe. Recipes are the shipped ones: what
+they say of attention, packing, batches, offload and memory stays. A JSON file has versions, GPU and each check with its
+figure, and is written anew after each. On a CPU the first part is done with a tiny model.
 
     scripts/gpu-proof.sh [--device cuda|cpu] [--out FILE] [--folder DIR]
 """
@@ -81,6 +81,8 @@ MAX_DIFFERENCE = {"cpu": ("rollout_probs_diff_max", 1e-4), "cuda": ("rollout_pro
 """The figure by which engine and trainer agree, and its bound: fp32 on CPU, bf16 on GPUs (see training/alarms.py)."""
 MAX_OFF_PLAN = 0.15
 """By how much of the planned memory the peak may differ from it."""
+MIN_SPEED = 0.7
+"""Of raw VeRL's tokens/s: rows of a run differ in length and come out of a queue."""
 MAX_GROWTH = 5.0
 """In bf16: of the difference after updates over that before. Weights that stayed behind differ more with each step."""
 REWARD = '''"""Varies with every word, so that there is something to learn from whatever a random model says."""
@@ -438,6 +440,28 @@ def prove_grpo(proof: Proof, session: Session) -> None:
     prove_exactness(proof, session, "grpo", rows[1:])
     speeds = [row["tokens_per_second"] for row in rows[1:] if row.get("tokens_per_second")]
     proof.record("tokens/s of a step", bool(speeds), max(speeds, default=0.0), detail="prompts and responses")
+    prove_speed(proof, session, [row["verl"] for row in rows[1:]])
+
+
+def prove_speed(proof: Proof, session: Session, steps: Sequence[dict[str, Any]]) -> None:
+    """The updates of a run, beside VeRL's own actor with as many rows of the same model: without trainer and queue."""
+    fastest = max(steps, key=lambda step: step["perf/total_num_tokens"] / step["timing_s/update_actor"])
+    tokens, rows = int(fastest["perf/total_num_tokens"]), int(fastest["training/rows"])
+    code, output = session.run(
+        str(REPOSITORY / "scripts" / "actor_update.py"),
+        *("proof.yaml", "learner", str(rows), str(round(tokens / rows))),
+        seconds=MAX_SECONDS["update"],
+    )
+    name = "tokens/s of an update over raw VeRL's"
+    if code:
+        proof.record(name, False, detail=f"exit code {code}; {last_line(session)}")
+        return
+    phases = json.loads(output)["phases"]
+    alone = sum(
+        phases[f"{part} 2"]["seconds"] for part in ("forward and backward", "optimizer step", "end of update")
+    )
+    speed, raw = tokens / fastest["timing_s/update_actor"], rows * round(tokens / rows) / alone
+    proof.record(name, speed / raw > MIN_SPEED, speed / raw, MIN_SPEED, f"{speed:.0f} and {raw:.0f} tokens/s")
 
 
 def prove_exactness(proof: Proof, session: Session, name: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -41,6 +41,7 @@ def test_on_cpu_everything_holds(tmp_path: Path) -> None:
     assert checks["exactness after weights went over"]["figure"] < 1e-5
     assert checks["resume to the last step"]["ok"]
     assert checks["tokens/s of a step"]["figure"] > 0
+    assert checks["tokens/s of an update over raw VeRL's"]["ok"]
 
 
 def test_without_an_interpreter_it_says_what_to_install(tmp_path: Path) -> None:
