@@ -188,10 +188,13 @@ def open_run_folder(
         folder = RunFolder(path, framework, lock)
         hashes = file_hashes(data)
         changed: dict[str, tuple[Any, Any]] = {}
+        attempts: list[Any] = []
         if has_run(path):
             changed = refuse_changes(path, recipe, hashes)
             _refuse_fewer_steps(folder, steps)
         else:
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                attempts = json.loads((path / MANIFEST).read_text())["attempts"]
             (path / MANIFEST).unlink(missing_ok=True)
         write_manifest(
             path,
@@ -200,6 +203,7 @@ def open_run_folder(
             environment=environment or {},
             model=model,
             seed=seed,
+            more={"attempts": attempts},
         )
         write_text(path / RECIPE, dump(dict(recipe)))
         folder.add_attempt(changed)

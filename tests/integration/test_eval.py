@@ -320,7 +320,7 @@ def test_a_taken_name_is_refused_and_without_a_name_a_number_is_added(
 
 def test_the_model_is_the_only_one_or_has_to_be_named(folder: Path) -> None:
     with FaultyEndpoint(models=("a", "b")) as endpoint:
-        printed = evaluate(folder, *at(endpoint, "several"), code=1)
+        printed = evaluate(folder, *at(endpoint, "several"), code=2)
     assert "several models: a, b. Name one with --model" in printed["error"]["message"]
 
 

@@ -174,7 +174,7 @@ def test_a_run_that_was_killed_at_any_boundary_trains_exactly_what_is_left(
 
 def test_a_run_is_not_resumed_as_another_one(run: Any, workplace: Path) -> None:
     run("train", "counting.kill_once=reported 1")
-    for change, named in (("trainer.steps=5", "trainer.steps"), ("trainer.lr=0.5", "trainer.lr")):
+    for change, named in (("trainer.seed=5", "trainer.seed"), ("trainer.lr=0.5", "trainer.lr")):
         code, answer, _ = run("train", "counting.kill_once=reported 1", change, "--resume")
         assert code == 2 and named in answer["error"]["message"]
     code, summary, errors = run(

@@ -174,7 +174,7 @@ def test_a_start_that_trained_nothing_is_in_nobodys_way(data: Path, resume: bool
     assert yaml.safe_load((folder.path / "recipe.yaml").read_text()) == RECIPE
     manifest = manifest_of(folder)
     assert manifest["data_sha256"] == file_hashes([data])
-    assert [attempt.get("changes") for attempt in manifest["attempts"]] == [None]
+    assert [attempt.get("changes") for attempt in manifest["attempts"]] == [None, None]
     folder.close()
 
 
