@@ -131,7 +131,7 @@ def _bold(shown: str) -> list[str]:
     ("arguments", "code", "sentence"),
     [
         (["--task", "999999"], 1, r"val\.parquet has no task 999999: its tasks are \d+ to \d+\."),
-        (["--dataset", "none.parquet"], 1, r"none\.parquet"),
+        (["--dataset", "none.parquet"], 2, r"none\.parquet"),
         (["model.path=no-model"], 1, "There is no model directory no-model"),
         (
             ["dataset.train=null", "dataset.val=null"],
