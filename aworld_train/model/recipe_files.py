@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aworld_train.env.directory import find_directory
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.check import check_model
 from aworld_train.recipe.schema import CassetteMode, Recipe
@@ -18,6 +17,8 @@ def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Ite
         except ModelError as error:
             yield ("model", "path"), f"`model.path`: {error.message}"
     if recipe.env.docker_dir is not None and recipe.env.cassette.mode is not CassetteMode.replay:
+        from aworld_train.env.directory import find_directory
+
         try:
             find_directory(recipe.env.docker_dir)
         except UsageError as error:
