@@ -196,9 +196,8 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize(
-    "families", [["qwen3"], pytest.param(["llama", "plain", "lora"], marks=pytest.mark.slow)], ids="-".join
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("families", [["qwen3"], ["llama", "plain", "lora"]], ids="-".join)
 def test_vllm_computes_what_the_trainer_does(
     families: list[str], saved: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
