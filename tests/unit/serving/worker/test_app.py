@@ -6,6 +6,7 @@ Both are on a socket of their own.
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -95,8 +96,14 @@ def worker(
         process.wait(WITHIN)
 
 
+def listens(path: str) -> bool:
+    """Whether somebody takes connections there: a socket is in its folder a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0
+
+
 @asynccontextmanager
-async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
+async def followed(path: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
     """A client of the worker, and what it says of itself where that changes; None when it has ended."""
     messages: asyncio.Queue[Any] = asyncio.Queue()
     proof = Channel(derive_secret(SECRET, 0)).request_headers()
@@ -113,9 +120,9 @@ async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "a
 
     async with (
         asyncio.timeout(WITHIN),
-        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket), headers=proof) as http,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(path), headers=proof) as http,
     ):
-        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        assert await asyncio.to_thread(eventually, lambda: listens(path), WITHIN)
         following = asyncio.create_task(follow())
         while not await messages.get():
             pass
