@@ -132,7 +132,7 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         **facts,
         "parameters": facts["parameters"] and f"{facts['parameters']:,}",
         "bytes": f"{facts['bytes']:,}",
-        "accuracy": facts["accuracy"] and f"{facts['accuracy']:.1%}",
+        "accuracy": None if facts["accuracy"] is None else f"{facts['accuracy']:.1%}",
         "steps": ", ".join(map(str, facts["steps"])),
     }
     for name, value in shown.items():

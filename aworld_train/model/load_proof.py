@@ -35,9 +35,8 @@ def prove(folder: str, reference: str, trust_remote_code: bool) -> dict[str, Any
     del model
     trained = _load(reference, trust_remote_code)
     exact = _logits(trained, ids)
-    for (
-        weight
-    ) in trained.parameters():  # not what a model computes anew, which stays as it is when it is loaded
+    # Buffers stay as they are, since a model computes them anew when it is loaded.
+    for weight in trained.parameters():
         weight.data = weight.data.to(dtype)
     rounded = _logits(trained, ids)
     scale = float(exact.abs().max())

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from aworld_train import atomic, module_process
 from aworld_train.adapter.base import StoredCheckpoint, TrainingFramework, find
 from aworld_train.errors import (
     NO_SPACE,
+    TRAINING_PROFILE,
     DependencyMissing,
     DiskFull,
     ExportError,
@@ -28,6 +30,7 @@ from aworld_train.training.recorded_run import RecordedRun
 
 TOKEN = "HF_TOKEN"
 _NEEDED = ("torch", "transformers")
+_MAX_PROOF_SECONDS = 3600
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
@@ -129,7 +132,7 @@ def export(
         DependencyMissing: torch or transformers is missing.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise DependencyMissing(f"{missing[0]} is not installed: pip install 'aworld-train[cpu]', or [gpu].")
+        raise DependencyMissing(f"{missing[0]} is not installed: {TRAINING_PROFILE}.")
     if hub:
         _check_hub(hub)
     if target is not None:
@@ -199,11 +202,16 @@ def _prove(folder: Path, source: Path, run: RecordedRun) -> dict[str, Any]:
     trusted = bool((run.recipe.get("model") or {}).get("trust_remote_code"))
     question = {"folder": str(folder), "reference": str(source), "trust_remote_code": trusted}
     process = module_process.start("aworld_train.model.load_proof", question)
-    output, _ = process.communicate()
     try:
+        output, _ = process.communicate(timeout=_MAX_PROOF_SECONDS)
         answer: dict[str, Any] = json.loads(output)
+    except subprocess.TimeoutExpired:
+        answer = {"error": f"the process that loads it took more than {_MAX_PROOF_SECONDS} s"}
     except ValueError:
         answer = {"error": f"the process that loads it ended with code {process.returncode}"}
+    finally:
+        process.kill()
+        process.communicate()
     if "error" in answer:
         raise ExportError(
             f"The model of {source} was not exported, because what was written does not load: {answer['error']}. "

@@ -36,6 +36,7 @@ _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
 _PARTS = ("model", "optim", "extra_state")
 _OF_MEGATRON = ("optimizer/dist_ckpt/.metadata", "extra/dist_ckpt/.metadata", "ckpt_contents.json")
 """The index of each part, and VeRL's list of all (verl/utils/checkpoint/megatron_checkpoint_manager.py)."""
+_MAX_MERGE_SECONDS = 7200
 _LORA_SETTINGS = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
 
 
@@ -128,7 +129,10 @@ def _merge_shards(checkpoint: Path, target: Path) -> Path:
         raise ModelError(f"The checkpoint {checkpoint} holds neither a whole model nor shards of FSDP.")
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
     command += ["--local_dir", str(actor), "--target_dir", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MAX_MERGE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"VeRL's merger took more than {_MAX_MERGE_SECONDS} s for {checkpoint}.") from error
     if done.returncode != 0:
         cause = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ModelError(f"VeRL cannot merge the shards of {checkpoint}: {cause}")
