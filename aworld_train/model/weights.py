@@ -97,7 +97,7 @@ def _round(file: Path, target: Path, dtype: str) -> None:
 
     rounded = {}
     with safe_open(file, "pt") as weights:
-        for name in weights.keys():  # noqa: SIM118  it is no mapping
+        for name in weights.keys():  # noqa: SIM118  it is not a mapping
             tensor = weights.get_tensor(name)
             if tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1:
                 rounded[name] = tensor.to(getattr(torch, dtype))

@@ -101,7 +101,7 @@ def quantity(text: str) -> MathAnswer:
     text = time = _MODULE.sub("", text)
     if found := in_base(text):
         digits, base = found
-        if not digits.isdecimal():  # 1E5 is no power of ten here
+        if not digits.isdecimal():  # 1E5 is not a power of ten here
             return MathAnswer(rf"\text{{{digits}}}", f"base {base}")
         return MathAnswer(digits, f"base {base}", number=read_number(digits))
     if found := residue(text):
@@ -156,7 +156,7 @@ def _plain(text: str, unit: str = "", *, percent: bool = False, scale: int = 1) 
 
 
 def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
-    """``x = 5`` as 5, where the other one is no equation."""
+    """``x = 5`` as 5, where the other one is not an equation."""
     name = _NAME.match(answer.text)
     if name is None or answer.text.count("=") > 1 or "=" in other.text:
         return answer

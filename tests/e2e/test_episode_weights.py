@@ -101,10 +101,10 @@ def test_a_step_has_the_updates_and_episodes_that_the_recipe_says_and_an_agent_l
     assert parts[-1]["score/first"] > parts[0]["score/first"] + 0.05, parts
     assert all(part["score/second"] == 0.25 for part in parts) and all(row["reward"] == 0.5 for row in rows)
     assert not workspace.summary(name)["alarms"]
-    told = stored_advantages(workspace, name)
-    assert any(told["first"].values()) and not any(map(any, told["second"].values()))
+    stored = stored_advantages(workspace, name)
+    assert any(stored["first"].values()) and not any(map(any, stored["second"].values()))
     for row in rows:
-        used, known = row["verl"], told["first"][row["step"]] + told["second"][row["step"]]
+        used, known = row["verl"], stored["first"][row["step"]] + stored["second"][row["step"]]
         assert max(known) == pytest.approx(used["critic/advantages/max"], abs=1e-5)
         assert min(known) == pytest.approx(used["critic/advantages/min"], abs=1e-5)
         assert sum(known) / len(known) == pytest.approx(used["critic/advantages/mean"], abs=1e-5)

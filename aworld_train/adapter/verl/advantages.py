@@ -130,7 +130,8 @@ def correct(
         settings: VeRL's ``rollout_correction``.
 
     Returns:
-        VeRL's measurements, and if it corrects anything what is no longer trained on: tokens, and whole episodes.
+        VeRL's measurements; where it corrects anything, also how many tokens and whole episodes are no longer
+        trained on.
     """
     names = ("old_log_probs", "rollout_log_probs", "response_mask")
     joined = DataProto(
