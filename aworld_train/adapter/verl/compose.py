@@ -198,6 +198,9 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
         f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
         f"{ref}.log_prob_micro_batch_size_per_gpu": trainer.microbatch_size,
     }
+    if algorithm.loss_aggregation == "seq-mean-token-sum-norm":
+        # VeRL would divide by the longest row of each pass, so an episode would weigh what its neighbours make of it.
+        keys[f"{actor}.loss_scale_factor"] = recipe.rollout.max_response_tokens
     if trainer.dynamic_batches:
         keys |= {
             f"{actor}.ppo_max_token_len_per_gpu": batch_tokens(recipe),

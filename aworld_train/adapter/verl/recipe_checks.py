@@ -107,17 +107,22 @@ def _sampling(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             )
 
 
+_BY_ROWS = {
+    "bypass_mode": "weighs and rejects rows, and an episode may have several. Leave it out: "
+    "algorithm.rollout_correction and verl.algorithm.rollout_correction.rollout_rs are of whole episodes.",
+    "geo_mean": "takes a mean over the rows of each pass, so what an episode weighs depends on how many rows it has "
+    "and which rows it is computed with. gspo has one ratio a row too, and weighs by algorithm.loss_aggregation.",
+}
+"""Losses of VeRL that cannot give an episode one weight."""
+
+
 def _correction(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Corrections that VeRL computes in the loss, where a row is all that is known, or does not compute at all."""
     section = "algorithm.rollout_correction"
     key: KeyPath = ("verl", *section.split("."))
     loss = "actor_rollout_ref.actor.policy_loss.loss_mode"
-    if value_at(recipe.raw, loss) == "bypass_mode":
-        yield (
-            ("verl", *loss.split(".")),
-            f"verl.{loss}=bypass_mode weighs and rejects rows, and an episode may have several. Leave it out: "
-            f"algorithm.rollout_correction and verl.{section}.rollout_rs are of whole episodes.",
-        )
+    if reason := _BY_ROWS.get(value_at(recipe.raw, loss)):
+        yield ("verl", *loss.split(".")), f"verl.{loss}={value_at(recipe.raw, loss)} {reason}"
     rejection = value_at(recipe.raw, f"{section}.rollout_rs")
     if rejection and value_at(recipe.raw, f"{section}.rollout_rs_threshold") is None:
         yield (

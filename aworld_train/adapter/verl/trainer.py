@@ -135,6 +135,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         )
         metrics |= _compared(data, samples, str(algorithm.adv_estimator))
         if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
+            self._refuse_terms_of_rows(episodes)
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
             data.batch["advantages"] *= shares.to(data.batch["advantages"])[:, None]
         fields = TensorDict(
@@ -145,6 +146,29 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
             batch_size=len(batch),
         )
         return queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _refuse_terms_of_rows(self, episodes: Sequence[Sequence[int]]) -> None:
+        """A mean of means gives episodes one weight by their advantages, which other terms of the loss do not have.
+
+        Raises:
+            RuntimeError: There are such terms, and episodes of several rows.
+        """
+        actor = self.config.actor_rollout_ref.actor
+        terms = [
+            name
+            for name, is_there in (
+                ("algorithm.kl_coef", actor.use_kl_loss),
+                ("algorithm.entropy_coef", actor.entropy_coeff),
+                ("the critic's loss", self.use_critic),
+            )
+            if is_there
+        ]
+        if terms and any(len(rows) > 1 for rows in episodes):
+            raise RuntimeError(
+                f"algorithm.loss_aggregation={_MEAN_OF_MEANS} would weigh {' and '.join(terms)} by rows, and episodes "
+                "of this agent have several. Use token-mean or seq-mean-token-sum-norm; against the distance to the "
+                "starting model there is algorithm.kl_reward_coef too."
+            )
 
     def _corrected(
         self,

@@ -154,6 +154,10 @@ def test_what_secures_a_runs_ports_cannot_be_left_out(tmp_path: Path, change: st
         ("trainer.offload=params", {PARAMS: True, OPTIMIZER: False}),
         ("trainer.offload=optimizer", {PARAMS: False, OPTIMIZER: True}),
         ("trainer.offload=all", {PARAMS: True, OPTIMIZER: True}),
+        (
+            "algorithm.loss_aggregation=seq-mean-token-sum-norm",
+            {f"{ACTOR}.loss_scale_factor": recipes.load("base/gpu-1", GPU_PATHS).rollout.max_response_tokens},
+        ),
         ("algorithm.kl_coef=0", {f"{ACTOR}.use_kl_loss": False}),
         ("algorithm.kl_reward_coef=0", {"algorithm.use_kl_in_reward": False}),
         ("algorithm.kl_reward_coef=0.1", {"algorithm.use_kl_in_reward": True}),

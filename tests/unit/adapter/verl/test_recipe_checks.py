@@ -86,6 +86,12 @@ def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
             "verl.actor_rollout_ref.actor.policy_loss.loss_mode",
             "rejects rows, and an episode may have several",
         ),
+        (
+            ["verl.actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean"],
+            "verl.actor_rollout_ref.actor.policy_loss.loss_mode",
+            "what an episode weighs depends on how many rows it has",
+        ),
+        (["verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo"], "", ""),
         (REJECTION[:1], f"{RAW_CORRECTION}.rollout_rs", "name the bounds"),
         (
             ["algorithm.rollout_correction=sequence", f"{RAW_CORRECTION}.bypass_mode=true"],

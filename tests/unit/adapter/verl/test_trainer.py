@@ -42,6 +42,7 @@ CONFIG = {
             "data_loader_seed": 7,
             "calculate_entropy": False,
             "entropy_coeff": 0.0,
+            "use_kl_loss": False,
             "optim": {"clip_grad": 1.0},
         },
     },
@@ -225,6 +226,20 @@ def test_a_mean_of_means_is_one_of_episodes(written: dict[str, Any]) -> None:
     found = [row.tolist() for row in written["fields"]["advantages"].unbind()]
     assert found[0] == pytest.approx([0.4, 0.4]) and found[1] == pytest.approx([0.6, 0, 0.6, 0.6])
     assert found[2:4] == [[-1.0], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "term"),
+    [({"use_kl_loss": True}, "kl_coef"), ({"entropy_coeff": 0.1}, "entropy_coef"), ({}, "critic")],
+)
+def test_a_mean_of_means_has_no_terms_of_rows(
+    written: dict[str, Any], changes: dict[str, Any], term: str
+) -> None:
+    trained = made(actor_rollout_ref={"actor": {"loss_agg_mode": "seq-mean-token-mean", **changes}})
+    trained.use_critic = not changes
+    with pytest.raises(RuntimeError, match=f"{term}.* by rows"):
+        trained._compute_advantage(batch_of(), {})
+    trained._refuse_terms_of_rows([[0], [1]])
 
 
 def test_rewards_that_differ_and_advantages_that_are_all_zero_end_the_run(
