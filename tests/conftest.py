@@ -91,6 +91,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     for item in sorted(session.items, key=lambda item: _RANKS.get(_file(item.nodeid), (len(CHAINS), 0))):
         file = _file(item.nodeid)
         chains.setdefault(_CHAIN_OF.get(file, file), []).append(item)
-    warm.start(warm.PROGRAMS, warm.VERL)
+    warm.start(warm.PROGRAMS, warm.VERL, warm.LIBRARIES)
     parallel.run(session, list(chains.values()), count)
     return True

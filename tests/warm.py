@@ -2,8 +2,9 @@
 
 A program of a test would otherwise spend one to five seconds of processor time on imports. Where its start is what is
 tested, it is started by ``subprocess``. `start` begins the interpreters, which end with the last process of the tests:
-one for the command line and servers, and one with tokenizers and without torch, for what the command line starts by
-``module_process``. Each fork has its own arguments, environment, folder, streams and session, and ends like a process
+one for the command line and servers; one with tokenizers and without torch, for what the command line starts by
+``module_process``; one with VeRL; and one with what VeRL imports but without VeRL, which decides at its import what it
+computes on. Each fork has its own arguments, environment, folder, streams and session, and ends like a process
 that was started.
 """
 
@@ -28,7 +29,7 @@ from typing import IO, Any
 
 STAND_IN_VARIABLE = "AWORLD_TRAIN_TESTS_PYTHON"
 """The environment variable with the program that stands in for Python where tokenizers are loaded."""
-PROGRAMS, VERL, TOKENIZERS = "programs", "verl", "tokenizers"
+PROGRAMS, VERL, LIBRARIES, TOKENIZERS = "programs", "verl", "libraries", "tokenizers"
 _COMMAND_LINE = """
     aworld_train.cli.main aworld_train.cli.train aworld_train.adapter.verl.framework
     aworld_train.adapter.episodes.single aworld_train.training.agent_trainer aworld_train.training.run
@@ -40,6 +41,10 @@ _COMMAND_LINE = """
 _PRELOADED = {
     PROGRAMS: _COMMAND_LINE,
     VERL: f"{_COMMAND_LINE} aworld_train.adapter.verl.single_model aworld_train.adapter.verl.cpu.server",
+    LIBRARIES: """
+        accelerate datasets fastapi hydra peft ray tensordict torch.distributed.fsdp transfer_queue
+        transformers.models.auto.modeling_auto uvicorn
+    """,
     TOKENIZERS: """
         aworld_train.adapter.episodes.files aworld_train.adapter.episodes.first_prompt
         aworld_train.adapter.episodes.single aworld_train.model.tokenizer aworld_train.rollout.template_proof
@@ -50,7 +55,13 @@ _READ_AT_IMPORT = (
     *("PYTHON", "LD_", "MALLOC_", "LANG", "LC_", "TZ", "MPL", "OMP_", "OPENBLAS_"),
     *("FORCE_COLOR", "NO_COLOR", "TERM", "COLUMNS", "LINES"),
 )
-_READ_BY_VERL = ("CUDA_", "HF_", "RAY_", "TORCH", "TRANSFORMERS_", "VERL_", "VLLM_")
+_READ_BY_LIBRARIES = ("CUDA_", "HF_", "RAY_", "TORCH", "TRANSFORMERS_", "VLLM_")
+_READ_BY = {
+    PROGRAMS: _READ_AT_IMPORT,
+    TOKENIZERS: _READ_AT_IMPORT,
+    LIBRARIES: _READ_AT_IMPORT + _READ_BY_LIBRARIES,
+    VERL: (*_READ_AT_IMPORT, *_READ_BY_LIBRARIES, "VERL_"),
+}
 """A program whose variables with these beginnings are others is started as usual."""
 _SIZE_BYTES = _NUMBER_BYTES = 4
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
@@ -208,11 +219,10 @@ def run(
 
 
 def _read_at_import(environment: Mapping[str, str], kind: str) -> dict[str, str]:
-    beginnings = _READ_AT_IMPORT + (_READ_BY_VERL if kind == VERL else ())
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(beginnings) and name != "PYTHONPATH"
+        if name.startswith(_READ_BY[kind]) and name != "PYTHONPATH"
     }
 
 

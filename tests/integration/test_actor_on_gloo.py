@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.attention import VARLEN_FAMILIES
+from tests import warm
 from tests.locations import REPOSITORY
 from tests.unit.adapter.verl.test_attention import SIZES
 
@@ -63,23 +62,19 @@ def found(
         for kind, more in (KINDS if family != REFUSED_FAMILY else KINDS | REFUSED).items()
     ]
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, "-m", "tests.gloo_actor", str(folder / "cases.json")]
     scripts = str(REPOSITORY / "scripts")
     environment = {**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": scripts}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), "2", str(folder)],
-            cwd=REPOSITORY,
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
+    errors = [folder / f"{rank}.log" for rank in (0, 1)]
+    ranks = []
     try:
-        for rank in ranks:
-            _, err = rank.communicate(timeout=560)
-            assert rank.returncode == 0, err[-3000:]
+        for rank, log in enumerate(errors):
+            arguments = ("-m", "tests.gloo_actor", str(folder / "cases.json"), str(rank), "2", str(folder))
+            with log.open("wb") as file:
+                ranks.append(
+                    warm.popen(*arguments, stderr=file, cwd=REPOSITORY, env=environment, kind=warm.LIBRARIES)
+                )
+        for rank, log in zip(ranks, errors, strict=True):
+            assert rank.wait(timeout=560) == 0, log.read_text()[-3000:]
     finally:
         for rank in ranks:
             rank.kill()

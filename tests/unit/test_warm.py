@@ -34,14 +34,22 @@ def test_it_runs_modules_and_what_they_say_of_their_mistakes() -> None:
     assert done.returncode == 2 and "there-is-none" in done.stderr
 
 
-def test_one_has_imported_verl_unless_the_program_has_variables_that_verl_reads() -> None:
-    loaded = "import sys; print('verl' in sys.modules)"
-    for environment, expected in (
-        (os.environ, "True"),
-        ({**os.environ, "HF_HUB_OFFLINE": "of others"}, "False"),
-    ):
-        done = warm.run("-c", loaded, env=environment, timeout=2 * SECONDS, kind=warm.VERL)
-        assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
+@pytest.mark.parametrize(
+    ("kind", "variables", "expected"),
+    [
+        (warm.VERL, {}, [True, True]),
+        (warm.VERL, {"VERL_PLATFORM": "cpu"}, [False, False]),
+        (warm.VERL, {"HF_HUB_OFFLINE": "of others"}, [False, False]),
+        (warm.LIBRARIES, {"VERL_PLATFORM": "cpu"}, [True, False]),
+        (warm.LIBRARIES, {"HF_HUB_OFFLINE": "of others"}, [False, False]),
+    ],
+)
+def test_what_is_imported_already_has_read_the_variables_that_the_program_has(
+    kind: str, variables: dict[str, str], expected: list[bool]
+) -> None:
+    loaded = "import sys; print([name in sys.modules for name in ('ray', 'verl')])"
+    done = warm.run("-c", loaded, env={**os.environ, **variables}, timeout=2 * SECONDS, kind=kind)
+    assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
 
 
 def test_it_has_nothing_to_read() -> None:

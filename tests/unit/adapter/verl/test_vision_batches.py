@@ -1,9 +1,10 @@
 """Batches of models that see images; in processes of their own, because VeRL patches classes."""
 
 import subprocess
-import sys
 
 import pytest
+
+from tests import warm
 
 pytest.importorskip("verl", reason="verl is not installed")
 
@@ -42,9 +43,7 @@ CASES = [(WITHOUT_IMAGES, "has no attribute 'mean'"), (OF_EQUAL_LENGTH, "split_w
 
 
 def run(*lines: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=300
-    )
+    return warm.run("-c", "\n".join(lines), timeout=300, kind=warm.LIBRARIES)
 
 
 @pytest.mark.parametrize(("program", "error"), CASES)

@@ -8,8 +8,6 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 import torch
 
 from aworld_train.adapter.verl.cpu.platform import CpuPlatform, initialize_process_group
+from tests import warm
 
 PLATFORM = "aworld_train.adapter.verl.cpu.platform"
 SOURCES = Path(importlib.util.find_spec("verl").submodule_search_locations[0])
@@ -32,9 +31,7 @@ def in_verl(program: str, **variables: str) -> Any:
         "OMP_NUM_THREADS": "1",
         **variables,
     }
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200
-    )
+    done = warm.run("-c", program, env=environment, timeout=200, kind=warm.LIBRARIES)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -133,9 +130,7 @@ def test_verl_finds_the_platform(facts: dict[str, Any]) -> None:
 
 def test_verl_does_not_start_with_a_platform_module_that_fails() -> None:
     environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": "aworld_train.no_such_module"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import verl"], env=environment, capture_output=True, text=True, timeout=200
-    )
+    done = warm.run("-c", "import verl", env=environment, timeout=200, kind=warm.LIBRARIES)
     assert done.returncode != 0
     assert "aworld_train.no_such_module" in done.stderr
 
