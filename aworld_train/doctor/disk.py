@@ -56,8 +56,8 @@ def check_disk(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Space for the run, for temporary files and for models."""
     run, count = needs.run_folder(machine), parameters(machine, needs)
     keep = needs.recipe.trainer.keep_checkpoints if needs.recipe is not None else 0
-    # A new checkpoint is written before the oldest one is removed.
-    required = _MIN_RUN + count * CHECKPOINT_BYTES * (keep + 1)
+    # A new checkpoint is written before the oldest one is removed, and the best one stays beside them.
+    required = _MIN_RUN + count * CHECKPOINT_BYTES * (keep + 2)
     space = space_of(machine, run)
     if space.free < required:
         yield fail(

@@ -129,6 +129,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "algorithm.kl_reward_coef",
             "rollout.val_temperature",
             "trainer.log_val_generations",
+            "trainer.early_stop",
             "trainer.max_restarts",
             "trainer.warmup_steps",
             "trainer.weight_decay",

@@ -493,7 +493,12 @@ class TrainerSection:
     weight_decay: float = _doc("AdamW weight decay.", 0.01)
     val_every: int = _doc("Steps between validations; before the first and after the last is always one.", 5)
     save_every: int = _doc("Steps between checkpoints; after the last step there is always one.", 10)
-    keep_checkpoints: int = _doc("How many checkpoints are kept.", 2)
+    keep_checkpoints: int = _doc(
+        "How many of the newest checkpoints are kept, beside the one with the best validation.", 2
+    )
+    early_stop: int = _doc(
+        "End the run after as many validations in a row that did not exceed the best before them; 0 never.", 0
+    )
     log_val_generations: int = _doc("Validation answers that go to trackers each time.", 0)
     seed: int = _doc("Seed of data order, sampling and training.", 42)
     stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)

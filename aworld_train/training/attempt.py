@@ -10,6 +10,7 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
+from aworld_train.training.early_stop import reason_to_stop
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
@@ -61,6 +62,7 @@ class Attempt:
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout, folder.path)
         self._shown_alarms = len(summary.alarms)
+        summary.stopped_early = self._reason_to_stop_early()
         self.began = False
         # An attempt that fails before it begins leaves the figures of those before it.
         self._refresh()
@@ -68,7 +70,8 @@ class Attempt:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do, the last validation included."""
-        return self.from_step >= self.summary.steps_planned and not self._record.validates_first
+        is_over = self.from_step >= self.summary.steps_planned or self.summary.stopped_early is not None
+        return is_over and not self._record.validates_first
 
     def again(self) -> "Attempt":
         """The next attempt, from the last whole checkpoint."""
@@ -128,6 +131,11 @@ class Attempt:
                 )
         except AworldTrainError as error:
             self._refresh()
+            if self._stop_request.fulfilled and self._stop_request.early:
+                self.summary.stopped_early = self._stop_request.early
+                self._status.show(progress, trainer_work(self.folder.path))
+                progress.note(self._stop_request.early)
+                return
             done, planned = self.summary.steps_done, self.summary.steps_planned
             checkpoint = self.folder.last_checkpoint()
             advice = (
@@ -153,7 +161,7 @@ class Attempt:
         """
         self._refresh()
         summary = self.summary
-        if summary.steps_done < summary.steps_planned:
+        if summary.steps_done < summary.steps_planned and not summary.stopped_early:
             raise TrainingFailure(
                 f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
                 f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
@@ -166,6 +174,11 @@ class Attempt:
     def _refresh(self) -> bool:
         return self._record.refresh(time.monotonic() - self._began)
 
+    def _reason_to_stop_early(self) -> str | None:
+        accuracies = self._record.accuracies
+        is_last = max(accuracies, default=0) >= self.summary.steps_planned
+        return None if is_last else reason_to_stop(accuracies, self._recipe.trainer.early_stop)
+
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():
             self._stall.reset()
@@ -175,6 +188,8 @@ class Attempt:
         self._shown_alarms = len(self.summary.alarms)
         if reason := self._record.alarms.reason_to_stop:
             return reason
+        if reason := self._reason_to_stop_early():
+            self._stop_request.stop_early(reason, max(self._record.accuracies))
         phase, step, counts = self._record.current()
         checkpoint = self.folder.last_checkpoint()
         saved = checkpoint.step if checkpoint else 0

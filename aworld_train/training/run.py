@@ -108,7 +108,8 @@ def train(
                     if remark:
                         progress.note(remark)
             else:
-                progress.note(f"All {recipe.trainer.steps} steps were done before: nothing is left to train.")
+                done = summary.stopped_early or f"All {recipe.trainer.steps} steps were done before."
+                progress.note(f"{done} Nothing is left to train.")
             _complete(
                 first, Restarts(recipe.trainer.max_restarts, stop_request), placement, progress, scorers
             )

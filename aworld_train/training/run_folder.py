@@ -58,6 +58,7 @@ _FREE = (
     "trainer.val_every.",
     "trainer.save_every.",
     "trainer.keep_checkpoints.",
+    "trainer.early_stop.",
     "trainer.log_val_generations.",
     "trainer.loggers.",
     "cluster.launcher.",

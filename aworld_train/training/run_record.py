@@ -198,6 +198,11 @@ class RunRecord:
         is_starting = not self.rows.rows or 0 < self.from_step == step
         return ("starting", 0, EpisodeCounts()) if is_starting else ("training", step + 1, EpisodeCounts())
 
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Of the validations so far, by step."""
+        return {step: row["val_accuracy"] for step, row in self.rows.rows.items() if "val_accuracy" in row}
+
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""
         tallies = [t[max(t)] for t in (self.training, self.validation) if t]
@@ -270,9 +275,7 @@ class RunRecord:
         summary.suspicions = dict(sum((t.suspicions for t in training), Counter[str]()))
         if 0 in self.validation:
             summary.val["before"] = _validation(self.validation[0])
-        last = max(
-            (step for step, row in self.rows.rows.items() if step and "val_accuracy" in row), default=0
-        )
+        last = max(self.accuracies, default=0)
         if last in self.validation and last > 0:
             tally = self.validation[last]
             summary.val["after"] = _validation(tally)

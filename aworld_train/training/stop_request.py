@@ -1,7 +1,8 @@
-"""A request to save and stop: SIGUSR1, which a scheduler can send some time before it ends a job.
+"""A request to save and stop: SIGUSR1, which a scheduler can send some time before it ends a job, or an early stop.
 
 The framework then writes a checkpoint after the step under way, and the run ends once it has. If that takes longer than
-the time that is left, the run ends with the checkpoint that there is.
+the time that is left, the run ends with the checkpoint that there is. An early stop has time, and needs no further
+step if the last one that was validated has its checkpoint.
 """
 
 import signal
@@ -24,6 +25,7 @@ class StopRequest:
 
     Attributes:
         fulfilled: Whether the run was ended because of the request.
+        early: Why the run stops early; None if it does not.
     """
 
     def __init__(self, run_dir: Path, max_seconds: float):
@@ -31,8 +33,9 @@ class StopRequest:
         self._file.unlink(missing_ok=True)
         self._max_seconds = max_seconds
         self._received: float | None = None
-        self._saved_before = 0
+        self._saved_before: int | None = None
         self.fulfilled = False
+        self.early: str | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -50,7 +53,12 @@ class StopRequest:
     @property
     def received(self) -> bool:
         """Whether there was a request."""
-        return self._received is not None
+        return self._received is not None or self.early is not None
+
+    def stop_early(self, reason: str, step: int) -> None:
+        """Ask for an early stop after a step was validated."""
+        if not self.received:
+            self.early, self._saved_before = reason, step - 1
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received = self._received or time.monotonic()
@@ -62,16 +70,17 @@ class StopRequest:
             saved: Step of the last complete checkpoint; 0 for none.
             recorded: Last step whose metrics are recorded.
         """
-        if self._received is None:
+        if not self.received:
             return None
-        if not self._file.exists():
-            self._file.touch()
+        if self._saved_before is None:
             self._saved_before = saved
-        over = time.monotonic() - self._received > self._max_seconds
+        if saved <= self._saved_before:
+            self._file.touch()
+        over = self._received is not None and time.monotonic() - self._received > self._max_seconds
         # A checkpoint whose step has no metrics yet is enough when there is no time left to wait for them.
         if saved > self._saved_before and (recorded >= saved or over):
             self.fulfilled = True
-            return "The run was asked to save and stop (SIGUSR1), and did."
+            return self.early or "The run was asked to save and stop (SIGUSR1), and did."
         if over:
             self.fulfilled = True
             return (

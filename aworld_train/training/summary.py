@@ -42,6 +42,7 @@ class RunSummary:
         seconds: Wall time, summed over the attempts of a resumed run.
         restarts: The failures after which the run went on by itself (``trainer.max_restarts``), each as
             ``{from_step, error}``.
+        stopped_early: Why the run ended before its last step (``trainer.early_stop``).
         remark: What the user should know about where the run ran, such as machines that it did not use.
         alarms: Signs that the run no longer learns, as ``{step, kind, text}`` (see ``training.alarms``).
         error: ``{kind, message}`` of the error that ended a failed run.
@@ -67,6 +68,7 @@ class RunSummary:
     seconds: float = 0.0
     run_dir: str = ""
     restarts: list[dict[str, Any]] = field(default_factory=list)
+    stopped_early: str | None = None
     remark: str | None = None
     alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None

@@ -25,6 +25,7 @@ from aworld_train.adapter.verl.compose import CONFIG_FILE
 from aworld_train.adapter.verl.lora_weights import ADAPTER, is_split, merge
 from aworld_train.atomic import write_text
 from aworld_train.errors import ModelError
+from aworld_train.json_lines import split_lines
 from aworld_train.model.files import local_folder
 from aworld_train.model.portable import is_portable, make_portable
 from aworld_train.model.weights import is_whole
@@ -69,10 +70,20 @@ def stored(folder: Path) -> list[StoredCheckpoint]:
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Remove the checkpoints that are older than the newest whole ones, of which so many stay."""
+    """Remove the checkpoints that are older than the newest whole ones, of which so many stay, and none of the best.
+
+    The best is the whole one with the highest accuracy in the run's ``metrics.jsonl``, of equal ones the newest.
+    """
     whole = [step for step, _, why in stored(folder) if not why]
+    rows = split_lines(folder.parent / "metrics.jsonl")[0]
+    accuracies = {row.get("step"): row["val_accuracy"] for row in rows if "val_accuracy" in row}
+    best = max(
+        (step for step in whole if step in accuracies),
+        key=lambda step: (accuracies[step], step),
+        default=None,
+    )
     for step, path in _all(folder):
-        if step < min(whole[-count:], default=0):
+        if step < min(whole[-count:], default=0) and step != best:
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -112,8 +112,9 @@ def run_of(
     progress: Failing | None = None,
     max_restarts: int = 0,
     resume: bool = False,
+    **trainer: int,
 ) -> RunSummary:
-    """A run of one step whose framework is a script."""
+    """A run of one step, if ``trainer`` does not say otherwise, whose framework is a script."""
     data = folder / "rows.parquet"
     data.write_bytes(b"rows")
     recipe = recipes.read(
@@ -122,7 +123,7 @@ def run_of(
             "model": {"path": "org/model"},
             "dataset": {"train": str(data), "val": str(data)},
             "env": {"backend": "none"},
-            "trainer": {"steps": 1, "max_restarts": max_restarts},
+            "trainer": {"steps": 1, "max_restarts": max_restarts, **trainer},
         }
     )
     plan = RunPlan(
@@ -246,10 +247,34 @@ def test_a_resumed_run_goes_on_with_the_figures_of_earlier_attempts(tmp_path: Pa
     assert (summary.status, summary.restarts) == ("completed", EARLIER["restarts"])
     assert 100 <= summary.seconds < 1000 and summary.alarms == ALARMS[: 1 + is_done]
     assert summary.val["before"] == Validation(0.25, 4, 1)
-    is_told = "All 1 steps were done before: nothing is left to train." in progress.notes
+    is_told = "All 1 steps were done before. Nothing is left to train." in progress.notes
     assert is_told is is_done is ("This is a slow machine." not in progress.notes)
     assert is_done is ("It counts." not in progress.notes)
     assert summary.remark == "This is a slow machine."
+
+
+def test_a_run_that_gets_no_better_ends_early_and_is_completed(tmp_path: Path) -> None:
+    lines = [episode(0, validate=True), *(episode(1, validate=each) for each in (False, True))]
+    script = f"""
+import json, os, pathlib, time
+pathlib.Path("traces/episodes.jsonl").write_text({"".join(lines)!r})
+pathlib.Path("checkpoints/1").mkdir(parents=True)
+pathlib.Path("checkpoints/1/whole").touch()
+rows = [{{"step": 0, "figures": {{}}, "validated": True}}, {STEP | {"validated": True}!r}]
+pathlib.Path(os.environ["M"]).write_text("".join(json.dumps(row) + chr(10) for row in rows))
+time.sleep(600)
+"""
+    progress = Failing()
+    summary = run_of(tmp_path, script, progress=progress, steps=9, early_stop=1)
+    reason = "Stopped early after step 1: the accuracy of step 0, 100.0%, was not exceeded in the 1 validations since"
+    assert (summary.status, summary.steps_done, summary.error) == ("completed", 1, None)
+    assert (summary.stopped_early or "").startswith(reason) and summary.stopped_early in progress.notes
+    again = run_of(tmp_path, "raise SystemExit(1)", progress=progress, resume=True, steps=9, early_stop=1)
+    assert (
+        again.status == "completed" and f"{again.stopped_early} Nothing is left to train." in progress.notes
+    )
+    more = run_of(tmp_path, SCRIPT.replace('"step": 1', '"step": 2'), resume=True, steps=2)
+    assert (more.status, more.stopped_early, more.steps_done) == ("completed", None, 2)
 
 
 @pytest.mark.parametrize(

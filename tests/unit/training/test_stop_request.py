@@ -38,3 +38,27 @@ def test_the_run_ends_without_a_new_checkpoint_when_its_time_is_over(tmp_path: P
         assert "no step ended" in (request.reason(2, 2) or "")
         assert "did" in (request.reason(3, 2) or ""), "a checkpoint without metrics is better than none"
     assert request.fulfilled
+
+
+def test_an_early_stop_needs_the_checkpoint_of_the_step_that_was_validated(tmp_path: Path) -> None:
+    request = StopRequest(tmp_path, -1.0)
+    request.stop_early("No better since.", 4)
+    assert request.received and request.reason(2, 4) is None
+    assert (tmp_path / SAVE_REQUEST).exists(), "the step that is under way gets one"
+    assert request.reason(5, 4) is None and not request.fulfilled
+    assert request.reason(5, 5) == "No better since." and request.fulfilled
+    ready = StopRequest(tmp_path, -1.0)
+    ready.stop_early("No better since.", 4)
+    assert ready.reason(4, 4) == "No better since."
+    assert not (tmp_path / SAVE_REQUEST).exists()
+
+
+def test_a_signal_gives_an_early_stop_an_end(tmp_path: Path) -> None:
+    request = StopRequest(tmp_path, -1.0)
+    with request.listening():
+        request.stop_early("No better since.", 4)
+        assert request.reason(2, 4) is None
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert "no step ended" in (request.reason(2, 4) or "")
+        request.stop_early("Later.", 5)
+        assert request.early == "No better since."

@@ -159,6 +159,17 @@ def test_older_checkpoints_go_when_enough_newer_ones_are_whole(tmp_path: Path) -
     assert [each.step for each in checkpoints.stored(tmp_path)] == [4, 6, 8]
 
 
+def test_the_best_checkpoint_stays_beside_the_newest(tmp_path: Path) -> None:
+    accuracies = {0: 0.9, 2: 0.5, 4: 0.7, 6: 0.7, 8: 0.6, 12: 0.8}
+    folder = tmp_path / "checkpoints"
+    for step in (2, 4, 6, 8, 10):
+        checkpoint(folder, step)
+    rows = [{"step": step, "val_accuracy": accuracy} for step, accuracy in accuracies.items()]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 10}]))
+    checkpoints.keep_newest(folder, 1)
+    assert [each.step for each in checkpoints.stored(folder)] == [6, 10]
+
+
 @pytest.mark.parametrize(
     ("breaking", "message"),
     [

@@ -1,0 +1,27 @@
+"""A run ends early after as many validations without a better one as its recipe has patience for."""
+
+import pytest
+
+from aworld_train.training.early_stop import reason_to_stop
+
+ACCURACIES = {0: 0.2, 5: 0.6, 10: 0.6, 15: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "patience", "best"),
+    [
+        (ACCURACIES, 2, "step 5, 60.0%,"),
+        (ACCURACIES, 3, None),
+        (ACCURACIES, 0, None),
+        (ACCURACIES | {20: 0.61}, 1, None),
+        ({0: 0.7, 5: 0.6}, 1, "step 0, 70.0%,"),
+        ({0: 0.7}, 1, None),
+        ({}, 1, None),
+    ],
+)
+def test_an_accuracy_has_to_exceed_the_best_before_it(
+    accuracies: dict[int, float], patience: int, best: str | None
+) -> None:
+    reason = reason_to_stop(accuracies, patience)
+    assert (reason is None) == (best is None)
+    assert best is None or best in str(reason)
