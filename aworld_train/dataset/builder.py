@@ -20,11 +20,23 @@ from aworld_train.dataset.output import check_replaceable, replacing
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.sources import SourceOptions
+from aworld_train.dataset.sources.options import user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
+from aworld_train.errors import options_as_arguments
 
 __all__ = ["CONFLICT", "BuildReport", "build", "carry_out"]
 
 
+_PLAN_OPTIONS = ("out", "seed", "limit", "dedupe", "against", "figure_variants", "strict")
+
+
+@options_as_arguments(
+    {
+        "--split": "build(splits={...})",
+        **{f"--{name.replace('_', '-')}": f"build({name}=...)" for name in _PLAN_OPTIONS},
+        **{option.flag: f"build({option_field.name}=...)" for option_field, option in user_options()},
+    }
+)
 def build(
     source: str,
     out: str | Path,
