@@ -134,9 +134,9 @@ class RayJobs:
         if response.is_error:
             raise TrainingFailure(
                 f"The Ray cluster at {self.address} answered {response.status_code} to "
-                f"{response.request.method} {response.request.url.path}: {_last_line(response.text)}. That is the "
-                "cluster's own error: the dashboard there has the head's logs, and `ray status` on the head says what is "
-                "missing. Mend it, and start again."
+                f"{response.request.method} {response.request.url.path}: {_last_line(response.text)}. That is an "
+                "error of the cluster's own: the dashboard there has the head's logs, and `ray status` says on it what "
+                "is missing. Mend it, and start again."
             )
         try:
             return response.json()
