@@ -66,6 +66,12 @@ class RewardError(AworldTrainError):
     kind = "reward"
 
 
+class ScorerNotFound(RewardError):
+    """A scorer that the request names and that there is not."""
+
+    exit_code = UsageError.exit_code
+
+
 class ModelError(AworldTrainError):
     """A model directory that cannot be used, or a model that could not be made."""
 

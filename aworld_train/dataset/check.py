@@ -168,7 +168,7 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
                 highest = ends["max"] if highest is None else max(highest, ends["max"])
     if lowest is None:
         raise DatasetError(f"{path} has no rows.")
-    raise DatasetError(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
+    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
