@@ -23,7 +23,7 @@ from aworld_train.training.run_folder import is_in_use
 _LAST_SECONDS = 60.0  # how long the end of a run waits for a database that does not answer
 _LAST_SPANS_SECONDS = 15.0
 _VALUES: Mapping[str, Collection[str]] = {
-    "phase": ("train", "val"),
+    "phase": ("train", "val", "eval", "rollout"),
     "status": ("running", "ended", "lost", "superseded"),
     "outcome": [outcome.value for outcome in Outcome],
     "treatment": [use.value for use in EpisodeUse],
