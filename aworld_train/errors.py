@@ -5,6 +5,9 @@ exits with ``exit_code``; ``kind`` names it for machines (``--json``). The messa
 and what to do next. A traceback is shown only with ``--debug``.
 """
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 from aworld_train.masking import mask
@@ -61,6 +64,12 @@ class RewardError(AworldTrainError):
     """A reward function that cannot be loaded or called."""
 
     kind = "reward"
+
+
+class ScorerNotFound(RewardError):
+    """A scorer that the request names and that there is not."""
+
+    exit_code = UsageError.exit_code
 
 
 class ModelError(AworldTrainError):
@@ -131,6 +140,24 @@ class DependencyMissing(AworldTrainError):
     """A part of the installation that this command needs is missing."""
 
     kind = "dependency"
+
+
+@contextmanager
+def options_as_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Note on an error of the block what each option of the command line in its message is in Python.
+
+    A traceback shows the note; the command line prints the message alone.
+
+    Args:
+        arguments: What each option is, such as ``{"--resume": "train(resume=True)"}``.
+    """
+    try:
+        yield
+    except AworldTrainError as error:
+        options = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]*", error.message))
+        if named := [f"{option} is {arguments[option]}" for option in options if option in arguments]:
+            error.add_note(f"In Python, {', '.join(named)}.")
+        raise
 
 
 def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutoff: float = 0.6) -> str | None:

@@ -116,7 +116,7 @@ def build_command(
         typer.Option(
             "--figure-variants",
             metavar="keep|drop",
-            help="Keep or drop questions that differ from another in their figures alone. "
+            help="Keep or drop questions that differ from another in their numbers alone. "
             r"\[default: drop for --against, keep for --dedupe]",
         ),
     ] = None,
@@ -224,7 +224,7 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
         ("left out: in a dataset given with --against", report.against),
         ("left out: nearly another question", report.near_duplicates),
         ("left out: contains a question of --against, or is a part of one", report.contained),
-        ("left out: another question in other figures", report.figure_variants_left_out),
+        ("left out: another question with other numbers", report.figure_variants_left_out),
         ("left over: beyond the limit, the weights or the splits", report.left_over),
         *((f"dropped: {reason}", count) for reason, count in report.dropped.items()),
     ):
@@ -234,7 +234,7 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     console.out.print(account)
     if report.figure_variants_kept:
         console.note(
-            f"{report.figure_variants_kept} questions differ from another in their figures alone and stay."
+            f"{report.figure_variants_kept} questions differ from another in their numbers alone and stay."
         )
     for example in report.figure_variant_examples[:1]:
         console.note(

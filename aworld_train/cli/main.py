@@ -4,6 +4,7 @@ A command's module is imported when the command is called, and heavy modules whe
 takes hardly longer than importing typer. For the same reason the list of commands is printed without rich.
 """
 
+import errno
 import json
 import sys
 from typing import Annotated, Any
@@ -93,7 +94,10 @@ def _root(
     """Train tool-using LLM agents from one YAML recipe."""
 
 
-_PATH_ERRORS = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+_PATH_FAULTS = {
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS),
+}
 """What the system answers where a command was given a path that it cannot use."""
 
 
@@ -118,17 +122,8 @@ def main() -> None:
         _report("dependency", _missing(error), as_json)
         if debug:
             _print_traceback()
-    except _PATH_ERRORS as error:
-        code = UsageError.exit_code
-        _report(
-            UsageError.kind,
-            f"{error.filename}: {error.strerror}. Give another path, or put it right.",
-            as_json,
-        )
-        if debug:
-            _print_traceback()
     except Exception as error:
-        code = _report_click(error, as_json, debug)
+        code = _report_other(error, as_json, debug)
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
         _report("interrupted", "interrupted", as_json)
     sys.exit(code if isinstance(code, int) else 0)
@@ -149,10 +144,16 @@ def _report(kind: str, message: str, as_json: bool) -> None:
     sys.stderr.write(f"error: {message}\n")
 
 
-def _report_click(error: Exception, as_json: bool, debug: bool) -> int:
-    """Report an error of click (bad option, abort) or an unexpected one in one line; returns the exit code."""
+def _report_other(error: Exception, as_json: bool, debug: bool) -> int:
+    """Report an error of click (bad option, abort), of a path, or an unexpected one; returns the exit code."""
     if type(error).__name__ == "Abort":
         return INTERRUPTED
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _PATH_FAULTS:
+        message = f"{error.filename}: {error.strerror}. Give another path, or put it right."
+        _report(UsageError.kind, message, as_json)
+        if debug:
+            _print_traceback()
+        return UsageError.exit_code
     show = getattr(error, "format_message", None)
     if show is not None:
         message = show()

@@ -46,15 +46,16 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from aworld_train.training.recorded_run import find_runs
+    from aworld_train.training.recorded_run import check_runs_folder, find_runs
     from aworld_train.training.sparkline import sparkline
 
+    check_runs_folder(runs)
     found = find_runs(runs)
     if as_json:
         print_json({"runs": [_overview(run) for run in found]})
         return
     if not found:
-        note(f"There are no runs in {runs}" + ("." if runs.is_dir() else ": there is no such folder."))
+        note(f"There are no runs in {runs}.")
         return
     table = Table(box=None, pad_edge=False)
     for column in ("run", "status", "steps", "accuracy", "reward", "", "time", "began"):

@@ -53,7 +53,7 @@ def episodes(
 
         aworld-train runs episodes quickstart --search 'I cannot' --json
     """
-    with _store(run, runs) as store:
+    with _store(run, runs, where) as store:
         total = store.count(where, search=search, superseded=superseded)
         found = store.episodes(
             where, search=search, superseded=superseded, sort=sort, descending=descending, limit=limit
@@ -148,10 +148,10 @@ def prune(
     recorded = open_run(run, runs)
     if is_in_use(recorded.path):
         raise UsageError(f"The run {recorded.name} goes on; prune it when it has ended, or set store.max_gb.")
+    condition = f"({where}) and has_content" if where else "has_content"
+    with _store(run, runs, where) as store:
+        count = store.count(condition, superseded=superseded)
     if not yes and not as_json:
-        with _store(run, runs) as store:
-            condition = f"({where}) and has_content" if where else "has_content"
-            count = store.count(condition, superseded=superseded)
         typer.confirm(f"Remove texts and tokens of about {count} episodes?", abort=True)
     database = run_database(recorded)
     if database is None:
@@ -166,11 +166,11 @@ def prune(
     note(f"Removed texts and tokens of {pruned.episodes} episodes: {pruned.bytes / 1e6:.1f} MB.")
 
 
-def _store(run: str, runs: Path) -> "Store":
+def _store(run: str, runs: Path, where: str = "") -> "Store":
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_store import open_run_store
 
-    return open_run_store(open_run(run, runs))
+    return open_run_store(open_run(run, runs), where)
 
 
 def _print_heads(heads: "list[EpisodeHead]") -> None:

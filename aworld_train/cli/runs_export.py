@@ -58,7 +58,7 @@ def export_run(
 
     recorded = open_run(run, runs)
     check_writable(target.parent, "the export (--out)")
-    with open_run_store(recorded) as store:
+    with open_run_store(recorded, condition) as store:
         model = recorded.manifest.get("model")
         described = ExportedRun(
             recorded.name,

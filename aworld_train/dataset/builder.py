@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.atomic import check_writable
 from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.building import Build
 from aworld_train.dataset.exclusion import read_reference, reference_files
@@ -20,11 +21,23 @@ from aworld_train.dataset.output import check_replaceable, replacing
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.sources import SourceOptions
+from aworld_train.dataset.sources.options import user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
+from aworld_train.errors import options_as_arguments
 
 __all__ = ["CONFLICT", "BuildReport", "build", "carry_out"]
 
 
+_PLAN_OPTIONS = ("out", "seed", "limit", "dedupe", "against", "figure_variants", "strict")
+
+
+@options_as_arguments(
+    {
+        "--split": "build(splits={...})",
+        **{f"--{name.replace('_', '-')}": f"build({name}=...)" for name in _PLAN_OPTIONS},
+        **{option.flag: f"build({option_field.name}=...)" for option_field, option in user_options()},
+    }
+)
 def build(
     source: str,
     out: str | Path,
@@ -59,8 +72,8 @@ def build(
         options: Other fields of `SourceOptions`, such as ``columns``, ``scorer`` or ``system``.
 
     Raises:
-        UsageError: The options contradict each other, or one is invalid.
-        DatasetError: Input cannot be read, a split would be empty, or ``out`` cannot be replaced.
+        UsageError: The options contradict each other, one is invalid, or ``out`` cannot be replaced.
+        DatasetError: Input cannot be read, or a split would be empty.
     """
     source_options = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
     return carry_out(
@@ -82,12 +95,13 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
     """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done.
 
     Raises:
-        UsageError: The plan cannot be carried out as it is written.
-        DatasetError: Input cannot be read, a split would be empty, or the directory cannot be replaced.
+        UsageError: The plan cannot be carried out as it is written, or the directory cannot be replaced.
+        DatasetError: Input cannot be read, or a split would be empty.
     """
     plan.check()
     plan = plan.with_shared_options()
     check_replaceable(plan.out)
+    check_writable(plan.out.parent, "the dataset (--out)")
     progress = progress or BuildProgress()
     progress.begin("reading what --against names" if plan.against else "starting")
     reference = read_reference(reference_files(plan.against), plan.seed)

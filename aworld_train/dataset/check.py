@@ -22,6 +22,7 @@ from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.lengths import PromptLengths, PromptTokens
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError, DatasetNotFound
+from aworld_train.recipe.locate import commands_for
 
 COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
 
@@ -167,7 +168,7 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
                 highest = ends["max"] if highest is None else max(highest, ends["max"])
     if lowest is None:
         raise DatasetError(f"{path} has no rows.")
-    raise DatasetError(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
+    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -183,9 +184,8 @@ def open_parquet(path: Path) -> pq.ParquetFile:
             )
         return open_streamed(path)
     except FileNotFoundError:
-        raise DatasetNotFound(
-            f"There is no dataset file {path}. Make one with `aworld-train dataset build`."
-        ) from None
+        build = commands_for(str(path), "aworld-train dataset build") or "`aworld-train dataset build`"
+        raise DatasetNotFound(f"There is no dataset file {path}. Make one with {build}.") from None
     except (pa.ArrowException, OSError) as error:
         raise DatasetNotFound(
             f"{path} is not a parquet file that can be read: {_first_line(error)}. "

@@ -72,7 +72,7 @@ def prompt_tokenizer(model: Path) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise ModelError(
+        raise ModelNotFound(
             f"{model} has no tokenizer that can be loaded: {reason}. Give a model's directory, with its tokenizer.json."
         ) from error
     if not tokenizer.chat_template:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import atomic
-from aworld_train.errors import DatasetError
+from aworld_train.errors import DatasetError, UsageError
 
 MANIFEST = "dataset.json"
 MADE_BY = "aworld-train dataset build"
@@ -26,18 +26,18 @@ def check_replaceable(out: Path) -> None:
     """Check that ``out`` does not exist, is empty, or holds an earlier dataset and nothing else.
 
     Raises:
-        DatasetError: It holds something else, which the message names.
+        UsageError: It holds something else, which the message names.
     """
     if Path.cwd().is_relative_to(out.resolve()):
-        raise DatasetError(f"--out {out} is the working directory, or above it; name another directory.")
+        raise UsageError(f"--out {out} is the working directory, or above it; name another directory.")
     try:
         present = _files(out)
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise DatasetError(f"--out {out} is a file; name a directory for the dataset.") from None
+        raise UsageError(f"--out {out} is a file; name a directory for the dataset.") from None
     except OSError as error:
-        raise DatasetError(f"--out {out} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"--out {out} cannot be read: {error.strerror}.") from error
     if not present:
         return
     try:
@@ -47,11 +47,11 @@ def check_replaceable(out: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         replaceable = set()
     if not replaceable:
-        raise DatasetError(
+        raise UsageError(
             f"--out {out} holds files that no dataset build wrote; name a new or empty directory."
         )
     if foreign := sorted(set(present) - replaceable):
-        raise DatasetError(
+        raise UsageError(
             f"--out {out} holds an earlier dataset and also {', '.join(foreign)}, which would be lost with "
             "it. Move that away, or name another directory."
         )
@@ -62,7 +62,8 @@ def replacing(out: Path) -> Iterator[Path]:
     """A directory to write into, which takes the place of ``out`` when the block ends without an error.
 
     Raises:
-        DatasetError: ``out`` cannot be replaced or written.
+        UsageError: ``out`` cannot be replaced.
+        DatasetError: It cannot be written.
     """
     out = out.resolve()
     check_replaceable(out)

@@ -7,6 +7,7 @@ from aworld_train.doctor.finding import Finding, fail, ok
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 from aworld_train.recipe.env_text import shown
+from aworld_train.recipe.locate import commands_for
 
 
 def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
@@ -27,7 +28,8 @@ def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
     for key, path in files:
         if path is not None and not (machine.folder / Path(path).expanduser()).exists():
             missing += 1
-            remedy = "Make it first (aworld-train dataset build), or correct the recipe."
+            build = commands_for(str(path), "aworld-train dataset build") or "aworld-train dataset build"
+            remedy = f"Make it first ({build}), or correct the recipe."
             yield fail("inputs", f"There is no {shown(path)} ({key}).", remedy)
     if not missing:
         count = sum(path is not None for _, path in files)

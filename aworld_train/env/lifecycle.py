@@ -28,7 +28,7 @@ from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, re
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.env.workers import worker_count
-from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.errors import EnvironmentFailure, UsageError, options_as_arguments
 from aworld_train.serving import tokens
 
 DAY = 86400
@@ -42,6 +42,15 @@ _BUILD_LOCK_SECONDS = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
 
 
+_ARGUMENTS = ("name", "backend", "host", "port", "servers", "env_file", "data", "egress", "runtime", "wait")
+
+
+@options_as_arguments(
+    {
+        "--vnc": "up(desktop=True)",
+        **{f"--{name.replace('_', '-')}": f"up({name}=...)" for name in _ARGUMENTS},
+    }
+)
 def up(
     docker_dir: str | Path,
     *,

@@ -34,6 +34,7 @@ from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.training.environment import HealthWatch, run_environment
 from aworld_train.training.progress import Progress
+from aworld_train.training.provenance import resume_command
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run import terminate_as_interrupt
 
@@ -77,6 +78,7 @@ def evaluate(
     except KeyboardInterrupt:
         status = "interrupted"
         error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
+        progress.note(f"Interrupted. The evaluation is in {folder.path}; go on with `{resume_command()}`.")
         raise
     except AworldTrainError as failure:
         error = {"kind": failure.kind, "message": failure.message}

@@ -12,12 +12,14 @@ from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.plan import EvalPlan
 from aworld_train.recipe import dump
-from aworld_train.training.recorded_run import find_runs
+from aworld_train.training.recorded_run import check_runs_folder, find_runs
 from aworld_train.training.run_folder import (
     MANIFEST,
     RECIPE,
     SETTINGS,
     file_hashes,
+    in_use_error,
+    is_in_use,
     lock_folder,
     refuse_changes,
     start_facts,
@@ -90,6 +92,8 @@ def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
     path = runs / f"{PREFIX}{name}"
     number = 1
     while path.exists() and any(path.iterdir()):
+        if is_chosen and is_in_use(path):
+            raise in_use_error(path, "choose another --name")
         if is_chosen:
             raise UsageError(
                 f"The folder {path} is not empty. Choose another --name, remove the folder, or go on with that "
@@ -111,6 +115,7 @@ def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
             if (path / RECIPE).is_file():
                 return path
         raise UsageError(f"There is no evaluation to resume in {runs / f'{PREFIX}{name}'}.")
+    check_runs_folder(runs)
     own = [run for run in find_runs(runs) if run.recipe.get("name") == name and SETTINGS in run.manifest]
     if not own:
         raise UsageError(

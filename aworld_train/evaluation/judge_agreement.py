@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import DatasetError, nearest
+from aworld_train.errors import DatasetError, DatasetNotFound, nearest
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.reward.judge.scorer import llm_judge
 from aworld_train.reward.scored import Score, ScoringContext
@@ -88,7 +88,8 @@ def read_labelled(file: Path) -> list[LabelledAnswer]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file} cannot be read: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise DatasetNotFound(f"{file} cannot be read: {reason}.") from error
     lines = [
         _labelled(f"{file}, line {number}", line)
         for number, line in enumerate(text.split("\n"), 1)

@@ -221,6 +221,8 @@ def plan_evaluation(
     check_rewards(recipe, data.scorers, data.answer_schemas)
     if agent is AgentKind.oracle:
         check_oracle(reward_settings(recipe), data.scorers)
+    if limit < -1 or limit == 0:
+        raise UsageError(f"--limit is {limit}: it has to be -1 (all tasks) or at least 1.")
     tasks = data.rows if limit < 0 else min(limit, data.rows)
     return EvalPlan(loaded, endpoint, agent, data, tasks, checkpoint)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import __version__
-from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.errors import TrainingFailure, UsageError, one_line
 from aworld_train.launch.record import launch_folder
 
 _NODE_SECONDS = 120.0  # a node may have to start a Python process from a file system that many machines share
@@ -58,7 +58,13 @@ def check_nodes(run_dir: Path, nonce: str, demand: Demand) -> str:
     """
     import ray
 
-    ray.init(address="auto", log_to_driver=False, logging_level="error", configure_logging=False)
+    try:
+        ray.init(address="auto", log_to_driver=False, logging_level="error", configure_logging=False)
+    except (ConnectionError, RuntimeError) as error:
+        raise TrainingFailure(
+            f"The job cannot join the Ray cluster of its node: {one_line(error).rstrip('.')}. See with `ray status` "
+            "there that the cluster's head runs, and start again."
+        ) from error
     try:
         # VeRL itself counts with these figures.
         free = ray._private.state.available_resources_per_node()

@@ -13,20 +13,25 @@ _VARIABLES = {
 """Variables by key of ``cluster``; the wrapper's own go first, because a wrapper may use a part of its job."""
 
 
+def inside_allocation(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process belongs to a SLURM job."""
+    return {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
+
+
 def cluster_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """A mapping in the shape of a recipe, to be laid under it.
 
     Inside a job of several nodes the launcher is ``slurm``, so that a run uses them all.
     """
     section: dict[str, Any] = {}
+    in_job = inside_allocation(environment)
     for key, names in _VARIABLES.items():
         for name in names:
             # SLURM's own mean nothing outside of a job, such as those that a shell has kept of one that has ended.
-            is_stale = name.startswith("SLURM_") and "SLURM_JOB_ID" not in environment
-            value = "" if is_stale else environment.get(name, "")
+            value = environment.get(name, "") if in_job or not name.startswith("SLURM_") else ""
             if value.isdecimal() and int(value) > 0:
                 section[key] = int(value)
                 break
-    if "SLURM_JOB_ID" in environment and section.get("nodes", 1) > 1:
+    if in_job and section.get("nodes", 1) > 1:
         section["launcher"] = LauncherName.slurm.value
     return {"cluster": section} if section else {}

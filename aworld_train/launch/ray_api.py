@@ -134,7 +134,9 @@ class RayJobs:
         if response.is_error:
             raise TrainingFailure(
                 f"The Ray cluster at {self.address} answered {response.status_code} to "
-                f"{response.request.method} {response.request.url.path}: {_last_line(response.text)}"
+                f"{response.request.method} {response.request.url.path}: {_last_line(response.text)}. That is an "
+                "error of the cluster's own: the dashboard there has the head's logs, and `ray status` says on it what "
+                "is missing. Mend it, and start again."
             )
         try:
             return response.json()
@@ -172,4 +174,4 @@ class RayJobs:
 def _last_line(text: str) -> str:
     """The last line of an answer: Ray's errors are tracebacks."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:500] if lines else "an empty answer"
+    return lines[-1][:500].rstrip(".") if lines else "an empty answer"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 
+from aworld_train.launch.defaults import inside_allocation
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import LauncherName, Recipe
 
@@ -14,6 +15,8 @@ def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ
         recipe: The recipe.
         environment: Has SLURM's variables inside a job.
     """
+    if not inside_allocation(environment):
+        return None
     cluster = recipe.cluster
     nodes = cluster.nodes if cluster.launcher is LauncherName.slurm else 1
     allocated_nodes = _number(environment.get("SLURM_JOB_NUM_NODES"))
@@ -30,7 +33,7 @@ def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ
     if not parts:
         return None
     return (
-        f"The SLURM job {environment.get('SLURM_JOB_ID', '')} has more than the run uses: {' and '.join(parts)}. Set "
+        f"The SLURM job {environment['SLURM_JOB_ID']} has more than the run uses: {' and '.join(parts)}. Set "
         f"{' and '.join(remedies)}, or ask for less."
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aworld_train.errors import ModelError
 from aworld_train.model.files import is_hub_name, local_folder
+from aworld_train.recipe.locate import commands_for
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _GENERATES = re.compile("CausalLM|ConditionalGeneration|LMHead")
@@ -15,7 +16,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"
 def check_model(path: str | None) -> None:
     """Check that a model can be loaded and has a chat template; the name of a model on the hub is not checked.
 
-    A name such as ``models/tiny`` is that of a directory where ``models`` is one.
+    A name such as ``models/tiny`` is that of a directory where ``models`` is one, or a ready recipe makes it.
 
     Raises:
         ModelError: There is no such directory, or configuration, weights, tokenizer or chat template are missing.
@@ -26,13 +27,14 @@ def check_model(path: str | None) -> None:
         )
     folder = Path(path).expanduser()
     if not folder.exists():
-        if is_hub_name(path) and not folder.parent.is_dir():
+        make = commands_for(path, "aworld-train model tiny")
+        if is_hub_name(path) and not folder.parent.is_dir() and not make:
             if cached := local_folder(path):
                 _check_kind(path, cached)
             return
         raise ModelError(
             f"There is no model directory {path}. Give an existing one, or make a small one with "
-            f"`aworld-train model tiny --out {path}`."
+            f"{make or f'`aworld-train model tiny --out {path}`'}."
         )
     if not (folder / "config.json").is_file():
         raise ModelError(f"{path} is no Hugging Face model directory: it has no config.json.")

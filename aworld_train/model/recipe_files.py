@@ -5,6 +5,7 @@ from pathlib import Path
 
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.check import check_model
+from aworld_train.recipe.locate import commands_for
 from aworld_train.recipe.schema import CassetteMode, Recipe
 from aworld_train.recipe.tree import KeyPath
 
@@ -27,8 +28,9 @@ def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Ite
     named = [(name, path) for name in splits for path in in_split[name]]
     for name, path in named:
         if not Path(path).expanduser().is_file():
+            build = commands_for(path, "aworld-train dataset build") or "`aworld-train dataset build`"
             yield (
                 ("dataset", name),
-                f"`dataset.{name}`: there is no file {path}. Give an existing one, or build it with "
-                "`aworld-train dataset build`; paths are relative to the current folder.",
+                f"`dataset.{name}`: there is no file {path}. Give an existing one, or build it with {build}; "
+                "paths are relative to the current folder.",
             )

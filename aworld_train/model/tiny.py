@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import __version__
+from aworld_train.atomic import check_writable
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
 from aworld_train.model import portable, storage, tasks, tokenizer
 from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
@@ -116,6 +117,7 @@ def build(
         ModelError: The data has too few arithmetic tasks, or no attempt met the gate; nothing is written then.
     """
     out, train, val = Path(out), Path(train) if train else None, Path(val) if val else None
+    check_writable(out.parent, "the model (--out)")
     if not anew and seed == SHIPPED_SEED and train is None and val is None:
         return _copy_shipped(out)
     _require_torch()

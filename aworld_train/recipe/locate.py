@@ -1,5 +1,6 @@
 """Finds recipes: files that the user names, and the ready ones that ship with the package."""
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def shipped_file(path: str) -> str:
         return path
     file = home / Path(*parts[1:])
     return str(file) if file.is_file() else path
+
+
+def commands_for(path: str, command: str) -> str:
+    """The commands in a ready recipe's head that begin with ``command`` and make what it names; empty if none does."""
+    for file in shipped().values():
+        text = file.read_text(encoding="utf-8").replace(" \\\n#", "")
+        commands = re.findall(rf"^#   ({re.escape(command)} .*)", text, re.MULTILINE)
+        if commands and re.search(rf": {re.escape(path)}$", text, re.MULTILINE):
+            return " and then ".join(f"`{' '.join(line.split())}`" for line in commands)
+    return ""
 
 
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:

@@ -578,6 +578,12 @@ class KubernetesSection:
     shared_memory: str = _doc("/dev/shm of each training pod, a part of its memory.", "16Gi")
     gpu_resource: str = _doc("Name of the resource that stands for a GPU.", "nvidia.com/gpu")
     node_selector: dict[str, str] = _doc("Labels of the machines that training pods may run on.", {})
+    tolerations: list[dict[str, Any]] = _doc(
+        "Taints of machines that training pods may run on in spite of, as Kubernetes writes them, such as [{key: gpu, "
+        "operator: Exists}].",
+        [],
+    )
+    pull_secrets: list[str] = _doc("Names of Secrets with which the images are pulled.", [])
     env_image: str | None = _doc("Image of the tool environment (`env build`) in a registry of the cluster.")
     env_cpus: float = _doc("Processors of each worker of the tool environment.", 2.0)
     env_memory: str = _doc("Memory of each worker of the tool environment.", "4Gi")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from aworld_train.errors import RewardError, nearest
+from aworld_train.errors import RewardError, ScorerNotFound, nearest
 from aworld_train.reward.loading import load_function
 from aworld_train.reward.naming import absolute_reference, name_reward
 from aworld_train.reward.settings import ALIASES
@@ -214,7 +214,7 @@ def _find(name: str) -> Scorer:
     names = scorer_names()
     hint = nearest(name, names)
     suggestion = f" Did you mean {hint!r}?" if hint else ""
-    raise RewardError(
+    raise ScorerNotFound(
         f"There is no scorer {name!r}.{suggestion} The scorers are {', '.join(names)}; name a user-defined one by "
         "module:function or path/file.py:function."
     )

@@ -86,6 +86,14 @@ def where(condition: str) -> ColumnElement[bool]:
     return _Parser(condition).parse()
 
 
+def compared_values(condition: str) -> list[tuple[str, str]]:
+    """The names that a condition compares by = or !=, each with the value. Raises as ``where``."""
+    parser = _Parser(condition)
+    if condition.strip():
+        parser.parse()
+    return parser.compared
+
+
 def contains_text(text: str) -> ColumnElement[bool]:
     """Whether an episode's texts, or its task's question, contain a text, in any case."""
     episodes = select(tables.texts.c.episode).where(
@@ -109,6 +117,7 @@ class _Parser:
         self._tokens = list(self._split())
         self._next = 0
         self._depth = 0
+        self.compared: list[tuple[str, str]] = []
 
     def parse(self) -> ColumnElement[bool]:
         """The whole condition."""
@@ -178,6 +187,8 @@ class _Parser:
         return self._compare(name, operator.text, value.text)
 
     def _compare(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+        if operator in ("=", "!="):
+            self.compared.append((name.text, value))
         if name.text in _NUMBERS:
             return self._number(name, _NUMBERS[name.text], operator, value)
         if name.text.startswith("parts."):

@@ -3,10 +3,16 @@
 from typing import Any, ClassVar
 
 from aworld_train.adapter.base import framework_names
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, nearest, options_as_arguments
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.user_code import stop_if_loading
+
+_ARGUMENTS = {
+    "--resume": "train(resume=True)",
+    "--runs": "AgentTrainer(run_path=...)",
+    "--launcher": "the recipe's key cluster.launcher, and only the command `aworld-train train` launches",
+}
 
 
 class AgentTrainer:
@@ -55,10 +61,11 @@ class AgentTrainer:
         self.run_path = str(run_path)
         self.train_engine_name = train_engine_name
         self.train_processor = self._processor(train_engine_name, self.run_path)
-        self.train_processor.check_agent(agent)
-        self.train_processor.check_dataset(train_dataset, test_dataset)
-        self.train_processor.check_reward(reward_func)
-        self.train_processor.check_config(config)
+        with options_as_arguments(_ARGUMENTS):
+            self.train_processor.check_agent(agent)
+            self.train_processor.check_dataset(train_dataset, test_dataset)
+            self.train_processor.check_reward(reward_func)
+            self.train_processor.check_config(config)
         self.train_processor.mark_initialized()
 
     def train(self, **options: Any) -> Any:
@@ -75,7 +82,8 @@ class AgentTrainer:
         """
         if not self.train_processor.initialized:
             raise ValueError("The training processor has not passed its checks.")
-        return self.train_processor.train(**options)
+        with options_as_arguments(_ARGUMENTS):
+            return self.train_processor.train(**options)
 
     @classmethod
     def register_processor(cls, train_engine_name: str, train_type: type[TrainerProcessor]) -> None:

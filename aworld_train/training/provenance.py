@@ -93,6 +93,14 @@ def command() -> str:
     return mask(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
+def resume_command() -> str:
+    """What goes on with this process's run: its command with ``--resume``, or the argument in Python."""
+    program, *arguments = sys.argv
+    if Path(program).name not in ("aworld-train", "__main__.py"):
+        return "train(resume=True)"
+    return mask(shlex.join(["aworld-train", *(name for name in arguments if name != "--resume"), "--resume"]))
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -89,12 +89,29 @@ def open_run(name: str, runs: Path) -> RecordedRun:
     for path in (runs / name, Path(name)):
         if (path / RECIPE).is_file():
             return _read(path.resolve())
+    check_runs_folder(runs)
     names = [run.name for run in find_runs(runs)]
     near = nearest(name, names)
     hint = f" Did you mean {near}?" if near else f" There are {', '.join(names)}." if names else ""
     raise UsageError(
         f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
         "in which runs are."
+    )
+
+
+def check_runs_folder(runs: Path) -> None:
+    """Check that there is a folder ``runs``.
+
+    Raises:
+        UsageError: There is none; the message has the nearest name.
+    """
+    if runs.is_dir():
+        return
+    beside = [entry.name for entry in runs.parent.iterdir() if entry.is_dir()] if runs.parent.is_dir() else []
+    close = nearest(runs.name, beside)
+    hint = f" Did you mean {runs.parent / close}?" if close else ""
+    raise UsageError(
+        f"There is no folder {runs}.{hint} --runs names the folder in which runs are; `aworld-train train` makes it."
     )
 
 

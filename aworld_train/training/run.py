@@ -29,6 +29,7 @@ from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
+from aworld_train.training.provenance import resume_command
 from aworld_train.training.restarts import Restarts
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.stop_request import StopRequest
@@ -118,7 +119,7 @@ def train(
     except KeyboardInterrupt:
         summary.status = "interrupted"
         summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
-        progress.note(f"Interrupted. The run is in {folder.path}; go on with --resume.")
+        progress.note(f"Interrupted. The run is in {folder.path}; go on with `{resume_command()}`.")
         raise
     except AworldTrainError as error:
         summary.status = "interrupted" if isinstance(error, Preempted) else "failed"

@@ -226,7 +226,7 @@ def check_run_folder(path: Path, written: Collection[str] = (), *, resume: bool)
         UsageError: A process works on the folder, it holds a run or something else, or there is nothing to resume.
     """
     if is_in_use(path):
-        raise UsageError(_in_use(path))
+        raise in_use_error(path)
     _refuse_content(path, written, resume=resume)
 
 
@@ -278,12 +278,16 @@ def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
         )
 
 
-def _in_use(path: Path) -> str:
+def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:
+    """The error for a folder on whose run a process works; ``rename`` is how the new one gets another folder."""
     holder = holder_of(path)
-    where = f"process {holder.pid} on {holder.host}" if holder else "another process"
-    return (
-        f"The run folder {path} is in use by {where}. Follow that run with `aworld-train runs attach`, end it with "
-        "`aworld-train runs stop`, or give this run another name (name=...)."
+    where = "another process"
+    if holder:
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.started))
+        where = f"process {holder.pid} on {holder.host}, since {began}"
+    return UsageError(
+        f"The run in {path} is running: {where}. Follow it with `aworld-train runs attach {path}`, end it with "
+        f"`aworld-train runs stop {path}`, or {rename}."
     )
 
 
@@ -336,7 +340,7 @@ def lock_folder(path: Path) -> TextIO:
         except BlockingIOError:
             if last:
                 lock.close()
-                raise UsageError(_in_use(path)) from None
+                raise in_use_error(path) from None
             time.sleep(_LOCK_PAUSE_SECONDS)
     lock.truncate(0)
     holder = Holder(os.getpid(), psutil.Process().create_time(), platform.node())

@@ -1,13 +1,15 @@
 """The store of a run, filled while the run goes on, and opened afterwards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aworld_train.errors import StoreFailure, UsageError
+from aworld_train.errors import StoreFailure, UsageError, nearest
 from aworld_train.recipe.interpolation import resolved
-from aworld_train.recipe.schema import StoreSection
+from aworld_train.recipe.schema import EpisodeUse, StoreSection
+from aworld_train.rollout.outcome import Outcome
+from aworld_train.store.conditions import compared_values
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, refusal_note
@@ -20,6 +22,13 @@ from aworld_train.training.run_folder import is_in_use
 
 _LAST_SECONDS = 60.0  # how long the end of a run waits for a database that does not answer
 _LAST_SPANS_SECONDS = 15.0
+_VALUES: Mapping[str, Collection[str]] = {
+    "phase": ("train", "val", "eval", "rollout"),
+    "status": ("running", "ended", "lost", "superseded"),
+    "outcome": [outcome.value for outcome in Outcome],
+    "treatment": [use.value for use in EpisodeUse],
+}
+"""Columns of episodes that have one of some values; a run may have others by another program."""
 
 
 class RunStore:
@@ -114,11 +123,11 @@ class RunStore:
             limit_size(database, self._section.max_gb * 1e9)
 
 
-def open_run_store(run: RecordedRun) -> Store:
-    """As ``find_run_store``, for what needs a store.
+def open_run_store(run: RecordedRun, condition: str = "") -> Store:
+    """As ``find_run_store``, for what needs a store, and reads the episodes that meet a condition.
 
     Raises:
-        UsageError: The run has no store.
+        UsageError: The run has no store, or the condition has a value that no episode can have.
         StoreFailure: Its database does not answer.
     """
     store = find_run_store(run)
@@ -127,7 +136,25 @@ def open_run_store(run: RecordedRun) -> Store:
             f"The run {run.name} has no store: it was made with store.keep=off, by an earlier version, or it has not "
             "begun."
         )
+    try:
+        _check_values(store, condition)
+    except BaseException:
+        store.close()
+        raise
     return store
+
+
+def _check_values(store: Store, condition: str) -> None:
+    for name, value in compared_values(condition):
+        if name not in _VALUES or value == "null":
+            continue
+        known = {*_VALUES[name], *store.values(name)}
+        if value not in known:
+            close = nearest(value, known)
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."
+            raise UsageError(
+                f"The condition {condition!r} is true of no episode: {name} is never {value!r}; {hint}"
+            )
 
 
 def find_run_store(run: RecordedRun) -> Store | None:

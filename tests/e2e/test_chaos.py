@@ -158,7 +158,7 @@ def test_a_run_whose_files_are_torn_goes_on_once_though_two_commands_try(workspa
     ends = [command.communicate(timeout=600) for command in commands]
     assert sorted(command.returncode for command in commands) == [0, 2], ends
     refused = next(err for command, (_, err) in zip(commands, ends, strict=True) if command.returncode == 2)
-    assert "is in use by process " in refused
+    assert " is running: process " in refused
     assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
     trained = Counter(line["step"] for line in workspace.episodes(name) if not line["validate"])
     assert trained == dict.fromkeys(range(1, STEPS + 1), 16)

@@ -107,6 +107,13 @@ def test_a_job_that_waits_says_for_what(tmp_path: Path) -> None:
     SlurmLauncher().stop(tmp_path)
 
 
+def test_a_job_that_asks_for_more_nodes_than_there_are_is_told_why_it_does_not_start(tmp_path: Path) -> None:
+    submit(tmp_path, "true", "--nodes=3")
+    line = next(SlurmLauncher().logs(tmp_path, follow=True))
+    assert "is PENDING (Partition" in line and "it does not start as it is" in line
+    SlurmLauncher().stop(tmp_path)
+
+
 def test_a_requeued_job_starts_again_and_is_followed_through(tmp_path: Path) -> None:
     record = submit(
         tmp_path, "echo start ${SLURM_RESTART_COUNT:-0}; [[ $SLURM_RESTART_COUNT ]] || sleep 300", "--requeue"

@@ -7,6 +7,7 @@ installed only the arguments that a recipe may not set are known; the run checks
 """
 
 import ast
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -229,6 +230,8 @@ def _fault(engine: Engine, key: str, name: str, value: Any) -> str | None:
     title, _, owned, listed_by = _ENGINES[engine]
     if reason := owned.get(name.replace("-", "_")):
         return f"`{key}` cannot be set: {reason}."
+    if name.replace("-", "_") == "speculative_config" and _accepts_at_random(value):
+        return f"`{key}.rejection_sample_method` cannot be synthetic: {_SAMPLED}. Leave it out."
     known = engine_args(engine)
     if known is None:
         return None
@@ -243,6 +246,16 @@ def _fault(engine: Engine, key: str, name: str, value: Any) -> str | None:
     if kind_of(value) not in accepts:
         return f"`{key}` takes {in_words(accepts)}, not {describe(value)}"
     return None
+
+
+def _accepts_at_random(config: Any) -> bool:
+    """Whether drafted tokens are accepted at a given rate, whatever their probability (``config/speculative.py``)."""
+    if isinstance(config, str) and not _is_open(config):
+        try:
+            config = json.loads(config)
+        except ValueError:
+            return False
+    return isinstance(config, Mapping) and config.get("rejection_sample_method") == "synthetic"
 
 
 def _is_open(value: Any) -> bool:

@@ -19,7 +19,7 @@ from aworld_train.model.weights import INDEX, entries
 ADAPTER = "lora_adapter"
 _PREFIX = "base_model.model."
 _MATRIX = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
-_OTHER_FORMS = ("rank_pattern", "alpha_pattern", "use_dora")
+OTHER_FORMS = ("rank_pattern", "alpha_pattern", "use_dora")
 
 
 def is_split(model: Path) -> bool:
@@ -49,9 +49,9 @@ def merge(
     from verl.utils.transformers_compat import drop_tied_target_keys
 
     weights, matrices = _read(model)
-    if any(settings.get(key) for key in _OTHER_FORMS):
+    if any(settings.get(key) for key in OTHER_FORMS):
         raise ModelError(
-            f"The LoRA adapter of {model} has one of {', '.join(_OTHER_FORMS)}, and is not merged."
+            f"The LoRA adapter of {model} has one of {', '.join(OTHER_FORMS)}, and is not merged."
         )
     rank = settings["r"]
     scale = settings["lora_alpha"] / (math.sqrt(rank) if settings.get("use_rslora") else rank)

@@ -1,21 +1,32 @@
-"""Checks a recipe against the shape of its model, of which only ``config.json`` is read."""
+"""Checks a recipe against the shape of its model and adapter, of which only the JSON files are read."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.verl.lora_weights import OTHER_FORMS
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.model.files import local_folder
 from aworld_train.recipe.schema import Engine, Recipe
-from aworld_train.recipe.tree import KeyPath
+from aworld_train.recipe.tree import KeyPath, dotted
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
 _OVERRIDES = "actor_rollout_ref.model.override_config"
 _EXPERTS = "actor_rollout_ref.rollout.expert_parallel_size"
+_ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
+_EXCLUDED = "actor_rollout_ref.model.exclude_modules"
+_EMBEDDINGS = (
+    *("model.embed_tokens", "model.language_model.embed_tokens", "language_model.model.embed_tokens"),
+    *("transformer.wte", "transformer.wpe", "gpt_neox.embed_in", "transformer.word_embeddings"),
+)
+"""Where models have their embeddings; PEFT compares an expression in ``target_modules`` with the whole name."""
 
 
 def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """What does not fit the model, which is not fetched: the recipe's key, and one sentence for each."""
+    yield from _lora(recipe)
     config = text_config(recipe)
     if config is None or value_at(recipe.raw, _OVERRIDES):
         return
@@ -49,6 +60,44 @@ def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"`trainer.sequence_parallel` ({sequence_parallel}) must divide the {kv_heads} key and value heads of the "
             "model, or be a multiple of them",
         )
+
+
+def _lora(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Adapters that ``lora_weights`` cannot write, which it would say at the first checkpoint."""
+    if recipe.model.lora.rank == 0:
+        return
+    key: KeyPath = ("model", "lora", "target_modules")
+    path = value_at(recipe.raw, _ADAPTER)
+    settings: Mapping[str, Any] = {
+        "target_modules": recipe.model.lora.target_modules,
+        "exclude_modules": value_at(recipe.raw, _EXCLUDED),
+    }
+    if path is not None:
+        key = ("verl", *_ADAPTER.split("."))
+        settings = _object(Path(str(path)).expanduser() / "adapter_config.json") or {}
+    targets, excluded = (settings.get(f"{name}_modules") or () for name in ("target", "exclude"))
+    if any(_is_target(name, targets) and not _is_target(name, excluded) for name in _EMBEDDINGS):
+        yield (
+            key,
+            f"`{dotted(key)}`: {targets!r} takes in the embeddings, and a checkpoint has adapters of linear layers "
+            "alone; leave them out, or take all-linear.",
+        )
+    if other := [name for name in OTHER_FORMS if settings.get(name)]:
+        yield (
+            key,
+            f"`{dotted(key)}`: the adapter {path} has {' and '.join(other)}, which a checkpoint cannot be "
+            "merged with; take one of plain LoRA, of one rank.",
+        )
+
+
+def _is_target(name: str, targets: Any) -> bool:
+    """Whether PEFT gives the module an adapter (``peft/tuners/tuners_utils.py``, ``check_target_module_exists``)."""
+    if not isinstance(targets, str):
+        return any(name == target or name.endswith(f".{target}") for target in targets)
+    try:
+        return re.fullmatch(targets, name) is not None
+    except re.error:
+        return False
 
 
 def _length(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -124,13 +173,15 @@ def sees_images(recipe: Recipe) -> bool:
 
 def _config(recipe: Recipe) -> Mapping[str, Any] | None:
     folder = local_folder(recipe.model.location)
-    if folder is None:
-        return None
+    return None if folder is None else _object(folder / "config.json")
+
+
+def _object(file: Path) -> Mapping[str, Any] | None:
     try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
+        value = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return config if isinstance(config, Mapping) else None
+    return value if isinstance(value, Mapping) else None
 
 
 def whole(config: Mapping[str, Any], key: str) -> int | None:

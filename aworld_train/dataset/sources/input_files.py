@@ -33,7 +33,7 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.is_file() and _ends_with(file, suffixes))
             if not inside:
-                raise DatasetError(
+                raise DatasetNotFound(
                     f"{path} (--file) is a directory without a file that ends with {' or '.join(suffixes)}. "
                     "Name the files."
                 )

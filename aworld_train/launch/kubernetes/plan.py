@@ -36,7 +36,7 @@ from aworld_train.launch.kubernetes.tools import (
     tool_manifests,
     tools_url,
 )
-from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, job_config, ray_job
+from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, image_pull, job_config, ray_job
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.reward_checks import runs_code
@@ -190,7 +190,9 @@ class KubernetesPlan:
                 f"cluster. `aworld-train env build --docker-dir {self.recipe.env.docker_dir}` makes it; push it."
             )
         size = ToolSize(section.env_cpus, section.env_memory)
-        return tool_manifests(self.names, environment, section.env_image, size, environment.keys)
+        return tool_manifests(
+            self.names, environment, section.env_image, size, environment.keys, image_pull(section)
+        )
 
     def _arguments(self) -> list[str]:
         recipe = Path(JOB_FOLDER, RECIPE_FILE)

@@ -8,7 +8,7 @@ Kubernetes limits processes per pod in the kubelet alone (``podPidsLimit``); the
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,12 @@ def tools_url(names: RunNames) -> str:
 
 
 def tool_manifests(
-    names: RunNames, plan: EnvPlan, image: str, size: ToolSize, keys: Iterable[str]
+    names: RunNames,
+    plan: EnvPlan,
+    image: str,
+    size: ToolSize,
+    keys: Iterable[str],
+    pull: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Deployment, Service and NetworkPolicy of the environment.
 
@@ -87,6 +92,7 @@ def tool_manifests(
         image: Its image, in a registry that the cluster reaches.
         size: Limits of each worker.
         keys: Names of the variables for its tool servers, which are keys of its Secret.
+        pull: What the pod says about how its image is pulled.
     """
     users = [new_user(mapped=False) for _ in range(plan.all_workers)]
     sockets = [f"socket-{number}" for number in range(plan.all_workers)]
@@ -99,6 +105,7 @@ def tool_manifests(
         "hostIPC": False,
         "shareProcessNamespace": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        **pull,
         "initContainers": [_prepare(image, users)],
         "containers": [_gateway(names, plan, image), *workers],
         "volumes": [

@@ -21,6 +21,7 @@ RECIPE_FILE = "recipe.yaml"
 _HEAD_CPUS = CPUS_BESIDE + 1
 _HEAD_MEMORY = "16Gi"
 _KEPT_SECONDS = 600  # the cluster, and so its pods' logs, after the job has ended
+_USER = 1000  # that of docker/trainer/Dockerfile, and of Ray's own images
 _CLAIM, _SHM, _JOB = "runs", "shm", "job"
 
 
@@ -92,13 +93,22 @@ def ray_job(
                             "trainer",
                             _container("ray-worker", section, limits),
                             section,
-                            section.node_selector,
+                            {
+                                "nodeSelector": dict(section.node_selector),
+                                "tolerations": list(section.tolerations),
+                            },
                         ),
                     }
                 ],
             },
         },
     }
+
+
+def image_pull(section: KubernetesSection) -> dict[str, Any]:
+    """What a pod says about how its images are pulled."""
+    secrets = [{"name": name} for name in section.pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}
 
 
 def job_config(names: RunNames, job: ClusterJob, recipe: str) -> dict[str, Any]:
@@ -137,7 +147,7 @@ def _pod(
     role: str,
     container: dict[str, Any],
     section: KubernetesSection,
-    selector: Mapping[str, str],
+    placement: Mapping[str, Any],
     *volumes: dict[str, Any],
 ) -> dict[str, Any]:
     return {
@@ -145,7 +155,10 @@ def _pod(
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            **({"nodeSelector": dict(selector)} if selector else {}),
+            # A claim's folder often belongs to root, and the image's user has to write there.
+            "securityContext": {"fsGroup": _USER, "fsGroupChangePolicy": "OnRootMismatch"},
+            **{key: value for key, value in placement.items() if value},
+            **image_pull(section),
             "containers": [container],
             "volumes": [
                 {"name": _CLAIM, "persistentVolumeClaim": {"claimName": section.claim}},

@@ -34,11 +34,6 @@ class Allocation:
     gpus_per_node: int
 
 
-def inside_allocation(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process belongs to a job."""
-    return {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
-
-
 def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
     """The allocation of the job that this process belongs to.
 

@@ -13,12 +13,12 @@ from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.defaults import inside_allocation
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.allocation import (
     Allocation,
     current_allocation,
-    inside_allocation,
     nodes_for_run,
 )
 from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
@@ -31,6 +31,8 @@ from aworld_train.training.summary import RunSummary, read_summary
 _MAX_STOP_SECONDS = 120.0
 _MAX_SILENT_SECONDS = 600.0
 _POLL_SECONDS = 2.0
+_NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints")
+"""Reasons of SLURM's that go away only if the job or the partition is changed (``man squeue``, JOB REASON CODES)."""
 _STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and requeueing
 
 
@@ -53,6 +55,8 @@ class SlurmLauncher:
         console = Console(stderr=True)
         _print(console, f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
         if options.detach:
+            if reason := waiting_note(job, scheduler.status(job)):
+                _print(console, reason)
             return None
         try:
             return attach(
@@ -185,6 +189,7 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
     rest = b""
     next_poll = 0.0
     poll = _Poll(job)
+    reason = ""
     ended = not follow
     while True:
         if log.exists():
@@ -202,13 +207,31 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
         if time.monotonic() > next_poll:
             next_poll = time.monotonic() + _POLL_SECONDS
             ended = poll.ended()
+            if poll.reason != reason and (reason := poll.reason):
+                yield reason
+
+
+def waiting_note(job: str, status: JobStatus) -> str:
+    """A sentence about a job that waits for something; empty for any other."""
+    if status.state is not JobState.waiting or "(" not in status.detail:
+        return ""
+    advice = f"`scancel {job}` ends it"
+    if any(f"({reason})" in status.detail for reason in _NEVER):
+        advice = f"it does not start as it is: end it with `scancel {job}`, and ask for less (cluster.nodes, "
+        advice += "cluster.slurm)"
+    return f"The SLURM job {job} is {status.detail}; {advice}."
 
 
 class _Poll:
-    """Asks SLURM about a job; a controller that is down for a while does not end the waiting."""
+    """Asks SLURM about a job; a controller that is down for a while does not end the waiting.
+
+    Attributes:
+        reason: Why the job does not run yet, in a sentence; empty otherwise.
+    """
 
     def __init__(self, job: str):
         self._job = job
+        self.reason = ""
         self._answered = time.monotonic()
 
     def ended(self) -> bool:
@@ -218,13 +241,14 @@ class _Poll:
             TrainingFailure: SLURM has not answered for ten minutes.
         """
         try:
-            state = scheduler.status(self._job).state
+            status = scheduler.status(self._job)
         except TrainingFailure as error:
             if time.monotonic() - self._answered > _MAX_SILENT_SECONDS:
                 raise TrainingFailure(f"{error.message} The job {self._job} may go on.") from error
             return False
         self._answered = time.monotonic()
-        return state in (JobState.ended, JobState.unknown)
+        self.reason = waiting_note(self._job, status)
+        return status.state in (JobState.ended, JobState.unknown)
 
 
 def _print(console: Console, line: str) -> None:

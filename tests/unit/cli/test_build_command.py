@@ -105,7 +105,7 @@ def test_quiet_with_json_prints_the_result(quick: str, tmp_path: Path) -> None:
 
 def test_quiet_still_reports_an_error(quick: str, tmp_path: Path) -> None:
     done = build(quick, "--out", tmp_path, "--quiet")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --out") and done.stderr.count("\n") == 1
 
 

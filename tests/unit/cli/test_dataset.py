@@ -51,11 +51,11 @@ def test_build_counts_other_figures_apart_and_shows_one(tmp_path: Path) -> None:
     arguments = ["build", "jsonl", "--file", str(source), "--out", str(tmp_path / "out"), "--dedupe"]
     arguments += ["--split", "all=1"]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert "19 questions differ from another in their figures alone and stay." in result.stderr
+    assert "19 questions differ from another in their numbers alone and stay." in result.stderr
     assert result.stderr.count("has the words and not the figures of ") == 1
     result = CliRunner().invoke(app, [*arguments, "--figure-variants", "drop"], catch_exceptions=False)
     assert "and stay" not in result.stderr
-    (line,) = (line for line in result.stdout.splitlines() if "another question in other figures" in line)
+    (line,) = (line for line in result.stdout.splitlines() if "another question with other numbers" in line)
     assert "19" in line
 
 

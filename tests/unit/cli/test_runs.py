@@ -58,6 +58,13 @@ def test_a_folder_without_runs_says_so(runs: Path) -> None:
     assert json.loads(run("list", "--json").stdout) == {"runs": []}
 
 
+@pytest.mark.parametrize("command", [["list"], ["show", "one"], ["episodes", "one"]])
+def test_a_folder_of_runs_that_is_not_there_is_refused_with_the_nearest(command: list[str]) -> None:
+    error = run(*command, "--runs", "rusn").exception
+    assert isinstance(error, UsageError)
+    assert "There is no folder rusn. Did you mean runs? --runs names the folder" in str(error)
+
+
 def test_a_run_is_shown_with_its_figures_and_origin(runs: Path) -> None:
     source = {"commit": "0123456789abcdef", "branch": "trunk", "changed_files": 1, "untracked_files": 2}
     make_run(runs, "good", source=source, model={"name": "models/tiny", "fingerprint": "f" * 64})

@@ -42,6 +42,29 @@ def test_a_condition_that_cannot_be_read_is_a_usage_error() -> None:
     assert isinstance(run("episodes", "one", "--sort", "nothing").exception, UsageError)
 
 
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("phase=trian", "phase is never 'trian'; did you mean train?"),
+        ("step>1 and not (outcome=timeot)", "outcome is never 'timeot'; did you mean timeout?"),
+        ("treatment!=zzz", "treatment is never 'zzz'; there are dropped, masked, trained."),
+        ("status=endet", "did you mean ended?"),
+    ],
+)
+@pytest.mark.parametrize("command", ["episodes", "prune", "export"])
+def test_a_value_that_no_episode_can_have_is_refused(command: str, condition: str, hint: str) -> None:
+    options = {"prune": ["--yes"], "export": ["--format", "messages", "--out", "x"]}.get(command, [])
+    done = run(command, "one", "--where", condition, *options)
+    assert isinstance(done.exception, UsageError) and hint in str(done.exception)
+    assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("condition", ["outcome=agent", "phase=null", "scorer=none", "status=superseded"])
+def test_a_value_that_no_episode_has_is_none_of_a_mistake(condition: str) -> None:
+    done = run("episodes", "one", "--where", condition)
+    assert done.exit_code == 0 and "No episode meets the condition." in done.stderr
+
+
 def test_an_episode_is_shown_without_doing_anything_to_the_terminal() -> None:
     found = json.loads(
         run("episodes", "one", "--where", "failed_tool and phase=train", "--json", "-n", "1").stdout

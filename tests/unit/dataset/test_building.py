@@ -223,7 +223,7 @@ def test_the_working_directory_is_not_replaced(
 ) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(DatasetError, match="is the working directory"):
+    with pytest.raises(UsageError, match="is the working directory"):
         build("arithmetic", name, limit=20)
 
 
@@ -231,17 +231,17 @@ def test_files_of_others_are_never_replaced(tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     strange.mkdir()
     (strange / "thesis.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="no dataset build wrote"):
+    with pytest.raises(UsageError, match="no dataset build wrote"):
         build("gsm8k", strange, files=[GSM8K_ODD])
     (strange / "dataset.json").write_text('{"outputs": {"thesis.txt": ""}}')
-    with pytest.raises(DatasetError, match="no dataset build wrote"):
+    with pytest.raises(UsageError, match="no dataset build wrote"):
         build("gsm8k", strange, files=[GSM8K_ODD])
     mixed = build("gsm8k", tmp_path / "mixed", files=[GSM8K_ODD]).out
     (mixed / "notes.txt").write_text("mine")
-    with pytest.raises(DatasetError, match=r"also notes\.txt"):
+    with pytest.raises(UsageError, match=r"also notes\.txt"):
         build("gsm8k", mixed, files=[GSM8K_ODD])
     assert (strange / "thesis.txt").read_text() == (mixed / "notes.txt").read_text() == "mine"
-    with pytest.raises(DatasetError, match="is a file"):
+    with pytest.raises(UsageError, match="is a file"):
         build("gsm8k", strange / "thesis.txt", files=[GSM8K_ODD])
 
 

@@ -7,17 +7,27 @@ from aworld_train.launch.unused import unused_resources
 from aworld_train.recipe import load, read
 from aworld_train.recipe.schema import LauncherName
 
-JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "4"}
+JOB = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "n[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_GPUS_ON_NODE": "4",
+}
 
 
 def cluster(environment: dict[str, str], **named: object) -> object:
     return read({"cluster": named}, defaults=cluster_defaults(environment)).recipe.cluster
 
 
+@pytest.mark.parametrize("missing", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
+def test_variables_of_a_job_that_has_ended_mean_nothing(missing: str) -> None:
+    stale = {name: value for name, value in JOB.items() if name != missing}
+    assert cluster_defaults(stale) == {}
+    assert unused_resources(load({}), stale) is None
+
+
 def test_without_variables_a_run_is_on_this_machine() -> None:
     assert cluster_defaults({}) == {}
-    stale = {name: value for name, value in JOB.items() if name != "SLURM_JOB_ID"}  # of a job that has ended
-    assert cluster_defaults(stale) == {}
     assert cluster_defaults({"NNODES": "", "GPUS_PER_NODE": "all", "SLURM_JOB_NUM_NODES": "0"}) == {}
 
 
@@ -42,7 +52,7 @@ def test_what_the_recipe_names_stays() -> None:
 
 
 def test_a_job_that_is_larger_than_its_run_is_remarked_on() -> None:
-    remark = unused_resources(load({}), {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"})
+    remark = unused_resources(load({}), JOB)
     assert remark is not None
     assert "SLURM job 7" in remark
     assert "1 of 2 nodes" in remark

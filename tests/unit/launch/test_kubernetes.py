@@ -25,6 +25,7 @@ from tests.rayjob_schema import problems
 
 IMAGES = ["cluster.kubernetes.image=registry/train:1", "cluster.kubernetes.claim=shared"]
 TOOLS = ["env.docker_dir=calculator-mcp-server", "cluster.kubernetes.env_image=registry/calculator:1"]
+TOLERATIONS = "cluster.kubernetes.tolerations=[{key: gpu, operator: Exists, tolerationSeconds: 60}]"
 CANARY = "canary-3f9a"
 
 
@@ -51,8 +52,9 @@ def by_kind(manifests: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "trainer.batch_size=64",
         ],
         ["cluster.kubernetes.node_selector={gpu: h200}", "cluster.kubernetes.namespace=lab"],
+        [*TOOLS, TOLERATIONS, "cluster.kubernetes.pull_secrets=[registry]"],
     ],
-    ids=["outside tools", "own tools", "more workers", "gpus", "selector"],
+    ids=["outside tools", "own tools", "more workers", "gpus", "selector", "private registry"],
 )
 def test_every_object_is_valid_by_the_published_schemas(overrides: list[str]) -> None:
     rendered = plan(*overrides)
@@ -138,6 +140,19 @@ def test_no_pod_has_a_token_of_its_service_account_or_may_gain_privileges() -> N
             assert rights["capabilities"]["drop"] == ["ALL"]
             assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
             assert {"cpu", "memory"} <= set(container["resources"]["limits"])
+
+
+def test_pods_write_a_claim_of_root_pull_from_a_private_registry_and_stand_taints() -> None:
+    kinds = by_kind(plan(*TOOLS, TOLERATIONS, "cluster.kubernetes.pull_secrets=[registry]").manifests())
+    cluster = kinds["RayJob"]["spec"]["rayClusterSpec"]
+    head = cluster["headGroupSpec"]["template"]["spec"]
+    trainer = cluster["workerGroupSpecs"][0]["template"]["spec"]
+    tools = kinds["Deployment"]["spec"]["template"]["spec"]
+    assert all(pod["imagePullSecrets"] == [{"name": "registry"}] for pod in (head, trainer, tools))
+    for pod in (head, trainer):
+        assert pod["securityContext"] == {"fsGroup": 1000, "fsGroupChangePolicy": "OnRootMismatch"}
+    assert trainer["tolerations"] == [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 60}]
+    assert "tolerations" not in head and "tolerations" not in tools
 
 
 def test_workers_are_isolated_as_dockers_are() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aworld_train import __version__
-from aworld_train.errors import UsageError
+from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch import JobState
 from aworld_train.launch.cluster_job import ClusterJob, read_job
-from aworld_train.launch.cluster_nodes import Demand, _node_check, check_free
+from aworld_train.launch.cluster_nodes import Demand, _node_check, check_free, check_nodes
 from aworld_train.launch.following import ClusterSilent, follow_log
 from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.ray_api import RayJobs, checked_address
@@ -126,7 +126,8 @@ def test_the_state_of_a_job(
 def test_a_refusal_is_told_by_the_last_line_of_rays_traceback(api: tuple[type[Api], str]) -> None:
     handler, address = api
     handler.answers = {"/api/jobs/": (500, "Traceback:\n  File ...\nValueError: no agent\n")}
-    with pytest.raises(Exception, match="answered 500 to POST /api/jobs/: ValueError: no agent"):
+    message = r"answered 500 to POST /api/jobs/: ValueError: no agent\. .*dashboard.*`ray status`"
+    with pytest.raises(TrainingFailure, match=message):
         RayJobs(address, TOKEN).submit("long", "true", variables={"A": "b"}, metadata={})
     (body,) = handler.bodies
     assert body == {
@@ -237,6 +238,22 @@ def test_the_head_reads_the_job_of_this_launch_alone(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(free: list[dict[str, float]]) -> None:
     with pytest.raises(UsageError, match=r"takes 2 node\(s\) with 1 GPU and 3 CPU each .*, and 9 CPU in all"):
         check_free({str(number): node for number, node in enumerate(free)}, Demand(2, 1))
+
+
+def test_a_cluster_that_cannot_be_joined_is_told_with_what_to_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="needs the extra cpu or gpu")
+
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nMore lines.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    message = (
+        r"cannot join .*: ConnectionError: Could not find any running Ray instance\. See with `ray status`"
+    )
+    with pytest.raises(TrainingFailure, match=message):
+        check_nodes(tmp_path, "0011", Demand(1, 1))
 
 
 def test_what_fits_is_accepted() -> None:

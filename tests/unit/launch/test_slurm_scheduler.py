@@ -46,6 +46,24 @@ def test_states_and_exit_codes(programs: Path, line: str, status: JobStatus) -> 
     assert scheduler.status("1") == status
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "sentence"),
+    [
+        (JobState.waiting, " (Priority)", "The SLURM job 7 is PENDING (Priority); `scancel 7` ends it."),
+        (
+            JobState.waiting,
+            " (PartitionNodeLimit)",
+            "The SLURM job 7 is PENDING (PartitionNodeLimit); it does not start as it is: end it with `scancel 7`, and "
+            "ask for less (cluster.nodes, cluster.slurm).",
+        ),
+        (JobState.waiting, "", ""),
+        (JobState.running, " (Priority)", ""),
+    ],
+)
+def test_a_job_that_waits_is_told_with_slurm_s_reason(state: JobState, reason: str, sentence: str) -> None:
+    assert launcher.waiting_note("7", JobStatus(state, f"PENDING{reason}")) == sentence
+
+
 def test_a_job_that_only_the_accounting_remembers(programs: Path) -> None:
     install(programs, "scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     assert scheduler.status("1").state is JobState.unknown

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from aworld_train import recipe as recipes
+from aworld_train.dataset.sources.records import DEFAULT_SCORER
 from aworld_train.errors import RewardError
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.reward_settings import reward_settings
-from aworld_train.reward.settings import CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
+from aworld_train.recipe.schema import RewardSection
+from aworld_train.reward.settings import SCORER, CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
+from tests.locations import REPOSITORY
 
 JUDGE = (
     "endpoints={big: {url: 'http://there/v1', model: m, price_in: 2, key_variable: JUDGE_KEY, timeout: 5}}"
@@ -153,3 +156,11 @@ def test_loading_a_recipe_runs_no_code_of_ones_own(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_pages_name_the_scorers_of_tasks_that_name_none() -> None:
+    help_text = RewardSection.__dataclass_fields__["scorer"].metadata["help"]
+    page = (REPOSITORY / "docs" / "how-to" / "scorer.md").read_text(encoding="utf-8")
+    for text in (help_text, " ".join(page.split())):
+        assert f"have `{SCORER}`" in text or f"has `{SCORER}`" in text
+        assert f"`dataset build` writes `{DEFAULT_SCORER}` where its input names none" in text

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from aworld_train import recipe
+from aworld_train.model.recipe_files import file_faults
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.faults import Check
-from aworld_train.recipe.locate import shipped_file
+from aworld_train.recipe.locate import commands_for, shipped_file
 
 SHIPPED = recipe.shipped()
 
@@ -49,3 +50,23 @@ def test_a_file_of_the_ready_recipes_is_found_from_any_folder(
     assert Path(shipped_file("recipes/agents/swarm.yaml")).is_file()
     assert shipped_file("recipes/agents/none.yaml") == "recipes/agents/none.yaml"
     assert shipped_file("agents/swarm.yaml") == "agents/swarm.yaml"
+
+
+def test_a_started_recipe_names_the_commands_that_make_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe.write_starting_recipe("quickstart", Path("mine.yaml"))
+    faults = dict(file_faults(recipe.load("mine.yaml")))
+    assert "`aworld-train model tiny --out models/tiny`" in faults["model", "path"]
+    for split in ("train", "val"):
+        command = "`aworld-train dataset build arithmetic --out data/arithmetic`"
+        assert f"build it with {command}" in faults["dataset", split]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_dataset_of_a_ready_recipe_has_its_command(name: str) -> None:
+    loaded = recipe.load(SHIPPED[name])
+    for file in (*loaded.dataset.train_files, *loaded.dataset.val_files):
+        assert commands_for(file, "aworld-train dataset build")
+    assert commands_for("data/nothing.parquet", "aworld-train dataset build") == ""

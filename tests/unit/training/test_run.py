@@ -222,6 +222,24 @@ def test_whatever_ends_a_run_is_raised_and_is_in_its_summary(
     assert not is_in_use(tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["/bin/aworld-train", "train", "a b.yaml"], "`aworld-train train 'a b.yaml' --resume`"),
+        (["/x/__main__.py", "train", "a", "--resume"], "`aworld-train train a --resume`"),
+        (["mine.py"], "`train(resume=True)`"),
+    ],
+)
+def test_who_interrupts_a_run_is_told_its_folder_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], remedy: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", arguments)
+    progress = Failing(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        run_of(tmp_path, progress=progress)
+    assert progress.notes[-1] == f"Interrupted. The run is in {tmp_path / 'run'}; go on with {remedy}."
+
+
 ALARMS = [{"step": step, "kind": "entropy", "text": "x"} for step in (0, 1, 2)]
 EARLIER = {
     "name": "r",

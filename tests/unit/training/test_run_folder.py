@@ -266,11 +266,13 @@ def test_two_processes_do_not_share_a_folder(data: Path, monkeypatch: pytest.Mon
     held = opened(data)
     run = held.path
     assert is_in_use(run)
-    with pytest.raises(UsageError, match="`aworld-train runs attach`"):
+    with pytest.raises(UsageError, match=f"`aworld-train runs attach {run}`"):
         check_run_folder(run, resume=False)
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    with pytest.raises(UsageError, match=f"The run folder {run} is in use by process {os.getpid()} on "):
+    with pytest.raises(
+        UsageError, match=rf"The run in {run} is running: process {os.getpid()} on .*, since 20\d\d-"
+    ):
         lock_folder(run)
     assert len(pauses) == 5
     held.close()

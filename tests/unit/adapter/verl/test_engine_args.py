@@ -95,6 +95,11 @@ def faults(*overrides: str) -> dict[str, str]:
         ("tensor-parallel-size=8", "`rollout.tensor_parallel`"),
         ("dtype=half", "`rollout.dtype`"),
         ("logprobs_mode=raw_logprobs", "with which tokens were sampled"),
+        (
+            "speculative_config={rejection_sample_method: synthetic}",
+            "rejection_sample_method` cannot be synthetic",
+        ),
+        ('speculative_config=\'{"rejection_sample_method": "synthetic"}\'', "cannot be synthetic"),
     ],
 )
 def test_a_wrong_argument_is_refused_with_what_helps(
@@ -116,6 +121,7 @@ def test_a_wrong_argument_is_refused_with_what_helps(
         "ignore_patterns=[a]",
         "ignore_patterns=a",
         "speculative_config={method: ngram}",
+        "speculative_config={method: ngram, rejection_sample_method: block}",
         "attention_config={backend: x}",
         "enable_log_requests=true",
         "block_size=${oc.env:AWORLD_BLOCKS}",

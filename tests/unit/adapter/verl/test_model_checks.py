@@ -124,3 +124,43 @@ def test_experts_are_shared_where_the_model_has_some(tmp_path: Path) -> None:
     assert "the model has no experts" in refused[key]
     assert key not in faults(tmp_path, HEADS, f"{key}=1")
     assert key not in faults(tmp_path, HEADS | {"num_experts": 128}, f"{key}=4")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "takes in the embeddings"),
+        ({"target_modules": ["q_proj"], "use_dora": True}, "has use_dora,"),
+        ({"target_modules": ["q_proj"], "rank_pattern": {"q_proj": 4}}, "has rank_pattern,"),
+        ({"target_modules": ["q_proj"], "use_dora": False, "rank_pattern": {}}, None),
+    ],
+)
+def test_a_given_adapter_that_no_checkpoint_could_hold_is_refused(
+    tmp_path: Path, settings: dict[str, Any], problem: str | None
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    key = "verl.actor_rollout_ref.model.lora_adapter_path"
+    refusals = faults(tmp_path, {}, "model.lora.rank=8", f"{key}={tmp_path}")
+    assert list(refusals) == ([key] if problem else [])
+    assert problem is None or problem in refusals[key]
+
+
+@pytest.mark.parametrize(
+    ("targets", "excluded", "is_refused"),
+    [
+        (".*(q_proj|embed_tokens)", "", True),
+        (".*", "", True),
+        (".*", ".*embed_tokens|transformer.*|gpt_neox.*", False),
+        ("all-linear", "", False),
+        (".*q_proj", "", False),
+        ("embed_tokens", "", False),  # as a whole name, which no module has
+        ("*", "", False),  # no expression at all
+    ],
+)
+def test_an_expression_that_takes_in_the_embeddings_is_refused(
+    tmp_path: Path, targets: str, excluded: str, is_refused: bool
+) -> None:
+    key = "model.lora.target_modules"
+    given = (f"{key}='{targets}'", f"verl.actor_rollout_ref.model.exclude_modules='{excluded}'")
+    assert list(faults(tmp_path, {}, "model.lora.rank=8", *given)) == ([key] if is_refused else [])
+    assert faults(tmp_path, {}, *given) == {}  # no adapter

@@ -320,7 +320,7 @@ def test_a_dataset_with_attachments_and_pictures_is_replaced_and_nothing_of_ones
     (out / "train.stats.png").write_bytes(b"picture")
     build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     (out / "attachments" / "my-notes.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="attachments/my-notes"):
+    with pytest.raises(UsageError, match="attachments/my-notes"):
         build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     assert (out / "attachments" / "my-notes.txt").exists()
 
