@@ -50,8 +50,9 @@ class Server:
         self._is_started.set()
         return len(self.started)
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
         self.ended.append(pid)
+        then()
 
     async def next_message(self) -> Any:
         """What the worker writes next, once the server is started; None when it has closed its end."""
