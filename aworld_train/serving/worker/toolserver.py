@@ -138,7 +138,7 @@ class ToolServerProcess:
     def stop(self) -> None:
         """End it with everything in its process group; its open requests fail."""
         if self._process is not None:
-            self._end(self._process, CallFailure("tool_crashed", f"{self.name} was stopped"))
+            self._end(self._process, CallFailure("worker_lost", f"{self.name} was stopped"))
 
     async def _running(self) -> _Process:
         async with self._starting:

@@ -250,7 +250,7 @@ async def test_a_server_that_is_stopped_ends_once_and_its_requests_fail(server: 
     late, _ = await server.request("tools/list", seconds=0.01)
     for _ in range(2):
         server.process.stop()
-    assert await failure_of(requesting) == await failure_of(late) == ("tool_crashed", "s was stopped")
+    assert await failure_of(requesting) == await failure_of(late) == ("worker_lost", "s was stopped")
     assert (server.ended, server.process.running, await server.next_message()) == ([1], False, None)
     assert running.reader_task.cancelled()
 
