@@ -17,6 +17,7 @@ CHAINS = {
     # One engine for all, which a test stops and starts.
     "docker": (
         "tests/integration/test_env_docker.py",
+        "tests/integration/test_env_chaos.py",
         "tests/integration/test_gaia_walk.py",
         "tests/integration/test_env_desktop.py",
         "tests/integration/test_env_sessions.py",

@@ -105,6 +105,17 @@ def containers(name: str) -> list[Any]:
     return found
 
 
+def parts_on_engine(name: str) -> list[str]:
+    """The containers, networks and volumes of an environment, also those that lost their label."""
+    import docker
+
+    client = docker.from_env()
+    rest = [one.name for kind in (client.networks, client.volumes) for one in kind.list()]
+    return [one.name for one in containers(name)] + [
+        one for one in rest if one == f"aworld-{name}" or one.startswith(f"aworld-{name}-")
+    ]
+
+
 def all_ready(connection: EnvConnection, within: float = 60.0) -> bool:
     """Whether all workers are ready within so many seconds."""
 

@@ -51,7 +51,7 @@ def check_agent(section: Mapping[str, Any]) -> None:
     """
     named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
-        agent_from(named).check()
+        agent_from({**named, "environment": section.get("environment")}).check()
 
 
 def _make(kind: str, options: Mapping[str, Any]) -> Agent:

@@ -31,6 +31,7 @@ from aworld_train import process_supervisor, temporary
 from aworld_train.agent import hidden_arguments
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
+from aworld_train.recipe.agent_command import command_fault, executable, look_in
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.rollout import episode_clock
 from aworld_train.rollout.outcome import AgentFailed
@@ -93,8 +94,7 @@ class ProgramAgent:
             )
         if at_once is not None and (isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1):
             raise UsageError(f"agent.at_once is {at_once!r}: it has to be a number of at least 1.")
-        is_python = command[0] in ("python", "python3")
-        self._command = [sys.executable if is_python else command[0], *command[1:]]
+        self._command = [executable(command), *command[1:]]
         self._name = " ".join(map(shown, self._command))
         self._variables = dict(environment or {})
         self._slots = _slots_of(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
@@ -110,13 +110,9 @@ class ProgramAgent:
             return await self._run(task, context)
 
     def check(self) -> None:
-        """As `Agent.check`: the program exists."""
-        program = self._command[0]
-        if which(program) is None:
-            raise UsageError(f"agent.command: there is no program {program!r} that can be run.")
-        script = self._command[1] if len(self._command) > 1 else ""
-        if program == sys.executable and script.endswith(".py") and not Path(script).is_file():
-            raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
+        """As `Agent.check`: the program exists, and so does what it imports."""
+        if fault := command_fault(self._command, look=look_in(Path.cwd(), self._variables)):
+            raise UsageError(f"agent.command: {' '.join(fault)}")
 
     async def _run(self, task: AgentTask, context: EpisodeContext) -> str:
         context.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -133,7 +133,8 @@ def up_command(
 ) -> None:
     """Start an environment, prove that its tools work, and print its address and token as one JSON object.
 
-    What is up already, and unchanged, is left as it is and printed. It stays up until `env down`.
+    What is up already, and unchanged, is left as it is and printed; what has changed is tried beside it before it is
+    stopped. It stays up until `env down`.
 
     Examples:
 
@@ -294,7 +295,7 @@ def test_command(
     from aworld_train.env.directory import find_directory
     from aworld_train.env.health import examine, read_health
 
-    record = _record(name)
+    record = _with_gateway(name)
     health = read_health(record.health)
     if health is None:
         raise EnvironmentFailure(f"{record.name!r} does not answer at {record.health}.")
@@ -403,7 +404,7 @@ def config_command(
     """
     from aworld_train.env.config_format import write_config
 
-    sys.stdout.write(write_config(_record(name).connection, form) + "\n")
+    sys.stdout.write(write_config(_with_gateway(name).connection, form) + "\n")
 
 
 @app.command("token")
@@ -433,11 +434,11 @@ def token_command(
       aworld-train env token gaia-mcp-server --revoke 8f14e45fceea167a
     """
     if revoke is not None:
-        _revoke(_record(name), sys.stdin.readline().strip() if revoke == "-" else revoke, as_json)
+        _revoke(_with_gateway(name), sys.stdin.readline().strip() if revoke == "-" else revoke, as_json)
         return
     expires = int(time.time() + _seconds(ttl))
     token_id = secrets.token_hex(8)
-    token = _record(name).token(expires, sessions, token_id)
+    token = _with_gateway(name).token(expires, sessions, token_id)
     if as_json:
         console.print_json({"token": token, "id": token_id, "expires": expires, "sessions": sessions})
     else:
@@ -478,6 +479,16 @@ def _record(name: str | None) -> "Record":
     record = find(chosen_name)
     if record is None:
         raise _unknown(chosen_name)
+    return record
+
+
+def _with_gateway(name: str | None) -> "Record":
+    record = _record(name)
+    if not record.credentials.secret:
+        raise EnvironmentFailure(
+            f"The gateway of {record.name!r} was removed, and its token with it. `aworld-train env up` with its "
+            f"settings starts it anew; `aworld-train env down {record.name}` removes the rest."
+        )
     return record
 
 
@@ -541,7 +552,8 @@ def _status_table(environments: "list[EnvStatus]") -> Table:
         table.add_row(
             escape(one.name),
             f"[{_COLOURS.get(one.state, 'red')}]{one.state}[/]"
-            + (f" ({escape(one.machine)})" if one.state == "elsewhere" else ""),
+            + (f" ({escape(one.machine)})" if one.state == "elsewhere" else "")
+            + (f" ({', '.join(one.missing)} missing)" if one.missing else ""),
             escape(one.mcp_url),
             one.backend,
             workers,

@@ -1,5 +1,6 @@
 """The probes by area, in the order in which findings are shown."""
 
+from aworld_train.doctor.agent import check_agent_program
 from aworld_train.doctor.clock import check_clock
 from aworld_train.doctor.confinement import check_confinement
 from aworld_train.doctor.disk import check_disk, check_shared_memory
@@ -34,6 +35,7 @@ PROBES: dict[str, Probe] = {
     "clock": check_clock,
     "docker": check_engine,
     "tools": check_tools,
+    "agent": check_agent_program,
     "code tests": check_confinement,
     "ray": check_ray,
     "slurm": check_slurm,

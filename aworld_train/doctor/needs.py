@@ -72,13 +72,19 @@ class Needs:
         if self.recipe is None or self.directory is None:
             return False
         backend = self.recipe.env.backend
-        executing = any(entry.executes_code for entry in self.servers.values())
-        return backend is EnvBackend.docker or (backend is EnvBackend.auto and executing)
+        return backend is EnvBackend.docker or (backend is EnvBackend.auto and not self.may_be_processes)
 
     @property
     def processes(self) -> bool:
         """Whether the run starts its tools as plain processes, whatever else there is."""
         return self.recipe is not None and self.recipe.env.backend is EnvBackend.process
+
+    @property
+    def may_be_processes(self) -> bool:
+        """Whether the run starts its tools as plain processes where no Docker engine answers."""
+        if self.recipe is None or self.directory is None or self.recipe.env.backend is not EnvBackend.auto:
+            return False
+        return not any(entry.executes_code for entry in self.servers.values())
 
     def environment_url(self, machine: Machine) -> str:
         """The address of the tool environment that the run is pointed at; empty if it starts its own, or has none."""

@@ -14,7 +14,7 @@ _BROWSER_SERVER = "browser"
 
 def check_tools(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """A browser for servers that browse, the programs that servers are started with, and a way to install packages."""
-    if needs.recipe is not None and not needs.processes:
+    if needs.recipe is not None and not (needs.processes or needs.may_be_processes):
         yield ok("tools", "The recipe starts no tools as processes of this machine.")
         return
     faults = 0
@@ -32,7 +32,7 @@ def check_tools(machine: Machine, needs: Needs) -> Iterator[Finding]:
         if not program.startswith(("python", "{")) and machine.program(program) is None:
             faults += 1
             what = f"The tool server {name} is started with `{program}`, which is not on PATH."
-            yield fault("tools", True, what, f"Install {program}, or run the tools in containers.")
+            yield fault("tools", needs.processes, what, f"Install {program}, or run the tools in containers.")
     if find_spec("ensurepip") is None and machine.program("uv") is None:
         faults += 1
         yield warn(
@@ -41,4 +41,5 @@ def check_tools(machine: Machine, needs: Needs) -> Iterator[Finding]:
             "apt install python3-venv, or install the environment's requirements.txt into this environment.",
         )
     if not faults:
-        yield ok("tools", "Tools can run as processes of this machine (--backend process).")
+        when = ", which they do where no Docker engine answers" if needs.may_be_processes else ""
+        yield ok("tools", f"Tools can run as processes of this machine{when} (--backend process).")

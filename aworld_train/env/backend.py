@@ -142,10 +142,6 @@ class Backend(Protocol):
         """The last lines that it wrote; with ``follow``, also those to come."""
         ...
 
-    def leftovers(self) -> list[str]:
-        """Names that have parts of an environment, but no whole one: a start that was killed left them behind."""
-        ...
-
     def remove(self, name: str) -> None:
         """Remove everything of that name, whatever state it is in."""
         ...

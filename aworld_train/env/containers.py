@@ -12,7 +12,10 @@ import os
 import secrets
 import subprocess
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +31,7 @@ from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 _ENGINE_SECONDS = 60
+_REMOVAL_SECONDS = 10.0
 GATEWAY_PORT = 8080
 SOCKETS = "/run/aworld"
 _EGRESS = "egress"
@@ -42,6 +46,8 @@ WORKER_CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
 _USERS = (0x7000_0000, 0x7FFF_0000)
 _MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
+_RUNNING = ("running", "restarting", "created")
+"""States of a container that the engine runs, or will; one that somebody stopped stays so."""
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
 # Writable folders of a worker, in memory, with the share of its memory that each may take.
 WORKER_FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
@@ -82,15 +88,11 @@ class DockerBackend:
 
     def records(self) -> list[Record]:
         """See `Backend.records`."""
-        by_name: dict[str, list[Any]] = {}
-        for container in self._containers():
-            by_name.setdefault(container.labels[f"{LABEL}.environment"], []).append(container)
-        return [_record(name, containers) for name, containers in sorted(by_name.items())]
+        return self._records(None)
 
     def find(self, name: str) -> Record | None:
         """See `Backend.find`."""
-        containers = self._containers(name)
-        return _record(name, containers) if containers else None
+        return next(iter(self._records(name)), None)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Build the image; see `Backend.prepare`."""
@@ -139,7 +141,7 @@ class DockerBackend:
     def runs(self, record: Record) -> bool:
         """Whether its gateway runs, or is being started again by the engine."""
         gateways = [one for one in self._containers(record.name) if one.labels[f"{LABEL}.role"] == "gateway"]
-        return any(one.status in ("running", "restarting", "created") for one in gateways)
+        return any(one.status in _RUNNING for one in gateways)
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
         """The lines of all its containers, each with the container's part in front; see `Backend.logs`."""
@@ -155,23 +157,29 @@ class DockerBackend:
                 stamped.append((moment, f"{_part_name(container)} | {text}"))
         yield from [line for _, line in sorted(stamped)[-lines:]]
 
-    def leftovers(self) -> list[str]:
-        """Environments that lack their gateway, by name: what a start that was killed left behind."""
-        names = {
-            item.attrs["Labels"][f"{LABEL}.environment"]
-            for kind in (self._client.networks, self._client.volumes)
-            for item in kind.list(filters={"label": f"{LABEL}.environment"})
-        }
-        complete = {record.name for record in self.records() if record.handle["gateway"]}
-        return sorted((names | {record.name for record in self.records()}) - complete)
-
     def remove(self, name: str) -> None:
         """Everything of that name, whatever state it is in."""
         self._remove(name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name: its network is created first and removed last."""
-        return bool(self._client.networks.list(filters={"label": f"{LABEL}.environment={name}"}))
+        """Whether there is something of that name.
+
+        Its network is created first and removed last, and the engine removes no volume that a container has.
+        """
+        label = {"label": f"{LABEL}.environment={name}"}
+        return bool(self._client.networks.list(filters=label) or self._client.volumes.list(filters=label))
+
+    def _records(self, name: str | None) -> list[Record]:
+        label = f"{LABEL}.environment"
+        filters = {"label": f"{label}={name}" if name else label}
+        parts: dict[str, _Parts] = defaultdict(_Parts)
+        for network in self._client.networks.list(filters=filters):
+            parts[network.attrs["Labels"][label]].network = network.attrs["Labels"]
+        for volume in self._client.volumes.list(filters=filters):
+            parts[volume.attrs["Labels"][label]].volumes.append(volume.name)
+        for container in self._containers(name):
+            parts[container.labels[label]].containers.append(container)
+        return [_record(name, parts[name]) for name in sorted(parts)]
 
     def _containers(self, name: str | None = None) -> list[Any]:
         label = f"{LABEL}.environment" + (f"={name}" if name else "")
@@ -188,7 +196,7 @@ class DockerBackend:
             f"aworld-{plan.name}",
             driver="bridge",
             options={"com.docker.network.bridge.enable_icc": "false"},
-            labels={f"{LABEL}.environment": plan.name},
+            labels={f"{LABEL}.environment": plan.name, **_description(plan)},
             check_duplicate=True,
         )
         # A volume of its own: the proxy must not see the sockets at which workers are reached.
@@ -294,24 +302,38 @@ class DockerBackend:
         return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
     def _remove(self, name: str) -> None:
-        """Remove containers, then their volumes and network; those that are gone already are no error."""
-        from docker.errors import APIError, NotFound
+        """Remove everything of that name; what is gone already is no error."""
+        from docker.errors import APIError
 
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while True:
+            try:
+                self._remove_parts(name)
+                return
+            except APIError as error:
+                # The engine refuses what another program is just removing, or still has.
+                if time.monotonic() > deadline:
+                    raise EnvironmentFailure(
+                        f"Something of {name!r} could not be removed: {error.explanation or error}"
+                    ) from error
+            time.sleep(0.2)
+
+    def _remove_parts(self, name: str) -> None:
+        from docker.errors import NotFound
+
+        label = {"label": f"{LABEL}.environment={name}"}
+        volumes = {volume.name for volume in self._client.volumes.list(filters=label)}
         for container in self._containers(name):
+            # The engine makes a volume that was removed anew, without its label.
+            volumes |= {mount["Name"] for mount in container.attrs["Mounts"] if mount["Type"] == "volume"}
             with contextlib.suppress(NotFound):
                 container.remove(force=True, v=True)
-        label = {"label": f"{LABEL}.environment={name}"}
-        try:
-            for volume in self._client.volumes.list(filters=label):
-                with contextlib.suppress(NotFound):
-                    volume.remove(force=True)
-            for network in self._client.networks.list(filters=label):
-                with contextlib.suppress(NotFound):
-                    network.remove()
-        except APIError as error:
-            raise EnvironmentFailure(
-                f"Something of {name!r} could not be removed: {error.explanation or error}"
-            ) from error
+        for volume in volumes:
+            with contextlib.suppress(NotFound):
+                self._client.volumes.get(volume).remove(force=True)
+        for network in self._client.networks.list(filters=label):
+            with contextlib.suppress(NotFound):
+                network.remove()
 
 
 def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
@@ -452,15 +474,37 @@ def _description(plan: EnvPlan) -> dict[str, str]:
         "machine": address.machine(),
         "owner": f"{plan.owner.pid} {plan.owner.started!r}" if plan.owner else "",
         "starter": f"{plan.starter.pid} {plan.starter.started!r}",
+        "parts": " ".join(
+            [
+                *(["egress", "volume-egress"] if plan.egress else []),
+                "gateway",
+                *(f"{part}-{number}" for part in ("worker", "volume") for number in range(plan.all_workers)),
+                "network",
+            ]
+        ),
     }
     return {f"{LABEL}.{name}": str(value) for name, value in fields.items()}
 
 
-def _record(name: str, containers: list[Any]) -> Record:
-    gateway = next((one for one in containers if one.labels[f"{LABEL}.role"] == "gateway"), None)
-    labels = {
-        key.removeprefix(f"{LABEL}."): value for key, value in (gateway.labels if gateway else {}).items()
-    }
+@dataclass
+class _Parts:
+    """What the engine has of an environment."""
+
+    network: Mapping[str, str] = field(default_factory=dict)  # its labels
+    volumes: list[str] = field(default_factory=list)
+    containers: list[Any] = field(default_factory=list)
+
+    def names(self, environment: str) -> set[str]:
+        volumes = {f"volume-{name.removeprefix(f'aworld-{environment}-')}" for name in self.volumes}
+        running = [_part_name(one) for one in self.containers if one.status in _RUNNING]
+        return {*(["network"] if self.network else []), *volumes, *running}
+
+
+def _record(name: str, parts: _Parts) -> Record:
+    gateway = next((one for one in parts.containers if one.labels[f"{LABEL}.role"] == "gateway"), None)
+    described = gateway.labels if gateway else parts.network
+    labels = {key.removeprefix(f"{LABEL}."): value for key, value in described.items()}
+    names = parts.names(name)
     variables = dict(entry.split("=", 1) for entry in gateway.attrs["Config"]["Env"]) if gateway else {}
     return Record(
         name=name,
@@ -484,6 +528,7 @@ def _record(name: str, containers: list[Any]) -> Record:
         handle={
             "gateway": gateway.id if gateway else "",
             "image": gateway.attrs.get("Image", "") if gateway else "",
+            "missing": [part for part in labels.get("parts", "gateway").split() if part not in names],
         },
         data=labels.get("data", ""),
     )

@@ -37,7 +37,9 @@ READY_SECONDS = 300.0
 """Seconds that a start may take by default: a busy machine has taken 56."""
 _RECOVERY_SECONDS = 10.0
 """Seconds that an environment may take to answer again before it counts as broken and is replaced."""
+_LOOK_SECONDS = 1.0  # between looks at what was removed of an environment that starts
 _LOCK_SECONDS = 60.0
+_TRIAL_NAME = 40  # characters of the environment's name, which may have 63 with what is added
 _BUILD_LOCK_SECONDS = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
 
@@ -79,7 +81,8 @@ def up(
 ) -> EnvConnection:
     """Start an environment and test its tools; one that is up with the same settings is returned at once.
 
-    One that is up with other settings is stopped first. This call blocks; in async code, run it in a thread.
+    One that is up with other settings stays up until they have been tried beside it, with one worker. This call blocks;
+    in async code, run it in a thread.
 
     Args:
         docker_dir: Name or path of the environment directory.
@@ -137,7 +140,7 @@ def up(
     with registry.locked(environment, _BUILD_LOCK_SECONDS, report_progress):
         old = find(environment)
         if old is not None:
-            _refuse_if_in_use(old, owner)
+            _refuse_if_in_use(old, owner, directory)
         issued = int(time.time())
         plan = EnvPlan(
             name=environment,
@@ -174,10 +177,19 @@ def up(
             return old.connection
         plan = replace(plan, prepared=chosen_backend.prepare(plan, report_progress))
         if old is not None:
-            report_progress(f"Stopping {environment}, which has other settings.")
+            if plan.port not in (0, old.port):
+                address.check_free(plan.host, plan.port)
+            if old.missing:
+                report_progress(f"Stopping {environment}, which lacks {', '.join(old.missing)}.")
+            elif old.ready and _answers(old):
+                _try_out(chosen_backend, plan, wait, report_progress)
+                report_progress(f"Stopping {environment}, which has other settings.")
             open_backend(old.backend).stop(old)
             # With the old secret, tokens that were revoked would be valid again.
-            if not registry.take_revocation(environment) and old.credentials.expires > issued:
+            was_revoked = registry.take_revocation(environment)
+            if not old.credentials.secret:
+                report_progress(f"Its token is lost with its gateway: {environment} gets another one.")
+            elif not was_revoked and old.credentials.expires > issued:
                 password = plan.credentials.desktop_password
                 plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
         plan = replace(plan, port=_choose_port(plan, old))
@@ -226,7 +238,6 @@ def orphans() -> list[str]:
             abandoned = not record.ready and not _is_alive(record.starter)
             if abandoned or (record.owner is not None and not _is_alive(record.owner)):
                 names.append(record.name)
-        names += [name for name in backend.leftovers() if name not in names and not _is_locked(name)]
     return sorted(set(names))
 
 
@@ -249,6 +260,35 @@ def find(name: str) -> Record | None:
     """The environment of that name, whatever runs it."""
     records = (backend.find(name) for backend in usable_backends())
     return next((record for record in records if record is not None), None)
+
+
+def _try_out(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> None:
+    """Start the plan with one worker under another name, test it, and remove it.
+
+    Raises:
+        EnvironmentFailure: It does not come up; the environment of the plan's name is left as it is.
+    """
+    trial = f"{plan.name[:_TRIAL_NAME]}-trial-{secrets.token_hex(4)}"
+    report_progress(f"Trying beside {plan.name}, which stays up until this works.")
+    beside = replace(
+        plan,
+        name=trial,
+        port=address.free_port(plan.host),
+        workers=1,
+        scoring_workers=min(plan.scoring_workers, 1),
+        owner=plan.starter,
+    )
+    with registry.locked(trial, _LOCK_SECONDS):
+        try:
+            _start(backend, beside, wait, report_progress)
+        except EnvironmentFailure as error:
+            raise EnvironmentFailure(
+                f"{plan.name!r} stays up as it was, because it does not start with what has changed: "
+                f"{error.message.replace(trial, plan.name)}"
+            ) from error
+        finally:
+            backend.remove(trial)
+            registry.log_path(trial).unlink(missing_ok=True)
 
 
 def _start(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> EnvConnection:
@@ -278,7 +318,7 @@ def _wait_until_healthy(
     backend: Backend, record: Record, plan: EnvPlan, wait: float, report_progress: ProgressReporter
 ) -> None:
     """Wait until every worker is ready for its first session."""
-    began = reported = time.monotonic()
+    began = reported = looked = time.monotonic()
     while True:
         health = read_health(record.health)
         if health is not None and health["name"] != record.name:
@@ -291,6 +331,14 @@ def _wait_until_healthy(
         if not backend.runs(record):
             raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
         now = time.monotonic()
+        if now - looked >= _LOOK_SECONDS:
+            looked = now
+            current = backend.find(record.name)
+            if current is not None and current.missing:
+                lost = ", ".join(current.missing)
+                raise EnvironmentFailure(
+                    f"{lost} of {record.name!r} was removed while it was starting; start it again."
+                )
         if now - began > wait:
             raise EnvironmentFailure(
                 f"{record.name!r} was not ready at {record.health} within {wait:.0f} s and was stopped: "
@@ -350,14 +398,6 @@ def _is_alive(process: Owner | None) -> bool:
     return process is not None and process_supervisor.find_process(process.pid, process.started) is not None
 
 
-def _is_locked(name: str) -> bool:
-    try:
-        with registry.locked(name, 0):
-            return False
-    except EnvironmentFailure:
-        return True
-
-
 def _scoring_workers(count: int) -> int:
     if count < 0:
         raise UsageError(f"--scoring-workers is {count}: it has to be 0 or more.")
@@ -397,30 +437,49 @@ def _runtime_digest() -> str:
 def _matches(record: Record, plan: EnvPlan, backend: Backend) -> bool:
     """Whether it was started from this plan, and answers."""
     is_same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
-    if not is_same or plan.port not in (0, record.port) or record.credentials.expires <= time.time():
+    if (
+        not is_same
+        or record.missing
+        or plan.port not in (0, record.port)
+        or record.credentials.expires <= time.time()
+    ):
         return False
     deadline = time.monotonic() + _RECOVERY_SECONDS
     while backend.runs(record) and time.monotonic() < deadline:
-        health = read_health(record.health)
-        if health is not None and health["name"] == record.name and health["status"] == "ok":
+        if _answers(record):
             return True
         time.sleep(0.2)
     return False
 
 
-def _refuse_if_in_use(record: Record, owner: Owner | None) -> None:
-    """Refuse an environment that another living process owns, and for an owner also one that has none."""
+def _answers(record: Record) -> bool:
+    health = read_health(record.health)
+    return health is not None and health["name"] == record.name and health["status"] == "ok"
+
+
+def _refuse_if_in_use(record: Record, owner: Owner | None, directory: EnvDirectory) -> None:
+    """Refuse an environment that another process owns or starts, or that has another directory.
+
+    For an owner, one that has none is refused too.
+    """
     _refuse_if_elsewhere(record)
-    if record.owner == owner or not open_backend(record.backend).runs(record):
+    is_starting = not record.ready and _is_alive(record.starter) and record.starter != _owner(os.getpid())
+    if not is_starting and not open_backend(record.backend).runs(record):
         return
-    if record.owner is None:
+    if is_starting and record.starter is not None:
+        holder = f"is being started by process {record.starter.pid}"
+    elif record.owner == owner:
+        if not record.directory or Path(record.directory) == directory.path:
+            return
+        holder = f"is that of {record.directory}, not of {directory.path}"
+    elif record.owner is None:
         holder = "was started by hand, not to end with another process"
     elif _is_alive(record.owner):
         holder = f"belongs to process {record.owner.pid}"
     else:
         return
     raise EnvironmentFailure(
-        f"An environment {record.name!r} is up already and {holder}; choose another name with --name, or "
+        f"An environment {record.name!r} is there already and {holder}; choose another name with --name, or "
         f"stop it with `aworld-train env down {record.name}`."
     )
 

@@ -170,10 +170,6 @@ class ProcessBackend:
                 yield from _decoded(complete)
                 time.sleep(_FOLLOW_SECONDS)
 
-    def leftovers(self) -> list[str]:
-        """None: a process environment has a record as soon as it has a process."""
-        return []
-
     def remove(self, name: str) -> None:
         """See `Backend.remove`."""
         record = self.find(name)

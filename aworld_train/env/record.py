@@ -3,7 +3,7 @@
 The process backend stores the record in a file, the Docker backend reads it from labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -87,6 +87,11 @@ class Record:
         return self.machine != address.machine()
 
     @property
+    def missing(self) -> Sequence[str]:
+        """What is not there of it, such as ``worker-0``, ``volume-0``, ``network``."""
+        return list(self.handle.get("missing", ()))
+
+    @property
     def health(self) -> str:
         """URL of its health check."""
         return address.url(self._ip, self.port, "/health")
@@ -139,4 +144,4 @@ class Record:
 
 
 def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds") if seconds else ""

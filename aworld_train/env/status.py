@@ -16,8 +16,9 @@ class EnvStatus:
 
     Attributes:
         state: ``up``; ``starting`` (its tools have not been tested yet); ``unhealthy`` (it runs, but none of its
-            workers does); ``dead`` (it ended by itself); ``abandoned`` (its start was interrupted, or its owner
-            has ended); ``elsewhere`` (it is on another machine).
+            workers does, or some of it is missing); ``dead`` (it ended by itself); ``abandoned`` (its start was
+            interrupted, or its owner has ended); ``elsewhere`` (it is on another machine).
+        missing: What is not there of it: containers, volumes, its network.
         workers: How many there are in each state; empty where the gateway does not answer.
         sessions: How many sessions are open.
         queued: How many sessions wait for a worker.
@@ -28,6 +29,7 @@ class EnvStatus:
 
     name: str
     state: str
+    missing: list[str]
     backend: str
     mcp_url: str
     workers: dict[str, int]
@@ -76,8 +78,9 @@ def _status(record: Record) -> EnvStatus:
     return EnvStatus(
         name=record.name,
         state=_state(record, health),
+        missing=list(record.missing),
         backend=record.backend,
-        mcp_url=connection.mcp_url,
+        mcp_url=connection.mcp_url if record.port else "",
         workers=health["workers"] if health else {},
         sessions=health["sessions"] if health else None,
         queued=health["queued"] if health else None,
@@ -102,4 +105,5 @@ def _state(record: Record, health: dict[str, Any] | None) -> str:
         return "dead"
     if not record.ready:
         return "starting"
-    return "up" if health is not None and health["status"] == "ok" else "unhealthy"
+    is_whole = health is not None and health["status"] == "ok" and not record.missing
+    return "up" if is_whole else "unhealthy"

@@ -32,7 +32,16 @@ from aworld_train.errors import UsageError
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests import warm
-from tests.environments import ODD, all_ready, call, containers, eventually, need_docker, session
+from tests.environments import (
+    ODD,
+    all_ready,
+    call,
+    containers,
+    eventually,
+    need_docker,
+    parts_on_engine,
+    session,
+)
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -41,7 +50,6 @@ pytestmark = [
 ]
 
 SMALL = Size(cpus=1.0, memory=512 << 20)
-LABEL = "aworld-train.environment"
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +76,7 @@ def container(name: str, part: str) -> Container:
 
 def left_of(name: str) -> list[str]:
     """Everything of that name that the engine or this machine still has."""
-    client = docker.from_env()
-    label = {"label": f"{LABEL}={name}"}
-    found = [one.name for one in containers(name)]
-    found += [one.name for one in client.networks.list(filters=label)]
-    found += [one.name for one in client.volumes.list(filters=label)]
+    found = parts_on_engine(name)
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             command = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []

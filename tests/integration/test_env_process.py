@@ -43,7 +43,7 @@ from aworld_train.env import (
 from aworld_train.env import up as up_anywhere
 from aworld_train.env.directory import find_directory
 from aworld_train.env.health import examine
-from aworld_train.env.record import Record
+from aworld_train.env.record import Owner, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from tests import warm
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
@@ -259,6 +259,33 @@ def test_what_is_not_as_asked_is_started_again_and_its_users_find_it(fresh: str)
     assert workers_of(second)["ready"] == 2
 
 
+def test_what_cannot_replace_an_environment_leaves_it_as_it_is(tmp_path: Path) -> None:
+    path = make_directory(tmp_path / "changed")
+    first, processes, folders = up(path), processes_of("made"), temporary_folders()
+    try:
+        (path / "server.py").write_text(SPEAK.format(before="sys.exit('no: not today')"))
+        with pytest.raises(EnvironmentFailure, match=r"(?s)'made' stays up as it was.*no: not today"):
+            up(path)
+        (path / "server.py").write_text(SPEAK.format(before=""))
+        with (
+            socket.create_server(("127.0.0.1", 0)) as other,
+            pytest.raises(EnvironmentFailure, match="is in use"),
+        ):
+            up(path, workers=2, port=other.getsockname()[1])
+        another = make_directory(tmp_path / "another")
+        with pytest.raises(
+            EnvironmentFailure, match=f"is that of {path}, not of {another}; choose another name"
+        ):
+            up(another)
+        assert up(path) == first
+        assert processes_of("made") == processes
+        assert temporary_folders() == folders
+        assert [one.name for one in status() if one.name != "shared"] == ["made"]
+        assert not list(registry.folder().glob("made-*"))
+    finally:
+        down("made")
+
+
 def test_one_that_died_is_started_again_with_the_same_token_and_port(fresh: str) -> None:
     first = up(CALCULATOR, name=fresh)
     processes = processes_of(fresh)
@@ -273,7 +300,12 @@ def test_one_that_died_is_started_again_with_the_same_token_and_port(fresh: str)
 def test_one_whose_starter_was_killed_half_way_is_started_again(fresh: str) -> None:
     up(CALCULATOR, name=fresh)
     processes = processes_of(fresh)
-    registry.write(replace(record_of(fresh), ready=False))
+    record, parent = record_of(fresh), psutil.Process(os.getppid())
+    other = Owner(parent.pid, parent.create_time())
+    registry.write(replace(record, ready=False, starter=other))
+    with pytest.raises(EnvironmentFailure, match=f"is being started by process {other.pid}"):
+        up(CALCULATOR, name=fresh)
+    registry.write(replace(record, ready=False))
     assert [one.state for one in status(fresh)] == ["starting"]
     up(CALCULATOR, name=fresh)
     assert have_ended(processes, within=0)

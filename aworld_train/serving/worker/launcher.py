@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -137,11 +137,12 @@ class Spawner:
             raise CallFailure("tool_unavailable", f"{name} could not be started: {answer['error']}")
         return int(answer["pid"])
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
         """Order the end of a server, with its process group, before any later order is carried out."""
         killing = asyncio.ensure_future(self._order({"kill": pid}, []))
         self._killing.add(killing)
         killing.add_done_callback(self._killing.discard)
+        killing.add_done_callback(lambda _: then())
 
     async def wipe(self) -> None:
         """End everything that was started, and empty the folders of this container.

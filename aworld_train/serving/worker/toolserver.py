@@ -38,8 +38,8 @@ class Starter(Protocol):
         """
         ...
 
-    def kill(self, pid: int) -> None:
-        """End a server, with its process group."""
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
+        """End a server, with its process group, and call ``then``."""
         ...
 
 
@@ -138,7 +138,7 @@ class ToolServerProcess:
     def stop(self) -> None:
         """End it with everything in its process group; its open requests fail."""
         if self._process is not None:
-            self._end(self._process, CallFailure("tool_crashed", f"{self.name} was stopped"))
+            self._end(self._process, CallFailure("worker_lost", f"{self.name} was stopped"))
 
     async def _running(self) -> _Process:
         async with self._starting:
@@ -284,8 +284,8 @@ class ToolServerProcess:
         if process.failure is not None:
             return
         process.failure = reason
-        self._starter.kill(process.pid)
-        process.writer.close()
+        # A server that saw the end of its input first would end by itself, and libraries write errors then.
+        self._starter.kill(process.pid, process.writer.close)
         if process.reader_task is not None:
             process.reader_task.cancel()  # also by itself, as the last thing that it does
         for call in process.calls.values():

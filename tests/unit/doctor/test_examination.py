@@ -57,6 +57,22 @@ def test_what_a_recipe_does_not_use_cannot_fail(world: World) -> None:
     assert not [each for each in examine(world.machine(), needs, probes) if each.status is Status.fail]
 
 
+@pytest.mark.parametrize(
+    ("environment", "what"),
+    [
+        ({"docker_dir": "calculator-mcp-server"}, "which they do where no Docker engine answers"),
+        ({"docker_dir": "gaia-mcp-server"}, "starts no tools as processes"),
+        ({"docker_dir": "calculator-mcp-server", "backend": "docker"}, "starts no tools as processes"),
+        ({}, "starts no tools as processes"),
+    ],
+)
+def test_tools_that_become_processes_without_an_engine_are_looked_at(
+    world: World, environment: dict[str, str], what: str
+) -> None:
+    (finding,) = examine(world.machine(), world.needs({"env": environment}), {"tools": PROBES["tools"]})
+    assert what in finding.what
+
+
 def test_a_probe_that_hangs_is_a_finding_and_holds_up_no_other(world: World) -> None:
     release = threading.Event()
 

@@ -159,23 +159,27 @@ async def test_what_the_spawner_cannot_do_is_an_error_with_its_reason(
     assert [(await process.order())[0] for _ in range(3)] == [{"wipe": True}, {"wipe": True}, {}]
 
 
-async def test_a_server_that_is_to_end_is_ended_before_later_orders_and_before_the_spawner_ends(
+async def test_a_server_that_is_to_end_is_ended_before_its_input_later_orders_and_the_spawner(
     started: tuple[Spawner, Process],
 ) -> None:
     made, process = started
-    made.kill(8)
+    closed: list[int] = []
+    made.kill(8, lambda: closed.append(8))
     idle = asyncio.create_task(made.wait_until_idle())
     assert (await process.order())[0] == {"kill": 8}
+    assert closed == []
     process.answer({"ready": True})
     assert (await process.order())[0] == {}
+    assert closed == [8]
     process.answer({"ready": True})
     await idle
     assert made._killing == set()
-    made.kill(9)
+    made.kill(9, lambda: closed.append(9))
     closing = asyncio.create_task(made.close())
     assert (await process.order())[0] == {"kill": 9}
     process.answer({"ready": True})
     await closing
+    assert closed == [8, 9]
     assert process.orders.recv(1) == b""
 
 

@@ -148,8 +148,9 @@ class Starter(Servers):
     async def ready(self) -> None:
         self.steps.append("spawner is ready")
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
         self.steps.append(f"server {pid} ended")
+        then()
 
     async def close(self) -> None:
         self.steps += ["spawner closed", signal.getsignal(signal.SIGCHLD)]

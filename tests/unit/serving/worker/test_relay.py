@@ -47,8 +47,9 @@ class Servers:
         threading.Thread(target=self._serve, args=(name, *ends), daemon=True).start()
         return len(self.started)
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
         self.ended.append(pid)
+        then()
 
     def _serve(self, name: str, standard_input: int, standard_output: int) -> None:
         with suppress(OSError), os.fdopen(standard_input) as lines, os.fdopen(standard_output, "w") as output:

@@ -50,8 +50,9 @@ class Server:
         self._is_started.set()
         return len(self.started)
 
-    def kill(self, pid: int) -> None:
+    def kill(self, pid: int, then: Callable[[], None]) -> None:
         self.ended.append(pid)
+        then()
 
     async def next_message(self) -> Any:
         """What the worker writes next, once the server is started; None when it has closed its end."""
@@ -249,7 +250,7 @@ async def test_a_server_that_is_stopped_ends_once_and_its_requests_fail(server: 
     late, _ = await server.request("tools/list", seconds=0.01)
     for _ in range(2):
         server.process.stop()
-    assert await failure_of(requesting) == await failure_of(late) == ("tool_crashed", "s was stopped")
+    assert await failure_of(requesting) == await failure_of(late) == ("worker_lost", "s was stopped")
     assert (server.ended, server.process.running, await server.next_message()) == ([1], False, None)
     assert running.reader_task.cancelled()
 
