@@ -11,7 +11,7 @@ from gaia_tools.charsets import decode
 from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, sniffed
 from gaia_tools.json_tables import json_rows
 from gaia_tools.sheet_errors import with_errors
-from gaia_tools.zips import decrypted, refuse_entities
+from gaia_tools.zips import checked, decrypted
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
     if kind == "encrypted" or (kind == "xls" and password):
         content = decrypted(content, path.name, password)
     if kind != "xls":
-        refuse_entities(content, path.name)
+        content = checked(content, path.name)
     try:
         workbook = CalamineWorkbook.from_filelike(content)
         sheets = [
