@@ -34,13 +34,13 @@ _RELATIONS = (
 )
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _DIGIT = re.compile(r"\d")
-_BRACED_BASE = re.compile(r"(?<![}\w\\])\{(\w+)\}(?=[\^_])")
+_BRACED_BASE = re.compile(r"(?<![}\w\\])\{(\w+)\}(?=[\^_]|$)")
 
 
 def of_mathml(formulas: Sequence[Any]) -> list[str]:
     """The formulas of a page, which are tags named ``math``."""
     for formula in formulas:
-        for unseen in formula.find_all("mphantom"):
+        for unseen in formula.find_all(["mphantom", "annotation", "annotation-xml"]):
             unseen.decompose()
         for root in formula.find_all("menclose", attrs={"notation": "radical"}):
             root.name = "msqrt"
@@ -97,4 +97,4 @@ def _checked(plain: list[str], parts: dict[str, str], kind: str) -> list[str]:
 
 def _whole(tex: str, plain: str) -> str:
     missing = Counter(_DIGIT.findall(plain)) - Counter(_DIGIT.findall(tex))
-    return plain if missing or not tex.strip() else _BRACED_BASE.sub(r"\1", tex).strip()
+    return plain if missing or not tex.strip() else _BRACED_BASE.sub(r"\1", tex.strip())

@@ -27,10 +27,10 @@ _DRAWN_FORMULAS = ".katex-mathml ~ .katex-html, .MathJax_Preview, .MathJax, .Mat
 _SCRIPTS = "sup, sub, [style*='vertical-align']"
 _RAISED = re.compile(r"vertical-align:\s*(super|sub)\b")
 _NOTE = re.compile(r"\b(reference|footnote|fn|noteref)")
-_INLINE = frozenset(
-    "a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark math nobr q rp rt ruby s samp small span "
-    "strong sub sup time tt u var wbr".split()
-)
+_INLINE = re.compile(
+    r"a|abbr|b|bd[io]|big|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|math|nobr|q|rp|rt|ruby|s|samp|small|span"
+    r"|strong|su[bp]|time|tt|u|var|wbr"
+).fullmatch
 # Those on lines of their own that markdownify takes for inline ones.
 _BLOCKS = (
     "address, aside, center, details, dialog, dir, fieldset, figure, footer, form, header, hgroup, legend, main, menu, "
@@ -222,7 +222,9 @@ def _scripts(soup: "BeautifulSoup") -> None:
         if level > 0 and text.isalnum() and _is_note(part):
             opening, closing = "[", "]"
         else:
-            opening, closing = superscripts.marks(text, level, _beside(part, False)[-20:], _beside(part, True)[:2])
+            opening, closing = superscripts.marks(
+                text, level, _beside(part, False)[-20:], _beside(part, True)[:2]
+            )
         if opening:
             part.insert(0, opening)
             part.append(closing)
@@ -248,19 +250,21 @@ def _is_note(part: "Tag") -> bool:
     links = [*part.find_all("a"), *filter(None, [part.find_parent("a")])]
     if any(str(link.get("href") or "").startswith("#") for link in links):
         return True
-    named = (str(one.get(name, "")) for one in (part, *links) for name in ("class", "role", "epub:type", "id"))
+    named = (
+        str(one.get(name, "")) for one in (part, *links) for name in ("class", "role", "epub:type", "id")
+    )
     return any(map(_NOTE.search, named))
 
 
 def _beside(part: "Tag", forward: bool) -> str:
     """The text after or before an element, within its line."""
     node: Any = part
-    while node.name in _INLINE or node is part:
+    while _INLINE(node.name) or node is part:
         siblings = node.next_siblings if forward else node.previous_siblings
         for other in siblings:
             if isinstance(other, str):
                 text = str(other)
-            elif other.name in _INLINE:
+            elif _INLINE(other.name):
                 text = other.get_text()
             else:
                 return ""
@@ -350,7 +354,7 @@ def _spread(soup: "BeautifulSoup", table: "Tag") -> None:
 
 def _line(part: "Tag") -> str:
     """The text of a cell on one line, in which parts of a word stay together."""
-    for inner in part.find_all(lambda tag: tag.name not in _INLINE):
+    for inner in part.find_all(lambda tag: not _INLINE(tag.name)):
         inner.insert_before(" ")
         inner.insert_after(" ")
     return " ".join(part.get_text().split())
