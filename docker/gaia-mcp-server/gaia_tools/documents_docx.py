@@ -42,11 +42,12 @@ comment-reference => sup
 """
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
-_UNMARKED = "[Superscripts of .doc are not marked: 1020 may be 10 to the 20.]"
 _OLD_EQUATION = b'ProgID="Equation.'
 # Where a Word file says how many characters of each it has: ccpHdd and ccpAtn of FibRgLw97 in [MS-DOC].
 _DOC_PARTS = {"headers and footers": 0x54, "comments": 0x5C}
 _DOC_HEAD_BYTES = 0x60
+_DOC_STREAMS = ("WordDocument", "0Table", "1Table")
+_DOC_RAISED = (b"\x48\x2a\x01", b"\x48\x2a\x02")  # sprmCIss of [MS-DOC], superscript or subscript
 
 
 @server.tool()
@@ -212,14 +213,17 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
 def _left_out(content: bytes) -> str:
     """What a .doc has, or may have, that anydoc does not read."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
-        head = compound.openstream("WordDocument").read(_DOC_HEAD_BYTES)
+        streams = [compound.openstream(name).read() for name in _DOC_STREAMS if compound.exists(name)]
+    head = streams[0][:_DOC_HEAD_BYTES]
     found = [what for what, place in _DOC_PARTS.items() if int.from_bytes(head[place : place + 4], "little")]
-    beside = (
-        f"[What it has of {' and '.join(found)} is not shown: of .doc it cannot be read here.]\n\n"
+    notes = (
+        [f"[What it has of {' and '.join(found)} is not shown: of .doc it cannot be read here.]"]
         if found
-        else ""
+        else []
     )
-    return beside + _UNMARKED
+    if any(mark in stream for stream in streams for mark in _DOC_RAISED):
+        notes.append("[Superscripts of .doc are not marked: 1020 may be 10 to the 20.]")
+    return "\n\n".join(notes)
 
 
 class _Shown:

@@ -69,7 +69,7 @@ async def test_headings_text_and_tables_come_in_order(workspace: Path) -> None:
         "[Page 1]",
         "# Annual report",
         "# 1 Results",
-        "The results were as expected, H2O included.",
+        "The results were as expected, H_2O included.",
         "| Region | Sold |  |\n| --- | --- | --- |\n| North | 1 | 2 |\n| South \\| East | 3 | 4 |",
         "After the table.",
         "[Page 2]\n\nThis is the text of page number 2.",
