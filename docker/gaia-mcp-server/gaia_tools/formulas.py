@@ -4,6 +4,7 @@ anydoc reads both, in books and Word files: formulas are put into one of these, 
 in which a digit would be lost stays as its own text.
 """
 
+import copy
 import io
 import re
 import zipfile
@@ -33,6 +34,8 @@ _RELATIONS = (
     ' Target="word/document.xml"/></Relationships>'
 )
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_ROWS = ("math", "mrow", "mstyle", "mtd", "mpadded", "semantics")
+_INVISIBLE = " \t\r\n\xa0\u2009\u200a\u2061\u2062\u2063\u2064"
 _DIGIT = re.compile(r"\d")
 _BRACED_BASE = re.compile(r"(?<![}\w\\])\{(\w+)\}(?=[\^_]|$)")
 
@@ -44,6 +47,8 @@ def of_mathml(formulas: Sequence[Any]) -> list[str]:
             unseen.decompose()
         for root in formula.find_all("menclose", attrs={"notation": "radical"}):
             root.name = "msqrt"
+        for number in formula.find_all("mn"):
+            _set_apart(number)
         formula.attrs = {"xmlns": "http://www.w3.org/1998/Math/MathML"}
     body = "".join(f"<p>{number} {formula}</p>" for number, formula in enumerate(formulas))
     parts = {
@@ -54,6 +59,28 @@ def of_mathml(formulas: Sequence[Any]) -> list[str]:
     }
     plain = [formula.get_text(" ", strip=True) for formula in formulas]
     return _checked(plain, parts, "epub")
+
+
+def _set_apart(number: Any) -> None:
+    """Put a space before a number that follows another one, which would become a part of it."""
+    node = number
+    while node.parent.name != "math" and not _previous(node):
+        node = node.parent
+    before = _previous(node)
+    while before is not None and before.name in _ROWS and (inner := before.find_all(True, recursive=False)):
+        before = inner[-1]
+    if before is not None and before.name == "mn" and node.parent.name in _ROWS:
+        space = copy.copy(number)  # of a new element there is only a soup to ask
+        space.name, space.attrs, space.string = "mspace", {"width": "1em"}, ""
+        node.insert_before(space)
+
+
+def _previous(node: Any) -> Any:
+    """The element before another one that can be seen."""
+    before = node.find_previous_sibling()
+    while before is not None and before.name in ("mo", "mtext") and not before.get_text().strip(_INVISIBLE):
+        before = before.find_previous_sibling()
+    return before
 
 
 def of_office_math(formulas: Sequence[Any]) -> list[str]:
