@@ -37,7 +37,7 @@ _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _ROWS = ("math", "mrow", "mstyle", "mtd", "mpadded", "semantics")
 _INVISIBLE = " \t\r\n\xa0\u2009\u200a\u2061\u2062\u2063\u2064"
 _DIGIT = re.compile(r"\d")
-_BRACED_BASE = re.compile(r"(?<![}\w\\])\{(\w+)\}(?=[\^_]|$)")
+_BRACED_BASE = re.compile(r"(?<![}\w\\^_])\{(\w+)\}(?=[\^_]|$)")
 
 
 def of_mathml(formulas: Sequence[Any]) -> list[str]:

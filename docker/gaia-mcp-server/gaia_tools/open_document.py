@@ -6,6 +6,7 @@ A file has been checked by `zips.office` before any of this, so that its XML dec
 
 import copy
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _DRAW, _SHOW, _META = (f"{{{_OASIS}{name}:1.0}}" for name in ("drawing", "presen
 _FORM = f"{{{_OASIS}form:1.0}}"
 _FIELD_NAMES = ("{http://www.w3.org/XML/1998/namespace}id", f"{_FORM}id")
 _HEAD_BYTES = 4096
+_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _WITH_PREVIEWS = (f"{{{_OASIS}table:1.0}}table", f"{_DRAW}object", f"{_DRAW}object-ole")
 _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -141,7 +143,7 @@ def _formula(source: bytes) -> str:
         return ""
     from gaia_tools.page_markdown import tree
 
-    text = tree(source.decode("utf-8", "replace").partition("?>")[2]).get_text().strip()
+    text = tree(_DECLARATION.sub("", source.decode("utf-8", "replace"))).get_text().strip()
     return text if text.startswith("$") else ""
 
 
