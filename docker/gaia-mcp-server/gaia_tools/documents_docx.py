@@ -1,8 +1,8 @@
 """documents-docx-server: Word files, old and new, OpenDocument texts and rich text.
 
-Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions. Headers and footers are
-beside it. The others are read by anydoc, which has no comments, headers and footers: those of .odt and .rtf are read
-here, and of .doc the result says where there are some.
+Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions, ticks. Headers and footers
+are beside it, and so are charts. The others are read by anydoc, which has no comments, headers, footers and
+superscripts: those of .odt and .rtf are read here, and of .doc the result says so.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import office_model, open_document, rich_text
+from gaia_tools import charts, office_model, office_xml, open_document, rich_text
 from gaia_tools.document_pictures import Pictures
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
@@ -42,10 +42,12 @@ comment-reference => sup
 """
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
-_EQUATION = b"<m:oMath>"
+_OLD_EQUATION = b'ProgID="Equation.'
 # Where a Word file says how many characters of each it has: ccpHdd and ccpAtn of FibRgLw97 in [MS-DOC].
 _DOC_PARTS = {"headers and footers": 0x54, "comments": 0x5C}
 _DOC_HEAD_BYTES = 0x60
+_DOC_STREAMS = ("WordDocument", "0Table", "1Table")
+_DOC_RAISED = (b"\x48\x2a\x01", b"\x48\x2a\x02")  # sprmCIss of [MS-DOC], superscript or subscript
 
 
 @server.tool()
@@ -143,17 +145,25 @@ def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
     content = office(path, "docx", password)
     shown = _Shown(pictures)
     try:
+        content = office_xml.readable_word(content)
         written = mammoth.convert_to_html(
             content, style_map=_STYLES, convert_image=shown, transform_document=_with_authors
         ).value
         with zipfile.ZipFile(content) as word:
             facts = {"title": _metadata(word, "title"), "author": _metadata(word, "creator")}
             headers, footers = _around(word, "header"), _around(word, "footer")
-            equations = word.read("word/document.xml").count(_EQUATION)
+            equations = sum(
+                word.read(part).count(_OLD_EQUATION) for part in word.namelist() if _is_text(part)
+            )
+            drawn = [charts.of_part(part, word.read(part)) for part in word.namelist() if _is_chart(part)]
     except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
         raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
-    beyond = f"[{some(equations, 'equation')} in it cannot be shown here.]" if equations else ""
-    return _Word(written, shown.found, facts, headers, footers, beyond)
+    beyond = list(drawn)
+    if equations:
+        beyond.append(f"[{some(equations, 'equation')} of an older program in it cannot be shown here.]")
+    if files := office_xml.embedded(content):
+        beyond.append(f"[Files in it that are not shown: {', '.join(files)}.]")
+    return _Word(written, shown.found, facts, headers, footers, "\n\n".join(beyond))
 
 
 def _with_authors(document: Any) -> Any:
@@ -172,15 +182,18 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
     headers: list[str] = []
     footers: list[str] = []
     facts: dict[str, Any] = {"title": "", "author": ""}
+    objects = 0
     if kind == "odt":
         package = office(path, "odt")
         try:
-            content = open_document.with_comments(package)
+            content, objects = open_document.readable_text(package)
             facts = open_document.properties(package)
             headers = open_document.around(package, "header")
             footers = open_document.around(package, "footer")
         except (KeyError, ValueError, SyntaxError, AttributeError) as error:
             raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
+    elif kind == "rtf":
+        content = rich_text.with_scripts(content)
     elif kind == "doc":
         if password:
             content = decrypted(io.BytesIO(content), path.name, password).getvalue()
@@ -189,6 +202,8 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
     renderer = office_model.Renderer(document, pictures)
     html = renderer.html(document.blocks) + renderer.notes()
     beyond = _left_out(content) if kind == "doc" else ""
+    if objects:
+        beyond = f"[{some(objects, 'embedded chart or sheet')} in it cannot be shown here.]"
     if kind == "rtf":
         beside = rich_text.beside(content, path.name)
         headers, footers, beyond = beside.headers, beside.footers, "\n".join(beside.comments)
@@ -196,15 +211,19 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
 
 
 def _left_out(content: bytes) -> str:
-    """What a .doc has that anydoc does not read."""
+    """What a .doc has, or may have, that anydoc does not read."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
-        head = compound.openstream("WordDocument").read(_DOC_HEAD_BYTES)
+        streams = [compound.openstream(name).read() for name in _DOC_STREAMS if compound.exists(name)]
+    head = streams[0][:_DOC_HEAD_BYTES]
     found = [what for what, place in _DOC_PARTS.items() if int.from_bytes(head[place : place + 4], "little")]
-    return (
-        f"[What it has of {' and '.join(found)} is not shown: of .doc it cannot be read here.]"
+    notes = (
+        [f"[What it has of {' and '.join(found)} is not shown: of .doc it cannot be read here.]"]
         if found
-        else ""
+        else []
     )
+    if any(mark in stream for stream in streams for mark in _DOC_RAISED):
+        notes.append("[Superscripts of .doc are not marked: 1020 may be 10 to the 20.]")
+    return "\n\n".join(notes)
 
 
 class _Shown:
@@ -235,9 +254,17 @@ def _around(word: zipfile.ZipFile, kind: str) -> list[str]:
     for part in sorted(word.namelist()):
         if part.startswith(f"word/{kind}") and part.endswith(".xml"):
             paragraphs = fromstring(word.read(part)).iter(f"{_WORD}p")
-            lines = ("".join(one.text or "" for one in line.iter(f"{_WORD}t")).strip() for line in paragraphs)
+            lines = map(office_xml.word_line, paragraphs)
             texts[" / ".join(filter(None, lines))] = None
     return [text for text in texts if text]
+
+
+def _is_text(part: str) -> bool:
+    return part.startswith("word/document") and part.endswith(".xml")
+
+
+def _is_chart(part: str) -> bool:
+    return part.startswith("word/charts/chart") and part.endswith(".xml")
 
 
 def _metadata(word: zipfile.ZipFile, what: str) -> str:

@@ -1,5 +1,6 @@
 """documents-epub-server: books."""
 
+import io
 import posixpath
 import re
 import zipfile
@@ -19,7 +20,7 @@ from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
 from gaia_tools.page_markdown import markdown, plain, tree
-from gaia_tools.zips import opened
+from gaia_tools.zips import opened, with_parts
 
 server = FastMCP("documents-epub-server", log_level="WARNING")
 _FORMATS = {".epub": "books"}
@@ -61,13 +62,15 @@ async def list_supported_formats() -> CallToolResult:
 
 def _read(path: Path, chapter: int) -> tuple[str, dict[str, Any]]:
     expect(path, "epub")
-    with opened(path) as book:
-        try:
+    with opened(path):  # which checks it
+        pass
+    try:
+        with zipfile.ZipFile(with_parts(io.BytesIO(path.read_bytes()), {})) as book:
             return _book(book, path.name, chapter)
-        except (KeyError, ParseError, zipfile.BadZipFile, EOFError, ValueError) as error:
-            raise ToolError(f"{path.name} is damaged, or no EPUB book: {error}.") from error
-        except RuntimeError as error:
-            raise ToolError(f"{path.name} is encrypted and cannot be read.") from error
+    except (KeyError, ParseError, zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise ToolError(f"{path.name} is damaged, or no EPUB book: {error}.") from error
+    except RuntimeError as error:
+        raise ToolError(f"{path.name} is encrypted and cannot be read.") from error
 
 
 def _book(book: zipfile.ZipFile, name: str, chapter: int) -> tuple[str, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """documents-pdf-server: PDF files, on this machine.
 
 Words come in the order in which the file has them, which is that of reading, by columns too. Tables are those with
-lines. The fields of a form are listed after each page, with what is filled in. Pages without text are read by OCR. Work
-stops at the end of a page when there is enough of it.
+lines. The fields of a form and notes are listed after each page. Pages without text are read by OCR. Work stops at the
+end of a page when there is enough of it.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
 from gaia_tools.ocr import AUTO, checked_language, read_text
 from gaia_tools.pdf_forms import FormField, form_fields, has_form, listed
+from gaia_tools.pdf_notes import attached, notes
 from gaia_tools.pdf_pages import needs_ocr, page_markdown, picture, plain
 from gaia_tools.results import MAX_CHARACTERS, answer, cut
 
@@ -64,23 +65,27 @@ async def convert_document_to_markdown(
     content = "\n\n".join(parts)
     heading = f"{path.name}: {some(facts['pages'], 'page')}"
     heading += f", {facts['title']}" if facts["title"] else ""
-    notes = [heading, content]
+    lines = [heading, content]
     if facts["form_fields"]:
-        notes.append(
+        lines.append(
             f"[The file is a form: its fields ({facts['form_fields']} on these pages) are listed after each page.]"
         )
     elif facts["is_form"]:
-        notes.append("[The file is a form, without fields that can be read on these pages.]")
+        lines.append("[The file is a form, without fields that can be read on these pages.]")
+    if facts["attached_files"]:
+        lines.append(
+            f"[Files attached to it: {', '.join(facts['attached_files'])}. They are not shown: pypdf reads them.]"
+        )
     if facts["pages_by_ocr"]:
-        notes.append(f"[Read by OCR, which makes mistakes: pages {ranges(facts['pages_by_ocr'])}.]")
+        lines.append(f"[Read by OCR, which makes mistakes: pages {ranges(facts['pages_by_ocr'])}.]")
     if facts["pages_turned"]:
         turns = ", ".join(f"page {number} by {by} degrees" for number, by in facts["pages_turned"].items())
-        notes.append(f"[Turned clockwise to be read: {turns}.]")
+        lines.append(f"[Turned clockwise to be read: {turns}.]")
     if facts["next_pages"]:
-        notes.append(
+        lines.append(
             f"[Shown: pages {facts['shown']}. Ask again with pages='{facts['next_pages']}' for more.]"
         )
-    return answer("\n\n".join(notes), {"file": str(path), **facts, "content": content})
+    return answer("\n\n".join(lines), {"file": str(path), **facts, "content": content})
 
 
 @server.tool()
@@ -113,13 +118,13 @@ def _read(
     expect(path, "pdf")
     found, count, title = _opened(path, password)
     numbers = _numbers(pages, count)
-    fields = _Fields(path, password)
+    beside = _Beside(path, password)
     parts: list[str] = []
     read: dict[int, _PageText] = {}
     room = MAX_CHARACTERS
     for number in numbers:
         page = _page(found[number - 1] if found else None, number, path, password, language)
-        page = _with_fields(page, fields.of_page(number), number)
+        page = _with_fields(page, beside.fields_of(number), beside.notes_of(number), number)
         if parts and len(page.text) > room:
             break
         room -= len(page.text)
@@ -134,25 +139,28 @@ def _read(
         "next_pages": ranges(numbers[len(parts) :]),
         "pages_by_ocr": [number for number, page in read.items() if page.is_by_ocr],
         "pages_turned": {str(number): page.turned for number, page in read.items() if page.turned},
-        "is_form": fields.is_form,
+        "is_form": beside.is_form,
         "form_fields": sum(page.fields for page in read.values()),
+        "attached_files": beside.attached_files,
     }
     return parts, facts
 
 
-class _Fields:
-    """The fields of a file's forms, as far as PDFium can read them."""
+class _Beside:
+    """What is not in a page's text: fields of forms, notes and attached files, as far as PDFium can read them."""
 
     def __init__(self, path: Path, password: str):
         import pypdfium2
 
         self.is_form = False
+        self.attached_files: list[str] = []
         self._pdf: pypdfium2.PdfDocument | None = None
         with contextlib.suppress(pypdfium2.PdfiumError):
             self._pdf = pypdfium2.PdfDocument(path, password=password or None)
             self.is_form = has_form(self._pdf)
+            self.attached_files = attached(self._pdf)
 
-    def of_page(self, number: int) -> list[FormField]:
+    def fields_of(self, number: int) -> list[FormField]:
         """Those of page ``number``, from 1."""
         import pypdfium2
 
@@ -161,11 +169,22 @@ class _Fields:
                 return form_fields(self._pdf[number - 1])
         return []
 
+    def notes_of(self, number: int) -> list[str]:
+        """Those on page ``number``, from 1."""
+        import pypdfium2
 
-def _with_fields(page: _PageText, fields: list[FormField], number: int) -> _PageText:
+        if self._pdf is not None:
+            with contextlib.suppress(pypdfium2.PdfiumError):
+                return notes(self._pdf[number - 1])
+        return []
+
+
+def _with_fields(page: _PageText, fields: list[FormField], noted: list[str], number: int) -> _PageText:
     parts = [page.text] if page.text else []
     if fields:
         parts.append(f"[Form fields of this page:]\n{listed(fields)}")
+    if noted:
+        parts.append("\n".join(["[Notes on this page:]", *noted]))
     text = "\n\n".join(parts) or f"[Page {number} is empty.]"
     return replace(page, text=cut(text, _MAX_PAGE_CHARS)[0], fields=len(fields))
 

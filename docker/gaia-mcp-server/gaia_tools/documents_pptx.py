@@ -4,7 +4,6 @@ python-pptx reads .pptx. Of .odp each slide is read by itself, and .ppt as a who
 what it gives, and of .ppt neither which slides are hidden.
 """
 
-import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import office_model, open_document
+from gaia_tools import charts, office_model, office_xml, open_document
 from gaia_tools.document_pictures import Pictures
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
@@ -35,6 +34,7 @@ _FORMATS = {
 }
 # What anydoc reads of the number of a slide in its notes.
 _SLIDE_NUMBERS = ("*", "<number>", "‹#›")
+_UNMARKED = "[Superscripts of .ppt are not marked: 1020 may be 10 to the 20.]"
 _SLIDE_RECORD = 0x03EE  # RT_Slide of [MS-PPT]
 _MAX_BYTES = 200 << 20
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
@@ -108,6 +108,7 @@ def _pptx(path: Path, password: str, pictures: Pictures | None, notes: bool) -> 
 
     content = office(path, "pptx", password)
     try:
+        content = office_xml.readable_slides(content)
         # pptx.Presentation takes no slide shows (.ppsx) and no templates (.potx), which are the same inside.
         deck = Package.open(content).main_document_part.presentation
         slides = list(deck.slides)
@@ -128,6 +129,8 @@ def _pptx(path: Path, password: str, pictures: Pictures | None, notes: bool) -> 
         outline.append(_line(heading, kinds))
         if is_hidden:
             hidden.append(number)
+    if files := office_xml.embedded(content):
+        parts.append(f"[Files in it that are not shown: {', '.join(files)}.]")
     properties = deck.core_properties
     facts = {"title": properties.title, "author": properties.author, "slides": len(slides)}
     return _Show(parts, outline, facts, hidden)
@@ -184,6 +187,7 @@ def _ppt(path: Path, password: str, pictures: Pictures | None, notes: bool) -> _
         outline.append(_line(heading, [block.kind for block in blocks]))
     if count != len(slides):
         parts.append(f"[It has {some(count, 'slide')}: those without a title follow the one before them.]")
+    parts.append(_UNMARKED)
     facts = {"title": properties["title"], "author": properties["author"], "slides": count}
     return _Show(parts, outline, facts)
 
@@ -241,7 +245,7 @@ def _shape(shape: Any, pictures: Pictures | None) -> str:
     if kind == "table":
         return _table(shape.table)
     if kind == "chart":
-        return _chart(shape.chart)
+        return charts.table_of(shape.chart)
     if kind == "picture":
         return _picture(shape, pictures)
     if kind == "text":
@@ -262,51 +266,6 @@ def _table(found: Any) -> str:
                 reached = ((r + i, c + j) for i in range(cell.span_height) for j in range(cell.span_width))
                 texts.update(dict.fromkeys(reached, cell.text))
     return table([[texts[r, c] for c in range(len(found.columns))] for r in range(len(found.rows))])
-
-
-def _chart(chart: Any) -> str:
-    title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
-    parts = [f"Chart ({chart.chart_type.name.lower().replace('_', ' ')}){': ' + title if title else ''}"]
-    for plot in chart.plots:
-        series = list(plot.series)
-        dates = _dates(chart, plot)
-        categories = [
-            " / ".join([*labels[:-1], dates.get(labels[-1], labels[-1])]) if labels else ""
-            for labels in plot.categories.flattened_labels
-        ]
-        length = max((len(tuple(one.values)) for one in series), default=0)
-        labels = categories + [str(n + 1) for n in range(len(categories), length)]
-        values = [tuple(one.values) for one in series]
-        rows = [["", *(one.name for one in series)]]
-        rows += [[label, *(v[i] if i < len(v) else None for v in values)] for i, label in enumerate(labels)]
-        parts.append(table(rows))
-    return "\n\n".join(parts)
-
-
-def _dates(chart: Any, plot: Any) -> dict[str, str]:
-    """A chart's categories in ISO 8601, by what they are in the file, where they are dates: as in Excel, days.
-
-    Their number format says that they are, or that of the axis, or an axis of dates where neither has a format. An
-    axis of dates alone says nothing: years are on such axes too, as plain numbers.
-    """
-    if not plot._element.xpath(".//c:cat/c:numRef"):
-        return {}
-    from openpyxl.styles.numbers import is_date_format
-    from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
-
-    space = chart._chartSpace
-    codes = plot._element.xpath(".//c:cat//c:formatCode/text() | .//c:cat//c:pt/@formatCode")
-    codes += space.xpath(
-        ".//c:dateAx/c:numFmt/@formatCode | .//c:catAx/c:numFmt[@sourceLinked='0']/@formatCode"
-    )
-    if not any(map(is_date_format, codes)) and (codes or not space.xpath(".//c:dateAx")):
-        return {}
-    epoch = MAC_EPOCH if space.xpath("./c:date1904[not(@val) or @val='1' or @val='true']") else WINDOWS_EPOCH
-    found = {}
-    for label in {labels[-1] for labels in plot.categories.flattened_labels if labels}:
-        with contextlib.suppress(ValueError, OverflowError, TypeError):
-            found[label] = from_excel(float(label), epoch).isoformat().removesuffix("T00:00:00")
-    return found
 
 
 def _picture(shape: Any, pictures: Pictures | None) -> str:

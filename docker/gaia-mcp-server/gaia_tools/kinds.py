@@ -33,6 +33,7 @@ _BEGINNINGS = {
     b"\x7fELF": "program",
     b"MZ": "program",
 }
+_CONTENT_TYPES = "[Content_Types].xml"
 _OFFICE = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}
 _OPEN_DOCUMENT = {"spreadsheet": "ods", "text": "odt", "presentation": "odp"}
 _SPREADSHEETS = ("xlsx", "xls", "ods")
@@ -105,13 +106,23 @@ def expect(path: Path, *kinds: str) -> str:
     raise ToolError(f"{path.name} is {what}, not {wanted}. {advice}".rstrip())
 
 
+def part_name(entry: str) -> str:
+    """The name that a part of an Office file or book has where programs wrote it as they should; empty for what macOS
+    adds to ZIP files.
+    """
+    name = entry.replace("\\", "/")
+    if name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(("._", ".DS_Store")):
+        return ""
+    return _CONTENT_TYPES if name.lower() == _CONTENT_TYPES.lower() else name
+
+
 def _kind_of_zip(path: Path) -> str:
     import zipfile
 
     try:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            mimetype = archive.read("mimetype")[:200].decode("latin-1") if "mimetype" in names[:1] else ""
+            names = list(map(part_name, archive.namelist()))
+            mimetype = archive.read("mimetype")[:200].decode("latin-1") if "mimetype" in names else ""
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError, RuntimeError) as error:
         raise ToolError(
             f"{path.name} is damaged or incomplete: it begins like a ZIP or Office file, but {error}."
@@ -121,7 +132,7 @@ def _kind_of_zip(path: Path) -> str:
     for ending, found in _OPEN_DOCUMENT.items():
         if mimetype.startswith(f"application/vnd.oasis.opendocument.{ending}"):
             return found
-    if "[Content_Types].xml" in names:
+    if _CONTENT_TYPES in names:
         for folder, found in _OFFICE.items():
             if any(name.startswith(folder) for name in names):
                 return found

@@ -126,8 +126,8 @@ class Renderer:
         for number, item in enumerate(found.items, found.start):
             # Without a paragraph around what stands beside its number, no empty line follows it.
             inner = self.html(item.blocks).removeprefix("<p>").replace("</p>", "", 1)
-            label = "" if is_plain else f"{escape(item.marker_label or _label(number, found.marker))} "
-            items.append(f"<li>{label}{inner}</li>")
+            before = "" if is_plain else f"{escape(item.marker_label or label(number, found.marker))} "
+            items.append(f"<li>{before}{inner}</li>")
         if found.marker == "decimal" and is_plain:
             return f'<ol start="{found.start}">{"".join(items)}</ol>'
         return f"<ul>{''.join(items)}</ul>"
@@ -176,12 +176,13 @@ def _text(value: bytes | None, codec: str) -> str:
         return (value or b"").decode("cp1252", "replace").strip("\0 ")
 
 
-def _label(number: int, marker: str) -> str:
+def label(number: int, marker: str) -> str:
+    """``c.`` for 3 and ``lower-alpha``."""
     if marker.endswith("roman"):
-        label = ""
+        text = ""
         for value, letters in _ROMAN:
             count, number = divmod(number, value)
-            label += letters * count
+            text += letters * count
     else:
-        label = chr(ord("a") + (number - 1) % 26) if marker.endswith("alpha") else str(number)
-    return (label.upper() if marker.startswith("upper") else label) + "."
+        text = chr(ord("a") + (number - 1) % 26) if marker.endswith("alpha") else str(number)
+    return (text.upper() if marker.startswith("upper") else text) + "."

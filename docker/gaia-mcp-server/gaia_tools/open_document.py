@@ -1,18 +1,27 @@
-"""What OpenDocument files say beside their text: headers, footers, comments, properties, and the slides of a show.
+"""What OpenDocument files say beside their text: headers, footers, comments, properties, and the slides of a show; and
+what readers leave out of it, written as text where it stands: superscripts, formulas, ticks.
 
 A file has been checked by `zips.office` before any of this, so that its XML declares no entities.
 """
 
 import copy
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gaia_tools import superscripts
+from gaia_tools.zips import with_parts
+
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 _OFFICE, _TEXT, _STYLE = (f"{{{_OASIS}{name}:1.0}}" for name in ("office", "text", "style"))
 _DRAW, _SHOW, _META = (f"{{{_OASIS}{name}:1.0}}" for name in ("drawing", "presentation", "meta"))
+_FORM = f"{{{_OASIS}form:1.0}}"
+_FIELD_NAMES = ("{http://www.w3.org/XML/1998/namespace}id", f"{_FORM}id")
+_HEAD_BYTES = 4096
+_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _WITH_PREVIEWS = (f"{{{_OASIS}table:1.0}}table", f"{_DRAW}object", f"{_DRAW}object-ole")
 _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -34,18 +43,34 @@ class Slide:
     content: bytes
 
 
-def with_comments(content: io.BytesIO) -> bytes:
-    """A text whose comments stand in it as ``[Comment by Ann: ...]``, without what was deleted from it."""
+def readable_text(content: io.BytesIO) -> tuple[bytes, int]:
+    """A text in which comments stand as ``[Comment by Ann: ...]``, without what was deleted from it; and how many
+    charts and other objects it has, which are not shown.
+    """
     with zipfile.ZipFile(content) as archive:
         root = _parsed(archive, "content.xml")
         for deleted in list(root.iter(f"{_TEXT}tracked-changes")):
             _removed(deleted)
         for comment in list(root.iter(f"{_OFFICE}annotation")):
             author = comment.findtext(f"{_DUBLIN_CORE}creator") or "?"
-            span = comment.makeelement(f"{_TEXT}span", {}, None)
-            span.text, span.tail = f" [Comment by {author}: {_paragraphs(comment)}]", comment.tail
-            comment.getparent().replace(comment, span)
-        return _rewritten(archive, root)
+            _replaced(comment, f" [Comment by {author}: {_paragraphs(comment)}]")
+        _write_unread(archive, root)
+        objects = sum(1 for _ in root.iter(f"{_DRAW}object", f"{_DRAW}object-ole"))
+        return _rewritten(archive, root), objects
+
+
+def readable_tables(content: io.BytesIO) -> io.BytesIO:
+    """A spreadsheet whose cells have superscripts as text."""
+    from lxml import etree
+
+    with zipfile.ZipFile(content) as archive:
+        styles = [name for name in ("styles.xml", "content.xml") if name in archive.namelist()]
+        is_raised = any(b"text-position" in archive.read(name) for name in styles)
+        root = _parsed(archive, "content.xml") if is_raised else None
+        if root is None or not _write_scripts(archive, root):
+            content.seek(0)
+            return content
+    return with_parts(content, {"content.xml": etree.tostring(root, xml_declaration=True, encoding="utf-8")})
 
 
 def around(content: io.BytesIO, kind: str) -> list[str]:
@@ -73,6 +98,7 @@ def slides(content: io.BytesIO) -> Iterator[Slide]:
     """The slides of a presentation, in order."""
     with zipfile.ZipFile(content) as archive:
         root = _parsed(archive, "content.xml")
+        _write_unread(archive, root)
         pages = list(root.iter(f"{_DRAW}page"))
         hidden = {
             style.get(f"{_STYLE}name")
@@ -98,6 +124,76 @@ def slides(content: io.BytesIO) -> Iterator[Slide]:
             show.remove(alone)
 
 
+def _write_unread(archive: zipfile.ZipFile, root: Any) -> None:
+    for held in list(root.iter(f"{_DRAW}object")):
+        part = str(held.get(_LINK, "")).removeprefix("./") + "/content.xml"
+        if part in archive.namelist() and (text := _formula(archive.read(part))):
+            _replaced(held.getparent(), text)
+    fields = {one.get(name): one for one in root.iter(f"{_FORM}*") for name in _FIELD_NAMES if one.get(name)}
+    for control in list(root.iter(f"{_DRAW}control")):
+        field = fields.get(control.get(f"{_DRAW}control"))
+        if field is not None and (text := _field(field)):
+            _replaced(control, f" {text} ")
+    _write_scripts(archive, root)
+
+
+def _formula(source: bytes) -> str:
+    """The TeX of an embedded object; empty where it is no formula."""
+    if b"math" not in source[:_HEAD_BYTES]:
+        return ""
+    from gaia_tools.page_markdown import tree
+
+    text = tree(_DECLARATION.sub("", source.decode("utf-8", "replace"))).get_text().strip()
+    return text if text.startswith("$") else ""
+
+
+def _field(field: Any) -> str:
+    kind, label = field.tag.removeprefix(_FORM), field.get(f"{_FORM}label", "")
+    if kind in ("checkbox", "radio"):
+        state = field.get(f"{_FORM}current-state" if kind == "checkbox" else f"{_FORM}current-selected")
+        state = state or field.get(f"{_FORM}state") or field.get(f"{_FORM}selected")
+        return f"{'☑' if state in ('checked', 'true') else '☐'} {label}"
+    chosen = [one.get(f"{_FORM}label", "") for one in field if one.get(f"{_FORM}current-selected") == "true"]
+    return ", ".join(chosen) or field.get(f"{_FORM}current-value") or field.get(f"{_FORM}value") or label
+
+
+def _write_scripts(archive: zipfile.ZipFile, root: Any) -> bool:
+    """Write superscripts and subscripts; false where there is none."""
+    levels: dict[str, int] = {}
+    for styles in (_parsed(archive, "styles.xml"), root) if "styles.xml" in archive.namelist() else (root,):
+        for style in styles.iter(f"{_STYLE}style"):
+            for properties in style.iter(f"{_STYLE}text-properties"):
+                if level := _level(properties.get(f"{_STYLE}text-position", "")):
+                    levels[style.get(f"{_STYLE}name", "")] = level
+    if not levels:
+        return False
+    for paragraph in root.iter(f"{_TEXT}p", f"{_TEXT}h"):
+        places = list(_places(paragraph, levels, 0))
+        pieces = [(getattr(part, name) or "", level) for part, name, level in places]
+        for (part, name, _), text in zip(places, superscripts.spread(pieces), strict=True):
+            if text:
+                setattr(part, name, text)
+    return True
+
+
+def _level(position: str) -> int:
+    """Of ``super 58%``, ``-33% 58%`` and so on."""
+    moved = position.partition(" ")[0]
+    if moved in ("super", "sub"):
+        return 1 if moved == "super" else -1
+    return 0 if not moved.strip("-0.%") else -1 if moved.startswith("-") else 1
+
+
+def _places(part: Any, levels: dict[str, int], above: int) -> Iterator[tuple[Any, str, int]]:
+    """Where a paragraph has text: in which element, as its ``text`` or ``tail``, and whether that is raised."""
+    level = levels.get(part.get(f"{_TEXT}style-name", ""), above)
+    yield part, "text", level
+    for inner in part:
+        if inner.tag not in (f"{_TEXT}note", f"{_TEXT}p", f"{_DRAW}frame"):
+            yield from _places(inner, levels, level)
+        yield inner, "tail", level
+
+
 def _taken(page: Any, kind: str) -> str:
     """The text of a page's frames of that kind, which are taken off it."""
     frames = [one for one in page.iter(f"{_DRAW}frame") if one.get(f"{_SHOW}class") == kind]
@@ -119,6 +215,12 @@ def _taken_notes(page: Any) -> list[Any]:
 def _paragraphs(part: Any) -> str:
     lines = ("".join(line.itertext()).strip() for line in part.iter(f"{_TEXT}p", f"{_TEXT}h"))
     return " / ".join(filter(None, lines))
+
+
+def _replaced(part: Any, text: str) -> None:
+    span = part.makeelement(f"{_TEXT}span", {}, None)
+    span.text, span.tail = text, part.tail
+    part.getparent().replace(part, span)
 
 
 def _removed(part: Any) -> None:

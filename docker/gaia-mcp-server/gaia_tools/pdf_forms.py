@@ -21,7 +21,7 @@ _MAX_OPTIONS = 30
 _LABEL_POINTS = 250.0  # how far from a field its label may begin
 _OVERLAP_POINTS = 2.0  # of a field and the first letter beside it
 _MIN_ROW_POINTS = 10.0  # fields may be drawn as thin lines, with their label beside them
-_HIDDEN = 0b100010  # annotation flags Hidden and NoView (ISO 32000-1, table 165)
+HIDDEN = 0b100010  # annotation flags Hidden and NoView (ISO 32000-1, table 165)
 _PUSH_BUTTON, _CHECKBOX, _RADIO, _COMBO, _LIST, _TEXT, _SIGNATURE = range(
     1, 8
 )  # FPDF_FORMFIELD_* of fpdf_formfill.h
@@ -143,11 +143,11 @@ def _widget(form: Any, annotation: Any) -> _Widget:
     import pypdfium2.raw as pdfium
 
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
-    value = _string(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
+    value = string(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
     options: tuple[str, ...] = ()
     if kind in (_COMBO, _LIST):
         numbers = range(max(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 0))
-        labels = {n: _string(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, n) for n in numbers}
+        labels = {n: string(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, n) for n in numbers}
         selected = [labels[n] for n in numbers if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, n)]
         value = ", ".join(selected) or value
         options = tuple(labels.values())
@@ -157,13 +157,13 @@ def _widget(form: Any, annotation: Any) -> _Widget:
     pdfium.FPDFAnnot_GetRect(annotation, rectangle)
     return _Widget(
         kind=kind,
-        name=_string(pdfium.FPDFAnnot_GetFormFieldName, form, annotation),
-        tooltip=_string(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation),
+        name=string(pdfium.FPDFAnnot_GetFormFieldName, form, annotation),
+        tooltip=string(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation),
         value=value,
-        option=_string(pdfium.FPDFAnnot_GetFormFieldExportValue, form, annotation),
+        option=string(pdfium.FPDFAnnot_GetFormFieldExportValue, form, annotation),
         is_checked=bool(pdfium.FPDFAnnot_IsChecked(form, annotation)),
         options=options,
-        hidden=bool(pdfium.FPDFAnnot_GetFlags(annotation) & _HIDDEN),
+        hidden=bool(pdfium.FPDFAnnot_GetFlags(annotation) & HIDDEN),
         box=(rectangle.left, rectangle.bottom, rectangle.right, rectangle.top),
     )
 
@@ -218,7 +218,7 @@ def _words_beside(
     return ""
 
 
-def _string(function: Callable[..., int], *arguments: Any) -> str:
+def string(function: Callable[..., int], *arguments: Any) -> str:
     """What a function of PDFium writes, UTF-16 with a zero at its end (fpdf_annot.h)."""
     import pypdfium2.raw as pdfium
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaia_tools import pdf_directions
+from gaia_tools import pdf_directions, superscripts
 from gaia_tools.pdf_forms import has_form
 from gaia_tools.tables import table
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SPACE = 0.15  # of the letters' size; closer ones are of one word
+# Of the size of the letter before: how large scripts are, and how much higher they stand.
+_SMALL = (0.45, 0.85)
+_RAISED = (0.15, 0.75)
+_LOWERED = -0.03
 _DPI = 300
 _MAX_PIXELS = 4000  # of a side: pages may claim to be kilometres long
 _MAX_LINES = 5000  # drawings have more, and tables are not looked for among them
@@ -38,12 +42,14 @@ def page_markdown(page: "Page") -> str:
     is_special = pdf_directions.is_special(page.chars)
     runs = list(_special_runs(page, tables) if is_special else _runs(page, tables))
     usual = _usual_size([word for run in runs for word in run.words])
+    raised = {run.table for run in runs if any(any(_levels(line)) for line in _lines(run.words))}
     for run in runs:
         if run.table is None:
             blocks.append(_paragraphs(run.words, 0.0 if run.is_turned else usual))
         elif run.table not in written:
             written.add(run.table)
-            rows = _special_rows(page, tables[run.table]) if is_special else _rows(tables[run.table])
+            found = tables[run.table]
+            rows = _special_rows(page, found) if is_special or run.table in raised else _rows(found)
             blocks.append(table(rows))
     return "\n\n".join(filter(None, blocks)).strip()
 
@@ -213,10 +219,32 @@ def _has_right_to_left(row: list[Word]) -> bool:
 def _joined(line: list[Word]) -> str:
     if _has_right_to_left(line):
         return pdf_directions.logical_line([char for word in line for char in word["chars"]], _gap)
-    text = line[0]["text"]
+    gaps = ["", *(_gap(last, word) for last, word in itertools.pairwise(line))]
+    texts = [gap + word["text"] for gap, word in zip(gaps, line, strict=True)]
+    return superscripts.joined(list(zip(texts, _levels(line), strict=True)))
+
+
+def _levels(line: list[Word]) -> list[int]:
+    """Which words of a line are superscripts (1) and subscripts (-1) of the one before them."""
+    levels, base = [0], line[0]
     for last, word in itertools.pairwise(line):
-        text += _gap(last, word) + word["text"]
-    return str(text)
+        level = (
+            0
+            if _gap(last, word)
+            else script_level(word["size"], base["size"], base["bottom"] - word["bottom"])
+        )
+        levels.append(level)
+        base = base if level else word
+    return levels
+
+
+def script_level(size: float, base: float, rise: float) -> int:
+    """Whether a letter of ``size`` that stands higher by ``rise`` than one of size ``base`` is its superscript (1), its
+    subscript (-1), or neither, as small capitals and the letters beside a large initial are.
+    """
+    if not _SMALL[0] * base < size < _SMALL[1] * base:
+        return 0
+    return 1 if _RAISED[0] * base < rise < _RAISED[1] * base else -1 if -base < rise < _LOWERED * base else 0
 
 
 def _gap(last: Word, word: Word) -> str:

@@ -4,13 +4,20 @@ PDFium reads it, which is fast. Pages in Arabic or Hebrew, whose letters it mixe
 """
 
 import io
+import itertools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp.server.fastmcp.exceptions import ToolError
 
+from gaia_tools import superscripts
 from gaia_tools.pdf_directions import has_right_to_left
 from gaia_tools.pdf_forms import form_fields, has_form, listed
-from gaia_tools.pdf_pages import page_markdown
+from gaia_tools.pdf_notes import notes
+from gaia_tools.pdf_pages import page_markdown, script_level
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfTextPage
 
 _MAX_PAGES = 2000
 
@@ -32,14 +39,44 @@ def pdf_text(source: bytes | Path) -> list[str]:
     for number in range(min(len(document), _MAX_PAGES)):
         page = document[number]
         text_page = page.get_textpage()
-        text = text_page.get_text_bounded().replace("\r\n", "\n").replace("\x00", "").strip()
+        text = (_with_scripts(text_page) or text_page.get_text_bounded()).replace("\r\n", "\n")
+        text = text.replace("\x00", "").strip()
         if has_right_to_left(text):
             text = _in_reading_order(source, number) or text
         fields = listed(form_fields(page))
-        pages.append("\n\n".join(filter(None, [text, fields and f"Form fields:\n{fields}"])))
+        noted = "\n".join(notes(page))
+        pages.append("\n\n".join(filter(None, [text, fields and f"Form fields:\n{fields}", noted])))
         text_page.close()
         page.close()
     return pages
+
+
+def _with_scripts(text_page: "PdfTextPage") -> str:
+    """The text with superscripts and subscripts marked; empty where there is none."""
+    import pypdfium2.raw as pdfium
+
+    matrix = pdfium.FS_MATRIX()
+    pieces: list[superscripts.Piece] = []
+    base: tuple[float, float] | None = None
+    for number in range(text_page.count_chars()):
+        letter = chr(pdfium.FPDFText_GetUnicode(text_page, number))
+        level = 0
+        if (
+            letter.isspace()
+            or not pdfium.FPDFText_GetMatrix(text_page, number, matrix)
+            or matrix.b
+            or matrix.d <= 0
+        ):
+            base = None
+        else:
+            size = pdfium.FPDFText_GetFontSize(text_page, number) * matrix.d
+            level = script_level(size, base[0], matrix.f - base[1]) if base else 0
+            base = base if level else (size, matrix.f)
+        pieces.append((letter, level))
+    if not any(level for _, level in pieces):
+        return ""
+    lines = itertools.groupby(pieces, key=lambda piece: piece[0] in "\r\n")
+    return "".join(superscripts.joined(list(line)) for _, line in lines)
 
 
 def _in_reading_order(source: bytes | Path, number: int) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 
 from mcp.server.fastmcp.exceptions import ToolError
 
+from gaia_tools import office_xml, open_document
 from gaia_tools.charsets import decode
 from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, sniffed
 from gaia_tools.json_tables import json_rows
+from gaia_tools.rich_cells import with_scripts
 from gaia_tools.sheet_errors import with_errors
-from gaia_tools.zips import decrypted, refuse_entities
+from gaia_tools.zips import checked, decrypted
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,12 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
     if kind == "encrypted" or (kind == "xls" and password):
         content = decrypted(content, path.name, password)
     if kind != "xls":
-        refuse_entities(content, path.name)
+        content = checked(content, path.name)
     try:
+        if kind == "ods":
+            content = open_document.readable_tables(content)
+        elif kind != "xls":
+            content = office_xml.readable_sheets(content)
         workbook = CalamineWorkbook.from_filelike(content)
         sheets = [
             {
@@ -97,9 +103,11 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
         merged = sheet.merged_cell_ranges or []
         if kind != "ods":
             rows = with_errors(content, kind, chosen, rows)
+        if kind == "xls":
+            rows = with_scripts(content, chosen, rows)
     except PasswordError as error:
         raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
-    except (CalamineError, OSError, ValueError) as error:
+    except (CalamineError, OSError, ValueError, SyntaxError) as error:
         raise ToolError(f"{path.name} is damaged, or no spreadsheet that can be read: {error}.") from error
     content.seek(0)
     facts = {

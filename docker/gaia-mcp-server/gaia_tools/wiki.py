@@ -102,11 +102,12 @@ async def get_article_summary(title: Title, language: Language = "en") -> CallTo
         title,
         prop="extracts|description|pageprops|info",
         exintro="1",
-        explaintext="1",
         ppprop="disambiguation|wikibase_item",
         inprop="url",
     )
-    extract = (found.get("extract") or "").strip()
+    _warm()
+    # As HTML: its plain text has 1020 for 10 to the 20.
+    extract = await isolated(_markdown, found.get("extract") or "", "", seconds=_SECONDS)
     structured = {
         "title": found["title"],
         "url": _address(language, found["title"]),
@@ -191,7 +192,7 @@ async def _article(
     url = about.get("revision_url") or _address(language, title)
     _warm()
     text = await isolated(_markdown, parsed["text"], f"{_base(language)}/wiki/", seconds=_SECONDS)
-    headings = [_plain(one["line"]) for one in parsed.get("sections", [])]
+    headings = [_unmarked(_markdown(one["line"], "")) for one in parsed.get("sections", [])]
     if section:
         text = _section(text, section, headings)
     shown, following = page(text, start)
@@ -233,13 +234,17 @@ def _markdown(article: str, url: str) -> str:
     return page_markdown.markdown(page_markdown.tree(article, url, links=False, without=_WITHOUT))
 
 
+def _unmarked(heading: str) -> str:
+    return re.sub(r"[*`]", "", heading)
+
+
 def _section(text: str, section: str, headings: list[str]) -> str:
     """The part of ``text`` under a heading, with the parts below it."""
     name = section.strip().lstrip("# ").casefold()
     lines = text.split("\n")
     for place, line in enumerate(lines):
         found = re.fullmatch(r"(#+) (.+)", line)
-        if found and re.sub(r"[*_`]", "", found[2]).strip().casefold() == name:
+        if found and _unmarked(found[2]).strip().casefold() == name:
             level = len(found[1])
             end = next(
                 (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools.kinds import expect
+from gaia_tools.kinds import expect, part_name
 
 _MAX_ENTRIES = 20_000
 _MAX_BYTES = 1 << 30
@@ -18,6 +18,8 @@ _MAX_BYTES = 1 << 30
 _MAX_RATIO = 200
 _BYTES_OF_ANY_RATIO = 64 << 20
 _CHUNK = 1 << 20
+# What programs keep beside a document, in any state; no reader of it needs this.
+_CUSTOM_XML = "customXml/"
 _PASSWORD = "Give its password with password=..."
 
 
@@ -39,8 +41,28 @@ def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
     content = io.BytesIO(path.read_bytes())
     if expect(path, kind, "encrypted") == "encrypted":
         content = decrypted(content, path.name, password)
-    refuse_entities(content, path.name)
-    return content
+    return checked(content, path.name)
+
+
+def with_parts(content: io.BytesIO, parts: dict[str, bytes]) -> io.BytesIO:
+    """An Office file or book with other content in some parts, and with the names that readers expect."""
+    if not parts and _is_tidy(content):
+        return content
+    file = io.BytesIO()
+    with zipfile.ZipFile(content) as old, zipfile.ZipFile(file, "w") as new:
+        # Some readers take an OpenDocument file or a book for one only where its type comes first.
+        for entry in sorted(old.infolist(), key=lambda one: one.filename != "mimetype"):
+            if name := part_name(entry.filename):
+                new.writestr(name, parts[name] if name in parts else old.read(entry))
+    file.seek(0)
+    return file
+
+
+def _is_tidy(content: io.BytesIO) -> bool:
+    with zipfile.ZipFile(content) as archive:
+        names = archive.namelist()
+    content.seek(0)
+    return all(part_name(name) == name for name in names) and "mimetype" not in names[1:]
 
 
 def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
@@ -67,8 +89,8 @@ def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
     return plain
 
 
-def refuse_entities(content: io.BytesIO, name: str) -> None:
-    """Check the directory and the XML of an Office file.
+def checked(content: io.BytesIO, name: str) -> io.BytesIO:
+    """An Office file whose directory and XML are checked, with the names that readers expect.
 
     Raises:
         ToolError: It is damaged, claims too much, or its XML has a document type, which is where entities grow.
@@ -78,14 +100,16 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import iterparse
 
+    broken: dict[str, bytes] = {}
     with _checked(content, name) as archive:
         if b":encryption-data" in _manifest(archive):
             raise ToolError(
                 f"{name} is protected with a password, as OpenDocument files are: that is not read here."
             )
         for entry in archive.infolist():
+            part_named = part_name(entry.filename)
             # OpenOffice leaves empty files behind, which declare nothing.
-            if not entry.file_size or not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
+            if not entry.file_size or not part_named.lower().endswith((".xml", ".rels", ".vml")):
                 continue
             try:
                 with archive.open(entry) as part:
@@ -98,12 +122,16 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
                     f"{name} is not opened: {entry.filename} in it declares XML entities or a document type."
                 ) from error
             except (ParseError, zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+                if isinstance(error, ParseError) and part_named.startswith(_CUSTOM_XML):
+                    broken[part_named] = b"<empty/>"
+                    continue
                 raise ToolError(
                     f"{name} is damaged: {entry.filename} in it cannot be read: {error}."
                 ) from error
             except RuntimeError as error:
                 raise ToolError(f"{name} is encrypted as a ZIP file, as Office does not do.") from error
     content.seek(0)
+    return with_parts(content, broken)
 
 
 def _manifest(archive: zipfile.ZipFile) -> bytes:

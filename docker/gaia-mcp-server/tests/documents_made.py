@@ -40,3 +40,17 @@ def pdf(*objects: bytes) -> bytes:
     """A file of these objects, without the table of where they are, which readers make anew."""
     numbered = (b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, 1))
     return b"%PDF-1.7\n" + b"".join(numbered) + b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"
+
+
+def as_programs_write_it(path: Path) -> None:
+    """Pack an Office file or book again as macOS and careless programs do."""
+    old = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+    entries = [(entry.filename, old.read(entry)) for entry in old.infolist()]
+    with zipfile.ZipFile(path, "w") as new:
+        new.writestr("__MACOSX/._content.xml", b"\0\5\x16\7 no XML")
+        new.writestr("customXml/item1.xml", b"<broken")
+        for name, content in reversed(entries):
+            untidy = name.lower() if name.startswith("[") else name.replace("/", "\\")
+            entry = zipfile.ZipInfo("a")
+            entry.filename = untidy
+            new.writestr(entry, content)

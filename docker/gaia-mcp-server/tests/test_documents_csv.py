@@ -13,7 +13,8 @@ from openpyxl.styles import Font, PatternFill
 from openpyxl.styles.colors import Color
 
 from tests.conftest import call, content, refusal, text
-from tests.documents_made import laughs, rewritten
+from tests.constants_made import WRITERS
+from tests.documents_made import as_programs_write_it, laughs, rewritten
 from tests.paragraphs import PARAGRAPHS
 
 READ = "extract_csv_content"
@@ -377,3 +378,13 @@ async def test_an_error_in_a_cell_is_shown_and_an_empty_part_is_no_damage(worksp
     rewritten(workspace / "shares.xlsx", "Configurations2/accelerator/current.xml", b"")
     found = await content(server, "extract_csv_content", file_path="shares.xlsx")
     assert found["content"] == [["part", "share"], ["a", 0.5], ["b", "#DIV/0!"], ["c", None], [None, "#REF!"]]
+
+
+@pytest.mark.parametrize("kind", [".xlsx", ".xls", ".ods"])
+async def test_exponents_in_cells_are_text_whatever_wrote_the_file(kind: str, workspace: Path) -> None:
+    lines = [[("10", 0), ("-3", 1), (" mol", 0)], [("10-3 mol", 0)]]
+    WRITERS[kind](lines, workspace / f"a{kind}")
+    if kind != ".xls":
+        as_programs_write_it(workspace / f"a{kind}")
+    shown = await content(server, READ, file_path=f"a{kind}", output_format="json")
+    assert shown["content"] == [["10^-3 mol"], ["10-3 mol"]]

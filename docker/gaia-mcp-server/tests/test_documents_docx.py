@@ -13,7 +13,7 @@ from gaia_tools.documents_csv import server as csv_server
 from gaia_tools.documents_docx import server
 
 from tests.conftest import call, content, refusal, text
-from tests.documents_made import laughs, picture, rewritten
+from tests.documents_made import as_programs_write_it, laughs, picture, rewritten
 
 READ = "extract_docx_content"
 SAMPLES = Path(__file__).parent / "samples"
@@ -286,3 +286,91 @@ async def test_nesting_without_end_is_no_crash(letter: Path) -> None:
     deep = f"<w:document {_NAMES}><w:body>" + "<w:sdt><w:sdtContent>" * 50_000
     rewritten(letter, "word/document.xml", deep.encode())
     assert await refusal(server, READ, file_path="letter.docx")
+
+
+_FIELD = (
+    '<w:r {0}><w:fldChar w:fldCharType="begin"><w:ffData><w:name w:val="f"/>{1}</w:ffData></w:fldChar></w:r>',
+    "<w:r {0}><w:instrText> {2} </w:instrText></w:r>",
+    '<w:r {0}><w:fldChar w:fldCharType="end"/></w:r>',
+)
+_TICK = (
+    '<w:sdt {0} xmlns:w14="http://schemas.microsoft.com/office/word/2010/wordml"><w:sdtPr><w14:checkbox>'
+    '<w14:checked w14:val="{1}"/></w14:checkbox></w:sdtPr><w:sdtContent><w:r><w:t>☐</w:t></w:r></w:sdtContent></w:sdt>'
+)
+_HALF = (
+    '<m:oMathPara xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><m:oMath><m:f><m:num><m:r><m:t>1'
+    "</m:t></m:r></m:num><m:den><m:r><m:t>2</m:t></m:r></m:den></m:f></m:oMath></m:oMathPara>"
+)
+
+
+async def test_exponents_equations_ticks_and_choices_are_text(workspace: Path) -> None:
+    word = docx.Document()
+    line = word.add_paragraph("10")
+    for text_of_run in ("-", "3"):
+        line.add_run(text_of_run).font.superscript = True
+    line.add_run(" m, half: ")
+    line._p.append(parse_xml(_HALF))
+    boxes = "<w:checkBox><w:checked/></w:checkBox>", "<w:checkBox><w:default w:val='0'/></w:checkBox>"
+    choice = '<w:ddList><w:result w:val="1"/><w:listEntry w:val="red"/><w:listEntry w:val="blue"/></w:ddList>'
+    form = word.add_paragraph("Form: ")
+    for inner, instruction in [(box, "FORMCHECKBOX") for box in boxes] + [(choice, "FORMDROPDOWN")]:
+        for part in _FIELD:
+            form._p.append(parse_xml(part.format(_NAMES, inner, instruction)))
+    for state in (1, 0):
+        form._p.append(parse_xml(_TICK.format(_NAMES, state)))
+    header = word.sections[0].header.paragraphs[0]
+    header.add_run("5 m")
+    header.add_run("2").font.superscript = True
+    header.add_run("\t2024")
+    word.save(workspace / "a.docx")
+    rewritten(workspace / "a.docx", "word/embeddings/sheet.xlsx", b"x")
+    as_programs_write_it(workspace / "a.docx")
+    shown = (await content(server, READ, file_path="a.docx", output_format="json"))["content"]
+    assert shown.split("\n\n") == [
+        "[Header: 5 m^2 2024]",
+        r"10^-3 m, half: $\frac{1}{2}$",
+        "Form: ☑☐blue [of: red; blue]☑☐",
+        "[Files in it that are not shown: sheet.xlsx.]",
+    ]
+
+
+async def test_charts_of_a_word_file_are_tables(workspace: Path) -> None:
+    import pptx
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    data = CategoryChartData()
+    data.categories = ["May", "June"]
+    data.add_series("Gulls", (1.5, -2))
+    show = pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[6])
+    chart = slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 9, 9, data).chart
+    docx.Document().save(workspace / "a.docx")
+    rewritten(workspace / "a.docx", "word/charts/chart1.xml", chart.part.blob)
+    shown = (await content(server, READ, file_path="a.docx"))["content"]
+    assert "|  | Gulls |\n| --- | --- |\n| May | 1.5 |\n| June | -2 |" in shown
+
+
+async def test_open_documents_and_rich_text_keep_exponents_formulas_and_ticks(workspace: Path) -> None:
+    from odf.opendocument import OpenDocumentText
+
+    names = " ".join(f'xmlns:{name}="{{0}}{name}:1.0"' for name in ("office", "text", "style", "form"))
+    names += ' xmlns:draw="{0}drawing:1.0" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    body = (
+        f"<office:document-content {names}><office:automatic-styles>"
+        '<style:style style:name="S" style:family="text"><style:text-properties style:text-position="-33% 58%"/>'
+        "</style:style></office:automatic-styles><office:body><office:text><office:forms><form:form>"
+        '<form:checkbox form:id="c" form:label="pears" form:current-state="checked"/></form:form></office:forms>'
+        '<text:p>H<text:span text:style-name="S">2</text:span>O <draw:frame><draw:object xlink:href="./Object 1"/>'
+        '</draw:frame> <draw:control draw:control="c"/></text:p></office:text></office:body></office:document-content>'
+    ).format("urn:oasis:names:tc:opendocument:xmlns:")
+    OpenDocumentText().save(workspace / "a.odt")
+    rewritten(workspace / "a.odt", "content.xml", body.encode())
+    formula = b'<math xmlns="http://www.w3.org/1998/Math/MathML"><msqrt><mn>2</mn></msqrt></math>'
+    rewritten(workspace / "a.odt", "Object 1/content.xml", formula)
+    as_programs_write_it(workspace / "a.odt")
+    shown = (await content(server, READ, file_path="a.odt", output_format="json"))["content"]
+    assert shown.split() == ["H_2O", r"$\sqrt{2}$", "☑", "pears"]
+    (workspace / "a.rtf").write_text(r"{\rtf1\ansi 10{\super -3} x\super a+b\nosupersub\par 14{\super th}}")
+    shown = (await content(server, READ, file_path="a.rtf", output_format="json"))["content"]
+    assert shown == "10^-3 x^{a+b}\n\n14th"

@@ -7,7 +7,7 @@ import pytest
 from gaia_tools.documents_epub import server
 
 from tests.conftest import call, content, refusal, text
-from tests.documents_made import laughs, rewritten
+from tests.documents_made import as_programs_write_it, laughs, rewritten
 
 READ = "extract_epub_content"
 _CONTAINER = """<?xml version="1.0"?>
@@ -78,3 +78,13 @@ async def test_a_chapter_whose_entities_grow_is_read_without_them(book: Path) ->
 async def test_a_bomb_is_refused(book: Path) -> None:
     rewritten(book, "OEBPS/text/chapter1.xhtml", b"<p>" + b"a" * (200 << 20))
     assert "ZIP bomb" in await refusal(server, READ, file_path="book.epub")
+
+
+async def test_exponents_and_formulas_of_a_book_are_text_whatever_packed_it(book: Path) -> None:
+    page = "<html><body><p>6 × 10<sup>23</sup> <math><mfrac><mn>1</mn><mn>2</mn></mfrac></math></p></body></html>"
+    with zipfile.ZipFile(book) as old:
+        chapter = next(name for name in old.namelist() if name.endswith(".xhtml"))
+    rewritten(book, chapter, page.encode())
+    as_programs_write_it(book)
+    shown = (await content(server, READ, file_path=book.name))["content"]
+    assert r"6 × 10^23 $\frac{1}{2}$" in shown

@@ -93,3 +93,35 @@ async def test_other_files_are_refused(workspace: Path) -> None:
     (workspace / "b.html").touch()
     assert "0 bytes" in await refusal(server, READ, file_path="b.html")
     assert "outside" in await refusal(server, READ, file_path="/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("6 × 10<sup>23</sup>, 10<sup>-3</sup>, H<sub>2</sub>O", "6 × 10^23, 10^-3, H_2O"),
+        ("e<sup>x<sup>2</sup></sup> 3<sup>1</sup>/<sub>2</sub>", "e^{x^2} 3 1/2"),
+        ("10<span style='vertical-align: super'>5</span>", "10^5"),
+        ("x<sup><a href='#n3'>3</a></sup> y<sup class=reference><a href='#c1'>[1]</a></sup>", "x[3] y[1]"),
+        ("14<sup>th</sup>", "14th"),
+        ("<input type=checkbox checked>a <input type=radio>b <input value=42>", "☑a ○b 42"),
+        ("<select><option>a<option selected>b</select>", "b [of: a; b]"),
+        ("<progress value=70 max=100></progress>", "70 of 100"),
+        ("<header>1</header><main>2</main><details><summary>3</summary>4</details>", "1\n\n2\n\n3\n\n4"),
+        ("<ol type=a><li>x<li value=5>y</ol>", "- a. x\n- e. y"),
+        ("<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", r"$\frac{1}{2}$"),
+        ("<m:math xmlns:m='x'><m:msqrt><m:mn>2</m:mn></m:msqrt></m:math>", r"$\sqrt{2}$"),
+        ("<span class=MathJax>1020</span><script type='math/tex'>10^{20}</script>", "$10^{20}$"),
+        (
+            "<span class=katex-mathml><math><mn>7</mn></math></span><span class=katex-html>7</span>",
+            "$7$",
+        ),
+        (
+            "<table><tr><th>a<th>b<tr><td>1<b>2</b><td rowspan=2>3<i>4</i><tr><td><img alt=Yes></table>",
+            "| a | b |\n| --- | --- |\n| 1**2** | 3*4* |\n| Yes | 3*4* |",
+        ),
+        ("<ruby>漢<rt>かん</rt></ruby>", "漢(かん)"),
+    ],
+)
+async def test_no_value_of_a_page_changes(workspace: Path, written: str, shown: str) -> None:
+    (workspace / "a.html").write_text(f"<html><meta charset=utf-8><body>{written}</body></html>")
+    assert (await content(server, READ, file_path="a.html", output_format="json"))["content"] == shown

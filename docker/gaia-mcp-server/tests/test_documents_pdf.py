@@ -24,6 +24,7 @@ from reportlab.platypus import (
     Table,
 )
 
+from tests import constants_made
 from tests.conftest import call, content, needs, refusal, text
 from tests.documents_made import pdf
 
@@ -69,7 +70,7 @@ async def test_headings_text_and_tables_come_in_order(workspace: Path) -> None:
         "[Page 1]",
         "# Annual report",
         "# 1 Results",
-        "The results were as expected, H2O included.",
+        "The results were as expected, H_2O included.",
         "| Region | Sold |  |\n| --- | --- | --- |\n| North | 1 | 2 |\n| South \\| East | 3 | 4 |",
         "After the table.",
         "[Page 2]\n\nThis is the text of page number 2.",
@@ -272,3 +273,19 @@ async def test_a_stream_that_grows_without_end_does_not_fill_the_memory(workspac
     assert "memory" in await refusal(server, READ, file_path="a.pdf")
     report(workspace / "b.pdf")
     assert (await content(server, READ, file_path="b.pdf"))["pages"] == 3
+
+
+async def test_exponents_notes_and_attached_files_of_a_page_are_shown(workspace: Path) -> None:
+    import pypdf
+    from gaia_tools.pdf_text import pdf_text
+    from pypdf.annotations import Text
+
+    constants_made.printed([[("1.5 x 10", 0), ("-34", 1), (" J s", 0)]], workspace / "a.pdf")
+    writer = pypdf.PdfWriter(clone_from=workspace / "a.pdf")
+    writer.add_annotation(0, Text(rect=(50, 50, 60, 60), text="Is it 6.6?", title_bar="Ann"))
+    writer.add_attachment("data.csv", b"a,b")
+    writer.write(workspace / "a.pdf")
+    shown = text(await call(server, READ, file_path="a.pdf"))
+    assert "1.5 x 10^-34 J s\n\n[Notes on this page:]\n- Note by Ann: Is it 6.6?" in shown
+    assert "[Files attached to it: data.csv." in shown
+    assert pdf_text(workspace / "a.pdf") == ["1.5 x 10^-34 J s\n\n- Note by Ann: Is it 6.6?"]

@@ -16,7 +16,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
 from tests.conftest import call, content, refusal, text
-from tests.documents_made import laughs, picture, rewritten
+from tests.documents_made import as_programs_write_it, laughs, picture, rewritten
 
 READ = "extract_pptx_content"
 SAMPLES = Path(__file__).parent / "samples"
@@ -215,3 +215,33 @@ async def test_damaged_protected_and_other_files_are_refused(deck: Path, workspa
 async def test_xml_that_declares_entities_is_refused(deck: Path, part: str) -> None:
     rewritten(deck, part, laughs())
     assert "declares XML entities" in await refusal(server, READ, file_path="deck.pptx")
+
+
+async def test_exponents_and_equations_of_slides_are_text(workspace: Path) -> None:
+    from lxml import etree
+
+    show = pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[5])
+    for frame in (slide.shapes.title.text_frame, slide.notes_slide.notes_text_frame):
+        frame.text = "10"
+        run = frame.paragraphs[0].add_run()
+        run.text = "-3"
+        run.font._element.set("baseline", "30000")
+    box = slide.shapes.add_textbox(0, 0, 9, 9)
+    names = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    holder = f'<a14:m xmlns:a14="http://schemas.microsoft.com/office/drawing/2010/main" {names}>{{}}</a14:m>'
+    equation = (
+        "<m:oMathPara><m:oMath><m:rad><m:e><m:r><m:t>7</m:t></m:r></m:e></m:rad></m:oMath></m:oMathPara>"
+    )
+    box.text_frame.paragraphs[0]._p.append(etree.fromstring(holder.format(equation)))
+    # PowerPoint writes a shape with an equation twice: as it is, and as a picture for older programs.
+    compatible = etree.fromstring(
+        '<mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006">'
+        '<mc:Choice Requires="a14"/><mc:Fallback/></mc:AlternateContent>'
+    )
+    box._element.addprevious(compatible)
+    compatible[0].append(box._element)
+    show.save(workspace / "a.pptx")
+    as_programs_write_it(workspace / "a.pptx")
+    shown = (await content(server, READ, file_path="a.pptx", output_format="json"))["content"]
+    assert shown == "## Slide 1: 10^-3\n\n$\\sqrt{7}$\n\nNotes: 10^-3"

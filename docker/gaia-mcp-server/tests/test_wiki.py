@@ -155,7 +155,7 @@ class Wiki:
                 categories.append({"ns": 14, "title": "Category:All articles"})
             return {"query": {"pages": [page | {"categories": categories}]}}
         extract = {
-            "extract": "Ada Lovelace was a mathematician.",
+            "extract": "<p>Ada Lovelace was a mathematician, 10<sup>2</sup> years ago.</p>",
             "description": "English mathematician (1815–1852)",
         }
         return {"query": {"pages": [page | extract | {"pageprops": {"wikibase_item": "Q7259"}}]}}
@@ -255,7 +255,7 @@ async def test_search_summary_categories_and_links(wiki: Wiki) -> None:
     result = await call(server, "search_wikipedia", query="nothing")
     assert "Did you mean: something" in text(result)
     found = await content(server, "get_article_summary", title="Ada Lovelace")
-    assert found["summary"] == "Ada Lovelace was a mathematician."
+    assert found["summary"] == "Ada Lovelace was a mathematician, 10^2 years ago."
     assert (found["wikidata"], found["disambiguation"]) == ("Q7259", False)
     assert (await content(server, "get_article_categories", title="Ada Lovelace"))["categories"] == [
         "1815 births"

@@ -57,6 +57,20 @@
     if (node.tagName === "SLOT" && node.assignedNodes().length) return node.assignedNodes();
     return (node.shadowRoot || node).childNodes;
   };
+  // The signs around a superscript or subscript, as superscripts.py writes them.
+  const marks = (element) => {
+    const text = tidy(element.textContent);
+    const raised = element.tagName === "SUP";
+    const follows = element.nextSibling?.textContent || "";
+    const before = element.previousSibling?.textContent || "";
+    const noted = element.querySelector("a[href^='#']") || element.closest("a[href^='#']") || /^\[.*\]$/.test(text);
+    const plain = noted || /^([*†‡§¶°′″®©™]+|TM|SM)$/.test(text) || (/\w$/.test(before) && /^(st|nd|rd|th|er|[eè][mr]e)$/.test(text));
+    if (!text || (raised && plain)) return noted && /^\w+$/.test(text) ? ["[", "]"] : ["", ""];
+    const sign = raised ? "^" : "_";
+    const number = /^[+\-−]?\d+(\.\d+)?$/.test(text) && !/^([.,]?\d)/.test(follows);
+    const word = /^[+\-−]?\p{L}*$/u.test(text) && !/^[\p{L}\d]/u.test(follows);
+    return number || word ? [sign, ""] : [`${sign}{`, "}"];
+  };
   const walk = (node, preserved) => {
     if (node.nodeType === Node.TEXT_NODE) {
       // Spaces that count are kept through the tidying at the end as spaces that do not break.
@@ -93,7 +107,10 @@
     if (block) parts.push("\n");
     if (heading) parts.push("#".repeat(Number(heading[1])) + " ");
     if (node.tagName === "LI") parts.push("- ");
+    const [opening, closing] = ["SUP", "SUB"].includes(node.tagName) ? marks(node) : ["", ""];
+    parts.push(opening);
     for (const child of children(node)) walk(child, preserved || node.tagName === "PRE");
+    parts.push(closing);
     if (cell && node.nextElementSibling) parts.push(" | ");
     if (block) parts.push(heading ? "\n\n" : "\n");
   };
