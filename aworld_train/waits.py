@@ -62,6 +62,7 @@ _open: dict[int, tuple[str, str, float]] = {}
 _changed = time.monotonic()
 _last_beat: float | None = None
 _loss = ""
+_part = -1
 
 
 def begin(kind: str, name: str = "") -> int:
@@ -78,6 +79,13 @@ def end(number: int) -> None:
     global _changed
     if _open.pop(number, None) is not None:
         _changed = time.monotonic()
+
+
+def begin_part(name: str = "") -> None:
+    """Begin the next phase of a start, which ends the one before; without a name only end that."""
+    global _part
+    end(_part)
+    _part = begin("phase", name) if name else -1
 
 
 @contextlib.contextmanager

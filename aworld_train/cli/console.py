@@ -6,14 +6,19 @@ With ``--json`` stdout has exactly one JSON object, also for an error, so that a
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
 from aworld_train.errors import DiskFull
 
 err = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
+_UNLIMITED = 1_000_000
 
 
 def print_json(value: Any) -> None:
@@ -36,6 +41,43 @@ def print_json(value: Any) -> None:
         # The rest of the buffer must not fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise DiskFull(f"The output cannot be written: {error.strerror}.") from error
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, optional: Sequence[str] = ()
+) -> None:
+    """Print one line a row, with every cell whole, as cells are copied.
+
+    Args:
+        columns: The headings; no heading is printed where all are empty.
+        rows: The cells; markup in them is not interpreted. A column without any is left out.
+        optional: Columns that a terminal that is too narrow does not show, the first to go first. A line that still
+            does not fit is the terminal's to wrap.
+    """
+    for left_out in range(len(optional) + 1):
+        shown = [
+            place
+            for place, name in enumerate(columns)
+            if name not in optional[:left_out] and any(row[place] for row in rows)
+        ]
+        table = Table(box=None, pad_edge=False, show_header=any(columns))
+        for place in shown:
+            table.add_column(columns[place], no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(cell) if isinstance(cell := row[place], str) else cell for place in shown))
+        width = Measurement.get(out, out.options.update(width=_UNLIMITED), table).maximum
+        if width <= out.width or not out.is_terminal:
+            break
+    # Rich cuts what is wider than the console.
+    Console(highlight=False, width=max(width, 1)).print(table)
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print a line for each fact, its name first and its value whole."""
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        indented = value.replace("\n", "\n" + " " * (width + 2))
+        out.print(Text.assemble((f"{name:<{width}}  ", "dim"), indented), soft_wrap=True)
 
 
 def note(message: str) -> None:

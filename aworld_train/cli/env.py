@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from aworld_train.cli import console
 from aworld_train.errors import EnvironmentFailure, UsageError, nearest
@@ -271,7 +270,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
     if as_json:
         console.print_json({"environments": [one.to_json() for one in environments]})
     elif environments:
-        console.out.print(_status_table(environments))
+        _print_status(environments)
     else:
         console.note("Nothing is up. Start one with `aworld-train env up --docker-dir NAME`.")
     if name is not None and environments[0].state != "up":
@@ -315,16 +314,16 @@ def test_command(
             }
         )
     else:
-        table = _table("what", "seconds", "result")
-        table.add_row("open a session", f"{check.opening:.3f}", "fine")
-        table.add_row("list the tools", f"{check.listing:.3f}", f"{len(check.tools)} tools")
+        rows = [
+            ("open a session", f"{check.opening:.3f}", "fine"),
+            ("list the tools", f"{check.listing:.3f}", f"{len(check.tools)} tools"),
+        ]
         for one in check.servers:
             called = f"{one.server}: {one.tool}" if one.tool else one.server
             result = one.problem or ("fine" if one.tool else "no test call in its manifest")
-            table.add_row(escape(called), f"{one.seconds:.3f}" if one.tool else "", escape(result))
-        for server, reason in health["broken"].items():
-            table.add_row(escape(server), "", escape(reason))
-        console.out.print(table)
+            rows.append((called, f"{one.seconds:.3f}" if one.tool else "", result))
+        rows += [(server, "", reason) for server, reason in health["broken"].items()]
+        console.print_table(("what", "seconds", "result"), rows)
     if failed:
         raise typer.Exit(1)
 
@@ -352,11 +351,14 @@ def list_command(as_json: JsonOption = False) -> None:
         ]
         console.print_json({"directories": rows})
         return
-    table = _table("name", "description", "servers", "path")
-    for one in directories:
-        servers = ", ".join(one.manifest.servers)
-        table.add_row(*map(escape, (one.name, one.manifest.description, servers, str(one.path))))
-    console.out.print(table)
+    console.print_table(
+        ("name", "path", "servers", "description"),
+        [
+            (one.name, str(one.path), ", ".join(one.manifest.servers), one.manifest.description)
+            for one in directories
+        ],
+        optional=("description", "servers"),
+    )
 
 
 @app.command("logs")
@@ -537,37 +539,30 @@ def _seconds(text: str) -> int:
     return int(match[1]) * _SPANS[match[2]]
 
 
-def _status_table(environments: "list[EnvStatus]") -> Table:
-    with_data = any(one.data for one in environments)
-    with_refused = any(one.refused for one in environments)
-    columns = ("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
-    table = _table(
-        *columns, *(["requests refused"] if with_refused else []), *(["data"] if with_data else [])
-    )
+def _print_status(environments: "list[EnvStatus]") -> None:
+    rows = []
     for one in environments:
-        workers = ", ".join(f"{count} {state}" for state, count in one.workers.items() if count)
-        sessions = (
-            "" if one.sessions is None else str(one.sessions) + (f" (+{one.queued})" if one.queued else "")
+        state = Text(one.state, _COLOURS.get(one.state, "red"))
+        if one.state == "elsewhere":
+            state.append(f" ({one.machine})", "default")
+        if one.missing:
+            state.append(f" ({', '.join(one.missing)} missing)", "default")
+        queued = f" (+{one.queued})" if one.queued else ""
+        rows.append(
+            (
+                one.name,
+                state,
+                one.mcp_url,
+                one.backend,
+                ", ".join(f"{count} {state}" for state, count in one.workers.items() if count),
+                "" if one.sessions is None else f"{one.sessions}{queued}",
+                one.started_at[:16].replace("T", " "),
+                str(one.refused or ""),
+                one.data or "",
+            )
         )
-        table.add_row(
-            escape(one.name),
-            f"[{_COLOURS.get(one.state, 'red')}]{one.state}[/]"
-            + (f" ({escape(one.machine)})" if one.state == "elsewhere" else "")
-            + (f" ({', '.join(one.missing)} missing)" if one.missing else ""),
-            escape(one.mcp_url),
-            one.backend,
-            workers,
-            sessions,
-            one.started_at[:16].replace("T", " "),
-            *([str(one.refused or "")] if with_refused else []),
-            *([escape(one.data or "")] if with_data else []),
-        )
-    return table
-
-
-def _table(*columns: str) -> Table:
-    """An empty table; a narrow terminal folds all cells but names, which users copy."""
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
-    return table
+    console.print_table(
+        ["name", "state", "url", "backend", "workers", "sessions", "since (UTC)", "requests refused", "data"],
+        rows,
+        optional=("since (UTC)", "backend", "workers", "sessions"),
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import runs_episodes
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.console import note, out, print_facts, print_json, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run
 from aworld_train.cli.runs_report import report
@@ -43,7 +43,6 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
 
     A run whose process was killed, so that it could not write how it ended, is `killed`.
     """
-    from rich.table import Table
     from rich.text import Text
 
     from aworld_train.training.recorded_run import check_runs_folder, find_runs
@@ -57,22 +56,27 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
     if not found:
         note(f"There are no runs in {runs}.")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("run", "status", "steps", "accuracy", "reward", "", "time", "began"):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for run in found:
         rewards = [value for _, value in run.series("reward")]
-        table.add_row(
-            run.name,
-            Text(run.status, _STYLES.get(run.status, "")),
-            f"{run.summary.get('steps_done', 0)}/{run.summary.get('steps_planned', '?')}",
-            _gain(run),
-            f"{rewards[-1]:.3f}" if rewards else "–",
-            sparkline(rewards),
-            _duration(run.summary.get("seconds")),
-            run.started.replace("T", " ").removesuffix("Z"),
+        rows.append(
+            (
+                run.name,
+                Text(run.status, _STYLES.get(run.status, "")),
+                _steps(run, "/"),
+                _gain(run),
+                f"{rewards[-1]:.3f}" if rewards else "–",
+                sparkline(rewards),
+                _duration(run.summary.get("seconds")),
+                run.started.replace("T", " ").removesuffix("Z"),
+                run.subject,
+            )
         )
-    out.print(table)
+    print_table(
+        ("run", "status", "steps", "accuracy", "reward", "course", "time", "began", "model or agent"),
+        rows,
+        optional=("course", "began", "reward", "time", "steps"),
+    )
 
 
 @app.command("show")
@@ -94,12 +98,7 @@ def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
             }
         )
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _facts(recorded).items():
-        table.add_row(name, value)
-    out.print(table)
+    print_facts(_facts(recorded))
     series = [(name, [value for _, value in recorded.series(name)]) for name in _SHOWN]
     figures = Table(box=None, pad_edge=False)
     for column in ("figure", "first", "last", "least", "greatest", "over the steps"):
@@ -133,8 +132,6 @@ def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption =
 
         aworld-train runs compare runs/a /other/place/b --json
     """
-    from rich.table import Table
-
     from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run, recipe_differences
 
@@ -149,18 +146,12 @@ def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption =
         ]
         print_json({"runs": overviews, "recipe_differences": differences})
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", style="dim", no_wrap=True)
-    for run in recorded:
-        table.add_column(run.name, overflow="fold")
-    rows = [_results(run) for run in recorded]
-    for label in rows[0]:
-        table.add_row(label, *(row[label] for row in rows))
+    results = [_results(run) for run in recorded]
+    rows = [(label, *(result[label] for result in results)) for label in results[0]]
     if len(set(sources)) > 1:
-        table.add_row("code", *sources)
-    for key, values in differences.items():
-        table.add_row(key, *(_brief(value) for value in values))
-    out.print(table)
+        rows.append(("code", *sources))
+    rows += [(key, *map(_brief, values)) for key, values in differences.items()]
+    print_table(("", *(run.name for run in recorded)), rows)
     if not differences:
         note("Their recipes differ in nothing but the name.")
     if len({run.summary.get("val", {}).get("after", {}).get("n") for run in recorded}) > 1:
@@ -335,6 +326,7 @@ def _overview(run: "RecordedRun") -> dict[str, Any]:
         "name": run.name,
         "path": str(run.path),
         "status": run.status,
+        "subject": run.subject,
         "steps_done": run.summary.get("steps_done"),
         "steps_planned": run.summary.get("steps_planned"),
         "val": run.summary.get("val"),
@@ -358,7 +350,7 @@ def _facts(run: "RecordedRun") -> dict[str, str]:
         "attempts": f"{len(attempts)}, from steps {', '.join(str(a.get('from_step')) for a in attempts)}"
         if attempts
         else "",
-        "model": _model(manifest.get("model")),
+        "model or agent": _model(run),
         "code": _source(run),
         "versions": ", ".join(
             f"{name} {version}" for name, version in (manifest.get("packages") or {}).items()
@@ -380,7 +372,8 @@ def _results(run: "RecordedRun") -> dict[str, str]:
     seconds = [value for _, value in run.series("seconds")]
     outcomes = summary.get("outcomes") or {}
     return {
-        "steps": f"{summary.get('steps_done', 0)} of {summary.get('steps_planned', '?')}",
+        "model or agent": run.subject or "–",
+        "steps": _steps(run, " of "),
         "accuracy before": _accuracy(run.validation("before")),
         "accuracy after": _accuracy(run.validation("after")),
         "reward, last step": f"{rewards[-1]:.3f}" if rewards else "–",
@@ -400,9 +393,17 @@ def _accuracy(validation: Mapping[str, Any]) -> str:
     return f"{accuracy:.1%} ({low:.0%} to {high:.0%}, n {n})"
 
 
+def _steps(run: "RecordedRun", of: str) -> str:
+    if run.evaluation:
+        return "–"
+    return f"{run.summary.get('steps_done', 0)}{of}{run.summary.get('steps_planned', '?')}"
+
+
 def _gain(run: "RecordedRun") -> str:
     before, after = (run.validation(which).get("accuracy") for which in ("before", "after"))
     shown = ["–" if value is None else f"{value:.1%}" for value in (before, after)]
+    if run.evaluation:
+        return shown[1]
     return "–" if before is None and after is None else " → ".join(shown)
 
 
@@ -414,11 +415,11 @@ def _duration(seconds: Any) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _model(model: Any) -> str:
-    if not isinstance(model, dict):
-        return ""
+def _model(run: "RecordedRun") -> str:
+    model = run.manifest.get("model")
+    model = model if isinstance(model, dict) else {}
     identity = model.get("revision") or (model.get("fingerprint") or "")[:16]
-    return f"{model.get('name')} ({identity})" if identity else str(model.get("name"))
+    return f"{run.subject} ({identity})" if identity else run.subject
 
 
 def _source(run: "RecordedRun") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.console import note, print_facts, print_json
 
 if TYPE_CHECKING:
     from aworld_train.adapter.base import StoredCheckpoint
@@ -120,14 +120,9 @@ def _facts(run: "RecordedRun", chosen: "StoredCheckpoint") -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any], as_json: bool) -> None:
-    from rich.table import Table
-
     if as_json:
         print_json(facts)
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     shown = {
         **facts,
         "parameters": facts["parameters"] and f"{facts['parameters']:,}",
@@ -135,7 +130,4 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         "accuracy": None if facts["accuracy"] is None else f"{facts['accuracy']:.1%}",
         "steps": ", ".join(map(str, facts["steps"])),
     }
-    for name, value in shown.items():
-        if value is not None:
-            table.add_row(name, str(value))
-    out.print(table)
+    print_facts({name: str(value) for name, value in shown.items() if value is not None})

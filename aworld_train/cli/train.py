@@ -107,14 +107,12 @@ def train(
 
 
 def print_summary(summary: object) -> None:
-    """Print the summary of a run as a table."""
-    from rich.table import Table
-
+    """Print the summary of a run."""
     from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)
-    table = Table(title=f"{summary.name}: {summary.status}", show_header=False, title_justify="left")
     before, after = summary.val["before"], summary.val["after"]
+    console.out.print(f"{summary.name}: {summary.status}", markup=False, soft_wrap=True, style="bold")
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
         "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
@@ -131,11 +129,7 @@ def print_summary(summary: object) -> None:
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
     }
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")  # a path that is cut cannot be copied
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console.out.print(table)
+    console.print_facts(rows)
 
 
 def _accuracy(value: float | None, n: int, errors: int) -> str:

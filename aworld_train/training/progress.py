@@ -24,6 +24,10 @@ class Work(NamedTuple):
     seconds: float
     age: float = 0.0
 
+    def text(self) -> str:
+        """Its name and for how long."""
+        return f"{self.name.replace('_', ' ')} {clock(self.seconds)}"
+
 
 @dataclass(frozen=True)
 class Status:
@@ -52,6 +56,7 @@ class Status:
         staleness: Steps by which the weights that an episode was begun with were older than those that it trained:
             their mean over the episodes of the last trained step.
         max_staleness: The most of them.
+        updates: What the updates of the last trained step were made of, by its keys in ``metrics.jsonl``.
         gpus: GPUs that train, or processes where there are none.
         seconds: Wall time of the run, over all its starts.
         work: What the trainer does, if it says so.
@@ -81,6 +86,7 @@ class Status:
     tool_seconds: float | None = None
     staleness: float | None = None
     max_staleness: float | None = None
+    updates: Mapping[str, int] = field(default_factory=dict)
     gpus: int = 1
     seconds: float = 0.0
     work: Work | None = None
@@ -101,7 +107,7 @@ class Status:
     def text(self) -> str:
         """The state in one line."""
         if self.phase == "starting":
-            return "starting the workers"
+            return self.work.text() if self.work else "starting the workers"
         if self.phase == "evaluating":
             return " · ".join(self._evaluation())
         parts = [f"step {self.step}/{self.steps}"]

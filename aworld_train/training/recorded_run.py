@@ -15,7 +15,7 @@ import yaml
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
-from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE, is_in_use
+from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE, SETTINGS, is_in_use
 from aworld_train.training.summary import NAME as SUMMARY
 
 
@@ -62,6 +62,23 @@ class RecordedRun:
         """When its first attempt began, as UTC in ISO 8601; empty where that is not recorded."""
         attempts = self.manifest.get("attempts") or [{}]
         return str(attempts[0].get("started", ""))
+
+    @property
+    def evaluation(self) -> Mapping[str, Any]:
+        """The settings of an evaluation (see ``evaluation.plan``); empty for a training run."""
+        settings = self.manifest.get(SETTINGS)
+        return settings if isinstance(settings, dict) else {}
+
+    @property
+    def subject(self) -> str:
+        """What is trained or measured: a model, a checkpoint, or an agent that needs none; empty if not recorded."""
+        agent = self.evaluation.get("agent", "recipe")
+        if agent != "recipe":
+            return f"agent {agent}"
+        model, section = self.manifest.get("model"), self.recipe.get("model")
+        recorded = model.get("name") if isinstance(model, dict) else None
+        written = section.get("path") if isinstance(section, dict) else None
+        return str(self.evaluation.get("model") or recorded or written or "")
 
     def validation(self, which: str) -> Mapping[str, Any]:
         """The validation ``before`` or ``after``: accuracy, n, errors."""

@@ -14,6 +14,7 @@ from aworld_train.training.run_record import EpisodeCounts, RunRecord
 from aworld_train.training.step_rows import StepRows
 
 _MAX_REPORT_AGE = 3 * waits.WRITE_SECONDS
+_UPDATES = ("updates", "clipped_updates", "groups", "equal_groups", "rejected_episodes")
 _RECENT = 5  # steps, or validations, whose median duration the time left is computed from
 
 
@@ -37,6 +38,7 @@ class RunStatus:
         }
         self._clock = _StepClock()
         self._shown = (record.rows.last_trained, 0)
+        self._part: Work | None = None
 
     def show(self, progress: Progress, work: Work | None = None) -> None:
         """Show the present state, and each step or validation that has ended since the last call as a milestone.
@@ -48,12 +50,20 @@ class RunStatus:
         status = self.current()
         if work is not None and work.age <= self._clock.stage_seconds(status):
             status = replace(status, work=work)
+        self._note_part(progress, status)
         ended = (status.steps_done, len(status.accuracies))
         if ended != self._shown:
             self._shown = ended
             milestone = replace(status, phase="training", step=status.steps_done, episodes=0)
             progress.update(milestone, milestone=True)
         progress.update(status, milestone=False)
+
+    def _note_part(self, progress: Progress, status: Status) -> None:
+        """Say how long a part of the start has taken, once it is over."""
+        part = status.work if status.phase == "starting" else None
+        if self._part is not None and (part is None or part.name != self._part.name):
+            progress.note(self._part.text())
+        self._part = part
 
     def current(self) -> Status:
         """The present state, without what the trainer says."""
@@ -88,6 +98,7 @@ class RunStatus:
             tool_seconds=shown.tool_seconds / shown.tool_calls if shown.tool_calls else None,
             staleness=last.get("staleness"),
             max_staleness=last.get("max_staleness"),
+            updates={name: last[name] for name in _UPDATES if last.get(name) is not None},
             gpus=self._gpus,
             seconds=summary.seconds,
             alarms=tuple(f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms),

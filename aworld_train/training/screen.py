@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Self
 
@@ -217,6 +217,8 @@ def _figures(status: Status, width: int, passed: float) -> Iterator[tuple[int, T
     if status.tokens_per_second is not None:
         each = " on each GPU or process" if status.gpus > 1 else ""
         yield 8, _labelled("tokens/s", Text(f"{status.tokens_per_second:,.0f}{each}"))
+    if status.updates:
+        yield 6, _labelled("updates", Text(_updates(status.updates)))
     if status.staleness is not None:
         most = "" if status.max_staleness is None else f" · max {status.max_staleness:g}"
         yield 9, _labelled("staleness", Text(f"mean {status.staleness:.2f}{most} steps"))
@@ -250,7 +252,7 @@ def _phase(status: Status) -> Text:
         text.append("  " if text else "")
         text.append(f"▶ {stage}", "bold reverse") if stage == status.stage else text.append(stage, "dim")
     if status.work is not None:
-        text.append(f"   {status.work.name.replace('_', ' ')} {clock(status.work.seconds)}")
+        text.append(f"   {status.work.text()}")
     return text
 
 
@@ -279,6 +281,18 @@ def _tools(status: Status) -> str:
     parts = [f"{status.tool_calls:,} calls", f"{status.tool_errors:,} errors"]
     if status.tool_seconds is not None:
         parts.append(f"mean {_duration(status.tool_seconds)}")
+    return " · ".join(parts)
+
+
+def _updates(counts: Mapping[str, int]) -> str:
+    parts = []
+    if (updates := counts.get("updates")) is not None:
+        clipped = counts.get("clipped_updates")
+        parts.append(f"{updates:g}" + ("" if clipped is None else f", {clipped:g} clipped"))
+    if (groups := counts.get("groups")) is not None:
+        parts.append(f"{groups:g} groups, {counts.get('equal_groups', 0):g} of equal rewards")
+    if rejected := counts.get("rejected_episodes"):
+        parts.append(f"{rejected:g} episodes rejected")
     return " · ".join(parts)
 
 

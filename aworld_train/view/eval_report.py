@@ -26,10 +26,10 @@ from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.store.reading import Store, StoredEpisode
 from aworld_train.training.run_store import find_run_store
 from aworld_train.view.episodes import episode_json
+from aworld_train.view.folder import REPORT
 from aworld_train.view.page_file import PageImages, page
 from aworld_train.view.plain import shortened, to_json
 
-NAME = "report.html"
 MAX_CHARS = 10_000
 """The longest text of a conversation."""
 MAX_PACKED = 24_000_000
@@ -77,10 +77,10 @@ def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
     folder = evaluation.run.path
     write_text(folder / MARKDOWN, markdown_report(evaluation, figures))
     write_table(evaluation, folder / TABLE)
-    readable = write_html(evaluation, figures, folder / NAME)
+    readable = write_html(evaluation, figures, folder / REPORT)
     log = write_inspect_log(evaluation, folder / INSPECT_LOG)
     return EvalReports(
-        folder / NAME,
+        folder / REPORT,
         folder / MARKDOWN,
         folder / TABLE,
         folder / INSPECT_LOG if log else None,

@@ -14,6 +14,8 @@ from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE
 from aworld_train.training.run_store import find_run_store
 from aworld_train.training.summary import NAME as SUMMARY
 
+REPORT = "report.html"
+"""The page of an evaluation, in its folder."""
 _MAX_STORES = 16
 _MAX_CACHED = 64
 _T = TypeVar("_T")
@@ -89,7 +91,7 @@ class RunsFolder:
     def version(self, name: str) -> str:
         """A text that changes whenever what is recorded of a run does."""
         run = self.path / name
-        files = [run / each for each in (RECIPE, MANIFEST, METRICS, SUMMARY)]
+        files = [run / each for each in (RECIPE, MANIFEST, METRICS, SUMMARY, REPORT)]
         states = [_state(file) for file in files]
         place = store_place(run)
         if place is not None and is_elsewhere(place):

@@ -6,9 +6,10 @@ from typing import Any
 from aworld_train.training.recorded_run import RecordedRun, recipe_differences
 from aworld_train.view.curves import FIGURES, interval, thinned
 from aworld_train.view.episodes import MAX_QUESTION_CHARS
-from aworld_train.view.folder import RunsFolder
+from aworld_train.view.folder import REPORT, RunsFolder
 
 _SPARK_POINTS = 60
+_SETTINGS = ("dataset", "tasks", "attempts", "temperature", "top_p", "top_k")
 _MAX_TASKS = 200
 
 
@@ -28,8 +29,6 @@ def overview(run: RecordedRun) -> dict[str, Any]:
     """What a list shows of a run."""
     rewards = run.series("reward")
     error = run.summary.get("error")
-    model = run.manifest.get("model")
-    section = run.recipe.get("model")
     return {
         "name": run.name,
         "status": run.status,
@@ -43,8 +42,8 @@ def overview(run: RecordedRun) -> dict[str, Any]:
         "rewards": _spark([value for _, value in rewards]),
         "alarms": len(run.summary.get("alarms") or ()),
         "error": error.get("message") if isinstance(error, dict) else None,
-        "model": (model.get("name") if isinstance(model, dict) else None)
-        or (section.get("path") if isinstance(section, dict) else None),
+        "subject": run.subject,
+        "has_report": (run.path / REPORT).is_file(),
         "has_store": (run.path / "store" / "run.json").is_file(),
     }
 
@@ -76,6 +75,7 @@ def facts(run: RecordedRun) -> dict[str, Any]:
         "restarts": summary.get("restarts"),
         "remark": summary.get("remark"),
         "alarms": [_alarm(alarm) for alarm in summary.get("alarms") or ()],
+        "evaluation": _evaluation(run),
     }
 
 
@@ -116,6 +116,17 @@ def common_tasks(folder: RunsFolder, runs: Sequence[RecordedRun]) -> list[dict[s
             }
         )
     return sorted(rows, key=lambda row: (-row["spread"], row["index"], row["id"]))[:_MAX_TASKS]
+
+
+def _evaluation(run: RecordedRun) -> dict[str, Any] | None:
+    if not run.evaluation:
+        return None
+    return {
+        "settings": {name: run.evaluation.get(name) for name in _SETTINGS},
+        "groups": run.summary.get("groups") or {},
+        "attempts": run.summary.get("attempts"),
+        "attempts_expected": run.summary.get("attempts_expected"),
+    }
 
 
 def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:

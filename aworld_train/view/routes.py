@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -22,7 +23,7 @@ from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.view import episodes, overview
 from aworld_train.view.curves import run_curves, thinned
 from aworld_train.view.filters import EpisodeFilter, parse_filter, quoted
-from aworld_train.view.folder import NoSuchRun, RunsFolder
+from aworld_train.view.folder import REPORT, NoSuchRun, RunsFolder
 from aworld_train.view.plain import to_json
 from aworld_train.view.token_texts import token_texts
 
@@ -38,6 +39,11 @@ _IMAGES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The report's own policy, which is in the file, says by hashes which script and style these are."""
 _VALUES = ("phase", "outcome", "treatment", "status", "scorer", "tool")
 _Parameters = MultiMapping[str]
 _Query = Callable[[RunsFolder, _Parameters], Any]
@@ -54,6 +60,7 @@ def add_routes(app: web.Application, folder: RunsFolder) -> None:
     for name, query in QUERIES.items():
         app.router.add_get(f"/api/{name}", _handler(query), allow_head=False)
     app.router.add_get("/api/image", image, allow_head=False)
+    app.router.add_get("/api/report", report, allow_head=False)
 
 
 def runs(folder: RunsFolder, _: _Parameters) -> Any:
@@ -183,6 +190,23 @@ QUERIES: Mapping[str, _Query] = {
     "episode": one_episode,
     "tokens": tokens,
 }
+
+
+async def report(request: web.Request) -> web.StreamResponse:
+    """The report that an evaluation has in its folder, as a page that can reach nothing of this one."""
+
+    def find() -> Path:
+        file = _run(request.app[FOLDER], request.query).path / REPORT
+        if not file.is_file():
+            raise NotFound("This run has no report.")
+        return file
+
+    file = await _answer(request, find)
+    if isinstance(file, web.Response):
+        return file
+    return web.FileResponse(
+        file, headers={"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _REPORT_POLICY}
+    )
 
 
 async def image(request: web.Request) -> web.Response:

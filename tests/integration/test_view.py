@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aworld_train.evaluation.metrics import figures_of
+from aworld_train.evaluation.results import open_evaluation
 from aworld_train.training.recorded_run import open_run
+from aworld_train.view.eval_report import write_html
 from aworld_train.view.report import write_report
 from aworld_train.view.server import PageServer
 from tests.branching import add_episode, branching_content
 from tests.browser import open_browser
+from tests.evaluations import make_evaluation
 from tests.stored_runs import make_stored_run
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
 SIZE = (1280, 800)
+LONG_NAME = "a-name-of-a-run-that-goes-on-and-on-with-lr-3e-5-and-seed-12"
+CHECKPOINT = "runs/quickstart/checkpoints/global_step_8/actor/huggingface"
 HOSTILE = (
     "<script>document.title='taken'; alert(1)</script><img src=x onerror=alert(2)>"
     "<img src='http://192.0.2.1/pixel'></textarea></pre></script><svg onload=alert(3)> "
@@ -107,12 +113,29 @@ async def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         assert await shown.page.locator("[aria-label*='last 0.45 at step 2']").count() == 0
 
 
-async def test_a_run_that_appears_is_listed(tmp_path: Path) -> None:
+async def test_runs_that_appear_are_listed_and_an_evaluation_says_what_it_measured(tmp_path: Path) -> None:
     async with opened(tmp_path) as shown:
         assert "no runs" in await shown.text("main p")
         await in_thread(make_stored_run, tmp_path, "new", steps=1)
         await shown.page.locator("text=new").wait_for(timeout=30_000)
         assert await shown.page.locator("main p:has-text('no runs')").count() == 0
+        await in_thread(make_measured, tmp_path)
+        await shown.page.locator(f"td.name:has-text('{CHECKPOINT}')").wait_for(timeout=30_000)
+        await shown.page.click("text=eval-one")
+        tiles = (await shown.text(".tiles")).replace("\n", " ")
+        assert f"measured {CHECKPOINT}" in tiles and "attempts 12 of 12" in tiles
+        assert await shown.texts("section:has-text('By level') tbody td:first-child") == ["1", "2", "3"]
+        assert await shown.page.locator(".plot").count() == 0
+        await shown.page.click("text=Report: every task")
+        median = await shown.text(".tile:has-text('time of an attempt') span")
+        drawn = await shown.page.locator("[aria-label^='Seconds of an attempt']").get_attribute("aria-label")
+        assert f"median {float(median.removesuffix(' s')):.1f}," in (drawn or "")
+        await shown.page.locator("[data-task] .question a").first.click()
+        assert await shown.texts(".message .role")
+        isolated = "fetch('/api/runs').then(() => 'read', () => 'refused')"
+        assert await shown.page.evaluate(isolated) == "refused"
+        assert any("Content Security Policy" in fault for fault in shown.faults)
+        shown.faults.clear()
 
 
 async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(tmp_path: Path) -> None:
@@ -329,18 +352,47 @@ async def test_a_report_opens_from_a_file_filters_and_asks_for_nothing(tmp_path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_texts_can_be_read_in_both_schemes(scheme: str, tmp_path: Path) -> None:
+async def test_pages_can_be_read_in_both_schemes_at_all_widths(scheme: str, tmp_path: Path) -> None:
     make_stored_run(tmp_path, "one", steps=1)
+    make_stored_run(tmp_path, LONG_NAME, steps=2, seed=1)
+    await asyncio.to_thread(make_measured, tmp_path)
     async with opened(tmp_path) as shown:
-        await shown.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page = shown.page
+        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         await shown.open("?run=one&view=episodes")
-        await shown.page.locator("[data-episode]").first.wait_for()
+        episode = await page.locator("[data-episode]").first.get_attribute("data-episode")
+        task = await page.locator("td.figure a").first.get_attribute("href")
         selectors = ["h1", "td.figure", ".badge", ".dim", "td.question a", "th"]
         for selector in selectors:
-            ratio = await shown.page.locator(selector).first.evaluate(_CONTRAST)
+            ratio = await page.locator(selector).first.evaluate(_CONTRAST)
             assert ratio >= 4.5, selector
+        places = ["", *(f"?run=one{view}" for view in ("", "&view=episodes", "&view=tasks", "&view=about"))]
+        places += [f"?run=one&episode={episode}&tab={tab}" for tab in ("", "tokens", "record")]
+        places += [f"{task}&with={LONG_NAME}&show={episode}+one"]
+        places += [f"?compare=one&compare={LONG_NAME}&compare=eval-one", "?run=eval-one"]
+        places += ["api/report?run=eval-one"]
+        for place in places:
+            await shown.open(place)
+            await page.locator("main .waiting").first.wait_for(state="detached")
+            for width in (400, 800, 1280):
+                await page.set_viewport_size({"width": width, "height": 800})
+                assert await page.evaluate(_TOO_WIDE) == [], (place, width)
 
 
+def make_measured(runs: Path) -> None:
+    """An evaluation as the command leaves it: with its figures in the summary, and with its report."""
+    folder = make_evaluation(runs, model=CHECKPOINT)
+    evaluation = open_evaluation(folder.name, runs)
+    figures = figures_of(evaluation)
+    summary = json.loads((folder / "summary.json").read_text()) | figures.to_json()
+    summary["val"] = {"after": {name: summary[name] for name in ("accuracy", "n", "errors")}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    write_html(evaluation, figures, folder / "report.html")
+
+
+_TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll('.wide')]
+    .filter(element => element.scrollWidth > element.clientWidth)
+    .map(element => `${element.tagName} ${element.scrollWidth} > ${element.clientWidth}`)"""
 _CONTRAST = """element => {
     const light = colour => {
         const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(v => v / 255)

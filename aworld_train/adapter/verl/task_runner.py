@@ -26,12 +26,19 @@ from verl.trainer.ppo.v1 import trainer_base
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
-from aworld_train.waits import report, waiting
+from aworld_train.waits import begin_part, report, waiting
 
 _TRAINER_MODULE = "aworld_train.adapter.verl.trainer"
 """Makes the trainer that the configuration names known to VeRL."""
 _HEAD_RESOURCE = "node:__internal_head__"
 """Ray gives it to its head's node."""
+_PARTS = (
+    ("PPOTrainer", "_setup", "loading the model"),
+    ("LLMServerManager", "create", "starting the engine"),
+    ("PPOTrainer", "_load_checkpoint", "loading the checkpoint"),
+    ("PPOTrainer", "fit", ""),
+)
+"""Where in VeRL's start a part of it begins."""
 
 
 @ray.remote
@@ -56,6 +63,11 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
             run=config.trainer.experiment_name,
         )
         inherited(config)
+
+    def init_agent_loop_manager(self) -> None:
+        """Make the workers that play episodes."""
+        begin_part("starting agent workers")
+        super().init_agent_loop_manager()
 
 
 def on_first_node(runner: Any) -> Any:
@@ -131,11 +143,24 @@ def save_on_request(request: Path) -> None:
 
 
 def report_phases(run_dir: Path) -> None:
-    """Report the phases of VeRL's trainers in this process, which VeRL measures: ``gen``, ``update_actor``, ..."""
+    """Report the parts of the start, and the phases that VeRL's trainers measure: ``gen``, ``update_actor``, ..."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{v1.__name__}.") and (measure := getattr(module, "marked_timer", None)):
             module.marked_timer = _reported(measure)  # type: ignore[attr-defined]
+    for name, method, part in _PARTS:
+        owner = getattr(trainer_base, name)
+        setattr(owner, method, _beginning(getattr(owner, method), part))
     report(run_dir, "trainer")
+
+
+def _beginning(call: Any, part: str) -> Any:
+    @functools.wraps(call)
+    def begin_and_call(*arguments: Any, **options: Any) -> Any:
+        begin_part(part)
+        return call(*arguments, **options)
+
+    # What was looked up at a class is bound to it already.
+    return staticmethod(begin_and_call) if inspect.ismethod(call) else begin_and_call
 
 
 def _reported(measure: Any) -> Any:

@@ -60,10 +60,16 @@ export const span = element('span');
 export const strong = element('strong');
 export const summary = element('summary');
 export const svg = element('svg');
-export const table = element('table');
 export const tbody = element('tbody');
 export const td = element('td');
 export const th = element('th');
 export const thead = element('thead');
 export const tr = element('tr');
 export const ul = element('ul');
+
+const plainTable = element('table');
+
+export function table(...children) {
+  // A table that is wider than its place scrolls in it, and the page does not.
+  return div({ class: 'wide' }, plainTable(...children));
+}

@@ -106,7 +106,7 @@ function EpisodeTable({ run, episodes, filter, offset, waiting }) {
   const order = (name) => go(changed({ sort: name, order: name === sorted && down ? 'up' : 'down', offset: null }), { replace: true });
   if (!episodes.length) return p({ class: 'dim', 'data-empty': true }, waiting ? 'Reading …' : 'No episode is so.');
   return div(
-    { class: 'wide', 'aria-busy': String(waiting) },
+    { class: 'busy-while', 'aria-busy': String(waiting) },
     table(
       { class: 'list episodes' },
       thead(

@@ -56,7 +56,7 @@ export function Histogram({ title, values, format = number, line = 0 }) {
   // What lies beyond the 99th percentile is in the last bar, so that one slow attempt does not hide the others.
   const sorted = values.filter(isNumber).sort((one, other) => one - other);
   if (!sorted.length) return null;
-  const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+  const at = (share) => percentile(sorted, share);
   const bars = 28;
   const low = Math.min(0, sorted[0]);
   const top = at(0.99) || sorted.at(-1) || 1;
@@ -89,6 +89,13 @@ export function Histogram({ title, values, format = number, line = 0 }) {
       ['p90', at(0.9)],
     ].map(([name, value]) => [h('line', { key: name, class: 'marker', x1: x(value), x2: x(value), y1: TOP + 6, y2: floor }), text({ ...beside(x(value)), y: name === 'p90' ? TOP + 13 : TOP + 2 }, `${name} ${format(value)}`)]),
   );
+}
+
+function percentile(sorted, share) {
+  // Between two values that lie around it, as `evaluation.statistics` has it.
+  const place = share * (sorted.length - 1);
+  const below = Math.floor(place);
+  return sorted[below] + (place - below) * ((sorted[below + 1] ?? sorted[below]) - sorted[below]);
 }
 
 function beside(x) {

@@ -54,14 +54,13 @@ function Rows({ data, tasks, filter }) {
   const groups = data.figures.groups;
   const most = data.figures.attempts_per_task;
   return div(
-    { class: 'wide' },
     table(
       { class: 'list tasks' },
       thead(
         tr(
           h(Heading, { name: 'index', text: '#', filter }),
           groups.level && h(Heading, { name: 'level', filter, left: true }),
-          groups.source && th('source'),
+          groups.source && th({ class: 'source' }, 'source'),
           th('question'),
           th('right answer'),
           th(most > 1 ? 'attempts' : 'result'),

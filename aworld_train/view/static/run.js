@@ -7,6 +7,7 @@ import { isLive, reportFacts, useData, usePages, useVersion } from './data.js';
 import { Chart } from './charts.js';
 import { Episodes } from './episodes.js';
 import { accuracy, duration, number, percent } from './format.js';
+import { Interval } from './eval_plots.js';
 import { Badge, Facts, Failure, Tabs, Waiting, counts } from './parts.js';
 import { title } from './runs.js';
 
@@ -18,17 +19,17 @@ const UPDATES = [
   ['Episodes rejected by the correction', ['rejected_episodes', 'rejected']],
 ];
 
-const VIEWS = ['curves', 'episodes', 'tasks', 'about'];
 
 export function RunPage({ address }) {
   const name = address.get('run');
-  const view = address.get('view') ?? 'curves';
   const version = useVersion([name]);
   const { data, error } = usePages('run', { run: name }, version);
   if (error) return h(Failure, { message: error });
   if (!data) return h(Waiting);
   const { run, facts } = data;
-  const shown = VIEWS.filter((each) => each === 'curves' || each === 'about' || (data.has_store && (each !== 'tasks' || isLive())));
+  const first = facts.evaluation ? 'result' : 'curves';
+  const view = address.get('view') ?? first;
+  const shown = [first, data.has_store && 'episodes', data.has_store && isLive() && 'tasks', 'about'].filter(Boolean);
   return div(
     div(
       { class: 'head' },
@@ -38,10 +39,11 @@ export function RunPage({ address }) {
       h(
         Tabs,
         null,
-        shown.map((each) => h(Link, { key: each, to: { run: name, view: each === 'curves' ? null : each }, role: 'tab', 'aria-selected': String(each === view) }, each)),
+        shown.map((each) => h(Link, { key: each, to: { run: name, view: each === first ? null : each }, role: 'tab', 'aria-selected': String(each === view) }, each)),
       ),
     ),
-    (view === 'curves' || view === 'about') && h(Alarms, { alarms: facts.alarms, error: run.error }),
+    (view === first || view === 'about') && h(Alarms, { alarms: facts.alarms, error: run.error }),
+    view === 'result' && h(Result, { run, evaluation: facts.evaluation }),
     view === 'curves' && h(Curves, { name, data, version }),
     view === 'episodes' && (data.has_store ? h(Episodes, { address, version }) : h(NoStore)),
     view === 'tasks' && h(Tasks, { name, version, page: Number(address.get('page') ?? 0) }),
@@ -95,6 +97,52 @@ function Curves({ name, data, version }) {
   );
 }
 
+function Result({ run, evaluation }) {
+  const { settings, groups } = evaluation;
+  return div(
+    h(Tiles, {
+      tiles: [
+        ['measured', run.subject],
+        ['accuracy', run.after && accuracy(run.after)],
+        ['attempts', evaluation.attempts !== null && `${number(evaluation.attempts)} of ${number(evaluation.attempts_expected)}`],
+        ['errors', run.after && number(run.after.errors)],
+      ],
+    }),
+    run.has_report && isLive() && p(a({ href: `/api/report?${new URLSearchParams({ run: run.name })}` }, 'Report: every task with its attempts')),
+    Object.entries(groups).map(([name, labels]) =>
+      section(
+        { key: name },
+        h2(`By ${name}`),
+        table(
+          { class: 'list' },
+          thead(tr(th(name), th({ class: 'figure' }, 'accuracy'), th('95 % interval'), th({ class: 'figure' }, 'tasks'), th({ class: 'figure' }, 'errors'))),
+          tbody(
+            Object.entries(labels).map(([label, group]) =>
+              tr({ key: label }, td({ dir: 'auto' }, label), td({ class: 'figure' }, percent(group.accuracy)), td(h(Interval, { value: group.accuracy, interval: group.interval, label })), td({ class: 'figure' }, number(group.n)), td({ class: 'figure' }, number(group.errors))),
+            ),
+          ),
+        ),
+      ),
+    ),
+    h2('How it was measured'),
+    h(Facts, {
+      values: [
+        ['dataset', settings.dataset.join(', ')],
+        ['tasks', number(settings.tasks)],
+        ['attempts a task', number(settings.attempts)],
+        ['temperature', number(settings.temperature)],
+        ['top_p', number(settings.top_p)],
+        ['top_k', settings.top_k > 0 && number(settings.top_k)],
+      ],
+    }),
+  );
+}
+
+function Tiles({ tiles }) {
+  const known = tiles.filter(([, value]) => value);
+  return known.length ? div({ class: 'tiles' }, known.map(([name, value]) => div({ key: name, class: 'tile' }, small(name), span({ dir: 'auto' }, value)))) : null;
+}
+
 function Results({ data }) {
   const { run } = data;
   const tiles = [
@@ -103,8 +151,8 @@ function Results({ data }) {
     ['reward, last step', run.reward !== null && number(run.reward)],
     ['episodes', data.facts.episodes !== undefined && data.facts.episodes !== null && number(data.facts.episodes)],
     ['tool calls', data.facts.tool_calls !== undefined && data.facts.tool_calls !== null && `${number(data.facts.tool_calls)} (${number(data.facts.tool_errors)} failed)`],
-  ].filter(([, value]) => value);
-  return tiles.length ? div({ class: 'tiles' }, tiles.map(([name, value]) => div({ key: name, class: 'tile' }, small(name), span(value)))) : null;
+  ];
+  return h(Tiles, { tiles });
 }
 
 function OtherFigure({ name, names, version }) {
@@ -126,7 +174,7 @@ function Tasks({ name, version, page }) {
   if (!data) return h(Waiting);
   return section(
     table(
-      { class: 'list' },
+      { class: 'list tasks-of-run' },
       thead(tr(['task', 'source', 'question', 'right answer', 'scorer'].map((each) => th(each)), ['episodes', 'mean reward', 'last step'].map((each) => th({ class: 'figure' }, each)))),
       tbody(
         data.tasks.map((task) =>
@@ -159,7 +207,7 @@ function About({ run, facts }) {
     h(Facts, {
       values: [
         ['accuracy before', run.before && accuracy(run.before)],
-        ['accuracy after', run.after && accuracy(run.after)],
+        [facts.evaluation ? 'accuracy' : 'accuracy after', run.after && accuracy(run.after)],
         ['training episodes', facts.episodes && `${number(facts.episodes)}, ${number(facts.trained_episodes)} of them trained on`],
         ['outcomes', counts(facts.outcomes)],
         ['not scored', counts(facts.unscored)],
@@ -174,7 +222,7 @@ function About({ run, facts }) {
     h2('Where it came from'),
     h(Facts, {
       values: [
-        ['model', run.model],
+        [facts.evaluation ? 'measured' : 'model', run.subject],
         ['code', facts.code && `${facts.code.slice(0, 12)} on ${facts.branch}${facts.changed_files ? `, ${facts.changed_files} files changed` : ''}`],
         ['machine', [facts.host, ...(facts.gpus ?? [])].filter(Boolean).join(', ')],
         ['starts', facts.attempts],

@@ -46,7 +46,7 @@ function RunRow({ run, chosen, choose }) {
   return tr(
     { 'data-row': true },
     td(input({ type: 'checkbox', checked: chosen, 'aria-label': `Compare ${run.name}`, onChange: () => choose(run.name) })),
-    td({ class: 'name' }, h(Link, { to: { run: run.name }, dir: 'auto' }, run.name), run.error && small({ class: 'bad-text', title: run.error, dir: 'auto' }, run.error)),
+    td({ class: 'name' }, h(Link, { to: { run: run.name }, dir: 'auto' }, run.name), run.subject && small({ class: 'dim', dir: 'auto' }, run.subject), run.error && small({ class: 'bad-text', title: run.error, dir: 'auto' }, run.error)),
     td(h(Badge, { kind: run.status })),
     td({ class: 'figure' }, run.steps_planned ? `${number(run.steps_done)} / ${number(run.steps_planned)}` : NONE),
     td({ class: 'figure', title: accuracy(run.before) }, run.before ? percent(run.before.accuracy) : NONE),
@@ -97,6 +97,7 @@ export function Compare({ address }) {
       tbody(
         [
           ['status', (run) => h(Badge, { kind: run.status })],
+          ['model or agent', (run) => span({ dir: 'auto' }, run.subject)],
           ['steps', (run) => `${number(run.steps_done)} / ${number(run.steps_planned)}`],
           ['accuracy before', (run) => accuracy(run.before)],
           ['accuracy after', (run) => accuracy(run.after)],

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from aworld_train import __version__
+from aworld_train.cli import console
 from aworld_train.cli.runs import app
 from aworld_train.errors import UsageError
 from tests.run_folders import make_run
@@ -43,6 +45,7 @@ def test_runs_are_listed_with_their_course(runs: Path) -> None:
         "1:15",
         "2026-03-01",
         "00:00:00",
+        "models/tiny",
     ]
     assert lines[2].startswith("good  completed")
     listed = json.loads(run("list", "--json").stdout)["runs"]
@@ -50,6 +53,30 @@ def test_runs_are_listed_with_their_course(runs: Path) -> None:
         ("cut", "killed", 0.5),
         ("good", "completed", 0.5),
     ]
+
+
+LONG_NAME = "sweep-of-learning-rates-3e-5-seed-12"
+CHECKPOINT = "runs/quickstart/checkpoints/global_step_8/actor/huggingface"
+
+
+def test_a_list_says_what_each_evaluation_measured_on_a_line_of_its_own(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(runs, LONG_NAME)
+    make_run(runs, "eval-a", eval={"agent": "recipe", "model": CHECKPOINT}, model={"name": CHECKPOINT})
+    make_run(runs, "eval-b", eval={"agent": "oracle", "model": "oracle"}, model={"name": "oracle"})
+    monkeypatch.setenv("COLUMNS", "80")
+    subjects = {"eval-a": CHECKPOINT, "eval-b": "agent oracle", LONG_NAME: "models/tiny"}
+    listed = json.loads(run("list", "--json").stdout)["runs"]
+    assert {each["name"]: each["subject"] for each in listed} == subjects
+    for is_terminal in (False, True):
+        monkeypatch.setattr(console, "out", Console(force_terminal=is_terminal, width=80))
+        header, *lines = run("list").stdout.splitlines()
+        assert ("began" in header) != is_terminal
+        for line in lines:
+            assert line.rstrip().endswith(subjects[line.split()[0]]), line
+    compared = run("compare", "eval-a", "eval-b").stdout
+    assert CHECKPOINT in compared and "agent oracle" in compared and "75.0% (51% to 90%, n 16)" in compared
 
 
 def test_a_folder_without_runs_says_so(runs: Path) -> None:

@@ -115,6 +115,35 @@ def test_each_end_is_a_milestone_once(tmp_path: Path, clock: Clock) -> None:
     ]
 
 
+def test_parts_of_the_start_are_shown_and_noted_with_their_seconds(tmp_path: Path, clock: Clock) -> None:
+    replay = Replay(tmp_path)
+    shown: list[str] = []
+
+    class Recorder:
+        def note(self, line: str) -> None:
+            shown.append(line)
+
+        def update(self, status: Status, *, milestone: bool) -> None:
+            shown.append(status.text())
+
+    for work, episodes in (
+        (Work("starting Ray", 5.0), 0),
+        (Work("starting Ray", 7.0), 0),
+        (Work("loading the model", 1.0), 0),
+        (Work("loading the model", 90.0), 3),
+    ):
+        clock.now += 10
+        replay.go_on(episodes, 0)
+        replay.status.show(Recorder(), work)  # type: ignore[arg-type]
+    assert shown[:-1] == [
+        "starting Ray 0:05",
+        "starting Ray 0:07",
+        "starting Ray 0:07",
+        "loading the model 0:01",
+        "loading the model 0:01",
+    ]
+
+
 def test_what_the_trainer_said_in_an_earlier_part_of_the_step_is_not_shown(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_the_screen_has_the_figures_of_the_records(show: Show) -> None:
     assert figure(text, "tools") == f"{calls} calls · {errors} errors · mean {mean * 1000:.0f} ms"
     assert figure(text, "tokens/s") == f"{rows[2]['perf/throughput']:,.0f}"
     assert figure(text, "staleness") == "mean 0.00 · max 0 steps"
+
+
+def test_what_updates_were_made_of_is_one_line() -> None:
+    counts = {"updates": 4, "clipped_updates": 1, "groups": 8, "equal_groups": 2, "rejected_episodes": 3}
+    status = Status("training", 2, 4, 0, 8, updates=counts)
+    text = "\n".join(line.plain for line in screen(status, [], 80, 24))
+    expected = "4, 1 clipped · 8 groups, 2 of equal rewards · 3 episodes rejected"
+    assert figure(text, "updates") == expected
+    text = "\n".join(line.plain for line in screen(replace(status, updates={"updates": 4}), [], 80, 24))
+    assert figure(text, "updates") == "4"
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from verl.trainer import main_ppo
 
+from aworld_train import waits
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl import main as program
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
@@ -28,6 +30,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(program, "start_ray", lambda nodes: made.append(nodes))
     monkeypatch.setattr(program, "variables_for_workers", lambda: {"SEALED": "s"})
     monkeypatch.setattr(sys, "executable", sys.executable)
+    monkeypatch.setenv(RUN_DIR_VARIABLE, "run")
+    monkeypatch.setattr(program.waits, "report", lambda *arguments: None)  # starts a thread that does not end
+    monkeypatch.setattr(main_ppo.ray, "init", lambda **options: made.append(list(waits._open.values())))
     monkeypatch.setattr(main_ppo, "TaskRunnerV1", None)
     monkeypatch.setattr(
         main_ppo, "get_ppo_ray_runtime_env", lambda config: {"env_vars": {"OWN": config}, "working_dir": "w"}
@@ -41,6 +46,14 @@ def test_on_one_node_verl_runs_with_this_package_s_controller(calls: list[Any]) 
     assert calls == ["VeRL"]
     assert main_ppo.TaskRunnerV1 is TaskRunner
     assert main_ppo.get_ppo_ray_runtime_env("c") == {"env_vars": {"OWN": "c"}, "working_dir": "w"}
+
+
+def test_the_start_of_ray_is_reported_until_it_is_over(calls: list[Any]) -> None:
+    program.run()
+    main_ppo.ray.init()
+    ((kind, name, _),) = calls[-1]
+    assert (kind, name) == ("phase", "starting Ray")
+    assert not waits._open
 
 
 def test_on_several_nodes_ray_is_started_first_and_the_controller_is_beside_its_head(

@@ -45,12 +45,23 @@ class Trainer:
         self.phases: list[Any] = []
 
     def init(self) -> None:
-        pass
+        self._setup()
+        trainer_base.LLMServerManager.create()
+        self._load_checkpoint()
+
+    def _setup(self) -> None:
+        self._look()
+
+    def _load_checkpoint(self) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        self.phases += [(kind, name) for kind, name, _ in waits._open.values()]
 
     def step(self, metrics: dict[str, float]) -> str:
         """The batch."""
         with trainer_sync.marked_timer("update_actor", metrics):
-            self.phases += [(kind, name) for kind, name, _ in waits._open.values()]
+            self._look()
         return "batch"
 
     _write_generations = staticmethod(trainer_base.PPOTrainer._write_generations)
@@ -72,9 +83,10 @@ def _verl(monkeypatch: pytest.MonkeyPatch) -> None:
     """A VeRL whose changes by a run end with the test."""
     monkeypatch.setenv("CANARY_PROJECT", VALUE)
     monkeypatch.setattr(trainer_base, "Tracking", trainer_base.Tracking)
-    for name in ("step", "_write_generations"):
+    for name in ("step", "_write_generations", "_setup", "_load_checkpoint", "fit"):
         monkeypatch.setattr(Trainer, name, vars(Trainer)[name])
     monkeypatch.setattr(trainer_base, "PPOTrainer", Trainer)
+    monkeypatch.setattr(trainer_base.LLMServerManager, "create", classmethod(lambda cls: None))
     for name, module in sys.modules.items():
         if name.startswith(f"{v1.__name__}.") and hasattr(module, "marked_timer"):
             monkeypatch.setattr(module, "marked_timer", module.marked_timer)
@@ -96,7 +108,7 @@ def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Callable[[], tuple[Tr
     monkeypatch.setattr("transfer_queue.init", lambda config: None)
     monkeypatch.setattr("transfer_queue.close", lambda: None)
     monkeypatch.setattr("verl.trainer.ppo.v1.get_trainer_cls", lambda mode: Trainer)
-    monkeypatch.setattr(runner, "init_agent_loop_manager", lambda self: None)
+    monkeypatch.setattr(runner.__mro__[1], "init_agent_loop_manager", lambda self: self.trainer._look())
     monkeypatch.setattr(task_runner, "track_as_one_run", track)
     # Starts a thread that does not end.
     monkeypatch.setattr(task_runner, "report", lambda *arguments: prepared.update(report=arguments))
@@ -148,7 +160,8 @@ def test_a_run_reports_to_its_own_folder_and_prepares_its_trackers(
         "report": (run_dir, "trainer"),
         "prepare_trackers": ((["console"], run_dir), {"project": VALUE, "run": "r"}),
     }
-    assert trainer.phases == [("phase", "update_actor")] and "update_actor" in trainer.metrics
+    parts = ("loading the model", "loading the checkpoint", "starting agent workers", "update_actor")
+    assert trainer.phases == [("phase", part) for part in parts] and "update_actor" in trainer.metrics
     assert not waits._open
 
 
