@@ -127,15 +127,19 @@ def print_summary(summary: object) -> None:
         "seconds": f"{summary.seconds:.0f}",
         **({"remark": summary.remark} if summary.remark else {}),
         **({"alarms": _alarms(summary.alarms)} if summary.alarms else {}),
-        "model": summary.checkpoint or "–",
-        "run folder": summary.run_dir,
-        "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
     }
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")  # a path that is cut cannot be copied
+    table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, value)
     console.out.print(table)
+    # Not in a cell: a path that is cut cannot be copied.
+    for name, path in {
+        "model": summary.checkpoint or "–",
+        "run folder": summary.run_dir,
+        "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
+    }.items():
+        console.out.print(f"{name}: {path}", markup=False, soft_wrap=True)
 
 
 def _accuracy(value: float | None, n: int, errors: int) -> str:

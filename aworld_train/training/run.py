@@ -108,7 +108,9 @@ def train(
                     if remark:
                         progress.note(remark)
             else:
-                progress.note(f"All {recipe.trainer.steps} steps were done before: nothing is left to train.")
+                progress.note(
+                    f"Nothing is left to train: {recipe.trainer.steps} of {recipe.trainer.steps} steps were done."
+                )
             _complete(
                 first, Restarts(recipe.trainer.max_restarts, stop_request), placement, progress, scorers
             )

@@ -42,7 +42,7 @@ def test_runs_are_listed_with_their_course(runs: Path) -> None:
         "▁█",
         "1:15",
         "2026-03-01",
-        "00:00:00",
+        "00:00",
     ]
     assert lines[2].startswith("good  completed")
     listed = json.loads(run("list", "--json").stdout)["runs"]

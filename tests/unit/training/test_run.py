@@ -246,7 +246,7 @@ def test_a_resumed_run_goes_on_with_the_figures_of_earlier_attempts(tmp_path: Pa
     assert (summary.status, summary.restarts) == ("completed", EARLIER["restarts"])
     assert 100 <= summary.seconds < 1000 and summary.alarms == ALARMS[: 1 + is_done]
     assert summary.val["before"] == Validation(0.25, 4, 1)
-    is_told = "All 1 steps were done before: nothing is left to train." in progress.notes
+    is_told = "Nothing is left to train: 1 of 1 steps were done." in progress.notes
     assert is_told is is_done is ("This is a slow machine." not in progress.notes)
     assert is_done is ("It counts." not in progress.notes)
     assert summary.remark == "This is a slow machine."
