@@ -58,7 +58,9 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for column in ("run", "status", "steps", "accuracy", "reward", "", "time", "began"):
-        table.add_column(column, no_wrap=True)
+        # A name that is cut cannot be given to another command.
+        longest = max(len(run.name) for run in found) if column == "run" else None
+        table.add_column(column, no_wrap=True, min_width=longest)
     for run in found:
         rewards = [value for _, value in run.series("reward")]
         table.add_row(
