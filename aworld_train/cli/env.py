@@ -462,16 +462,28 @@ def _revoke(record: "Record", token: str, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> "Iterator[ProgressReporter]":
-    """A function that shows the current step on stderr: as plain lines, or in a terminal as one line with the time."""
+    """A function that shows the current step on stderr: as plain lines, or in a terminal as one line with the time.
+
+    Remarks stay in a terminal too.
+    """
     if not console.err.is_terminal:
         yield console.note
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from aworld_train.env.backend import Remark
+
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console.err, transient=True) as progress:
         task = progress.add_task("Looking at what is there.", total=None)
-        yield lambda line: progress.update(task, description=line)
+
+        def report_progress(line: str) -> None:
+            if isinstance(line, Remark):
+                console.note(line)
+            else:
+                progress.update(task, description=line)
+
+        yield report_progress
 
 
 def _record(name: str | None) -> "Record":

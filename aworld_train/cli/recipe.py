@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -157,10 +158,14 @@ def list_recipes(as_json: JsonOption = False) -> None:
         print_json({"recipes": rows})
         return
     width = max((len(row["name"]) for row in rows), default=0)
+    indent = " " * (width + 4)
+    columns = max(out.width, 2 * width) if out.is_terminal else sys.maxsize
     blocks = []
     for kind, title in _KINDS.items():
         lines = [
-            f"  {row['name']:<{width}}  {row['purpose']}".rstrip() for row in rows if row["kind"] == kind
+            fill(f"  {row['name']:<{width}}  {row['purpose']}".rstrip(), columns, subsequent_indent=indent)
+            for row in rows
+            if row["kind"] == kind
         ]
         if lines:
             blocks.append("\n".join([f"{title}:", *lines]))

@@ -68,7 +68,7 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
                 f"{rewards[-1]:.3f}" if rewards else "–",
                 sparkline(rewards),
                 _duration(run.summary.get("seconds")),
-                run.started.replace("T", " ").removesuffix("Z"),
+                run.started[:16].replace("T", " "),
                 run.subject,
             )
         )

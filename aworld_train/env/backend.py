@@ -14,7 +14,13 @@ from aworld_train.env.egress import EgressRule
 from aworld_train.env.record import Credentials, Owner, Record
 
 ProgressReporter = Callable[[str], None]
-"""Takes a line about the current step, for a person."""
+"""Takes a line about the current step, for a person; a `Remark` is about more than the step."""
+
+
+class Remark(str):
+    """A line of progress that has to be read, such as a warning, and is not replaced by the next line."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ run with all rights of the user's account.
 
 from collections.abc import Mapping, Sequence
 
-from aworld_train.env.backend import Backend, ProgressReporter
+from aworld_train.env.backend import Backend, ProgressReporter, Remark
 from aworld_train.env.containers import DockerBackend, engine_answers, engine_host
 from aworld_train.env.process import ProcessBackend
 from aworld_train.errors import EnvironmentFailure, UsageError, nearest
@@ -54,13 +54,17 @@ def choose_backend(
         )
     if name == "auto":
         report_progress(
-            f"No Docker engine answers at {engine_host()}: tools run as plain processes of your account."
+            Remark(
+                f"No Docker engine answers at {engine_host()}: tools run as plain processes of your account."
+            )
         )
         return open_backend("process")
     if name == "process" and executing:
         report_progress(
-            f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read its "
-            "files and keys, use its network, outlive a session. Only containers protect from that."
+            Remark(
+                f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read "
+                "its files and keys, use its network, outlive a session. Only containers protect from that."
+            )
         )
     return open_backend(name)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from aworld_train.env.backend import ProgressReporter
+from aworld_train.env.backend import ProgressReporter, Remark
 from aworld_train.env.env_file import EnvFile, read_env_file
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest
@@ -36,7 +36,7 @@ def read_keys(
     file = read_env_file(env_file)
     known = manifest.key_names() | manifest.shared_key_names()
     for line in _unused(file, known, manifest.name):
-        report_progress(line)
+        report_progress(Remark(line))
     return manifest.with_shared({name: file.value(name) for name in file.assignments if name in known})
 
 
@@ -76,7 +76,7 @@ def choose_servers(
     if names:
         return names
     for name, lacking in missing.items():
-        report_progress(f"{name} is off: {_lacking(manifest, lacking)} not set (--env-file).")
+        report_progress(Remark(f"{name} is off: {_lacking(manifest, lacking)} not set (--env-file)."))
     usable = tuple(name for name in manifest.servers if name not in missing)
     if not usable:
         raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")

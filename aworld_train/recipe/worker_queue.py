@@ -35,7 +35,7 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
     longest = before * recipe.agent.episode_timeout
     text = (
         f"{episodes} episodes at a time share {workers} tool workers on this machine: the last wait for {before} "
-        f"others, {longest:g} seconds at most (agent.episode_timeout)"
+        f"other{'s' * (before > 1)}, {longest:g} seconds at most (agent.episode_timeout)"
     )
     if longest <= section.queue_timeout:
         return f"{text}."

@@ -109,8 +109,9 @@ def train(
                     if remark:
                         progress.note(remark)
             else:
-                done = summary.stopped_early or f"All {recipe.trainer.steps} steps were done before."
-                progress.note(f"{done} Nothing is left to train.")
+                steps = recipe.trainer.steps
+                done = summary.stopped_early or f"{steps} of {steps} steps were done."
+                progress.note(f"Nothing is left to train: {done}")
             _complete(
                 first, Restarts(recipe.trainer.max_restarts, stop_request), placement, progress, scorers
             )

@@ -1,7 +1,7 @@
 """An agent in sixty lines of Python, as a program: `agent: {command: [python, recipes/agents/openai_script.py]}`.
 
-It needs the packages openai and mcp. The task comes as JSON on stdin; where the model and the tools are stands in
-environment variables; the last line printed is the answer.
+It needs the packages openai and mcp (below version 2). The task comes as JSON on stdin; where the model and the tools
+are stands in environment variables; the last line printed is the answer.
 """
 
 import asyncio

@@ -1,12 +1,17 @@
-"""The values of arrow columns as tasks have them: floats as they were written, times in ISO 8601, labels by name."""
+"""The values of arrow columns as tasks have them: floats as they were written, times in ISO 8601, labels by name.
+
+Texts of the type ``arrow.json``, which `datasets` gives to columns of its type ``Json``, become what they stand for.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
 
 import pyarrow as pa
 
 from aworld_train.dataset.sources.features import label_decoder
-from aworld_train.dataset.sources.values import without_padding
+from aworld_train.dataset.sources.values import read_json, without_padding
+from aworld_train.errors import UsageError
 
 _NO_TEXT = b"\xff"
 """Stands for a text that is not UTF-8."""
@@ -24,8 +29,7 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    times = _has(kind, _is_time)
-    if times or _has(kind, _is_short_float):
+    if _has(kind, lambda leaf: _is_time(leaf) or _is_short_float(leaf)):
         # By way of text, a float of 32 bits stays 0.1 and does not become 0.10000000149011612, and a time keeps its
         # zone and its nanoseconds.
         as_text = _replaced(
@@ -37,10 +41,32 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
         )
         column = column.cast(as_text).cast(with_floats)
     values = _as_python(column)
-    if times:
-        values = [_with_times(value, kind) for value in values]
-    decode = label_decoder(feature)
-    return values if decode is None else [decode(value) for value in values]
+    for convert in (_converter(kind), label_decoder(feature)):
+        if convert is not None:
+            values = [convert(value) for value in values]
+    return values
+
+
+def check_readable(kind: pa.DataType, path: Sequence[str], what: str) -> None:
+    """Check that values of a type can be written as text.
+
+    Args:
+        kind: The type of a column.
+        path: The place of the values inside the column's.
+        what: The values' name in error messages.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    for name in path:
+        if not (pa.types.is_struct(kind) and kind.get_field_index(name) >= 0):
+            return
+        kind = kind.field(name).type
+    for leaf in _leaves(kind):
+        if pa.types.is_duration(leaf):
+            raise UsageError(
+                f"{what}, has the type {leaf}, and a length of time has no one text. Make it a number or a text."
+            )
 
 
 def _as_python(column: pa.Array) -> list[object]:
@@ -75,6 +101,9 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     elif pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_type)
+        yield from _leaves(kind.item_type)
     else:
         yield kind
 
@@ -87,6 +116,8 @@ def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) 
     """The type with other types at its leaves."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_replaced(field.type, replace)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_replaced(kind.key_type, replace), _replaced(kind.item_type, replace))
     if not _is_list(kind):
         return replace(kind)
     item = kind.value_field.with_type(_replaced(kind.value_type, replace))
@@ -95,13 +126,45 @@ def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) 
     return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)
 
 
-def _with_times(value: object, kind: pa.DataType) -> object:
-    """The value with its times, of these places in the type, in ISO 8601."""
-    if isinstance(value, list):
-        return [_with_times(item, kind.value_type) for item in value]
-    if isinstance(value, Mapping):
-        return {field.name: _with_times(value[field.name], field.type) for field in kind}
-    return _iso_time(value) if isinstance(value, str) and _is_time(kind) else value
+def _converter(kind: pa.DataType) -> Callable[[object], object] | None:
+    """What makes values of this type those that tasks have; None where they are already.
+
+    Other values, such as None and `_NO_TEXT`, stay as they are.
+    """
+    if _is_time(kind):
+        return lambda value: _iso_time(value) if isinstance(value, str) else value
+    match getattr(kind, "extension_name", ""):
+        case "arrow.json":
+            return lambda value: _json_value(value) if isinstance(value, str) else value
+        case "arrow.uuid":
+            return lambda value: str(value) if isinstance(value, UUID) else value
+    if pa.types.is_map(kind):
+        key, item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
+        return lambda value: (
+            {key(name): item(one) for name, one in value} if isinstance(value, list) else value
+        )
+    if _is_list(kind) and (inner := _converter(kind.value_type)):
+        return lambda value: list(map(inner, value)) if isinstance(value, list) else value
+    if pa.types.is_struct(kind):
+        fields = {field.name: convert for field in kind if (convert := _converter(field.type))}
+        if fields:
+            return lambda value: (
+                value | {name: fields[name](value[name]) for name in fields}
+                if isinstance(value, dict)
+                else value
+            )
+    return None
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _json_value(text: str) -> object:
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError) as error:
+        raise pa.ArrowInvalid(f"a value of the type arrow.json cannot be read: {error}") from None
 
 
 def _iso_time(text: str) -> str | None:

@@ -64,6 +64,16 @@ _IN_TRAINING_ROWS: dict[str, Path] = {
     "image_uris": ("extra_info", "images"),
 }
 _TRAINING_COLUMNS = {"prompt", "reward_model", "extra_info"}
+# Where conversations have them, which `runs export --format messages` writes.
+_IN_CONVERSATIONS: dict[str, Path] = {
+    "answer": ("metadata", "correct_answer"),
+    "data_source": ("metadata", "source"),
+    **{
+        name: ("metadata", name)
+        for name in ("id", "ground_truths", "scorer", "answer_schema", "level", "attachments")
+    },
+}
+_CONVERSATION_COLUMNS = {"messages", "tools", "metadata"}
 _MAX_SHAPES = 256
 
 
@@ -256,8 +266,9 @@ def _default_path(field: str, names: Path, where: str) -> Path | None:
     if candidates:
         # Names that differ only in spelling are sorted, so that the order of the columns does not decide.
         return (min(candidates, key=lambda name: (rank_by_name[plain[name]], name)),)
-    path = _IN_TRAINING_ROWS.get(field)
-    return path if path and set(names) >= _TRAINING_COLUMNS else None
+    if set(names) >= _TRAINING_COLUMNS:
+        return _IN_TRAINING_ROWS.get(field)
+    return _IN_CONVERSATIONS.get(field) if set(names) == _CONVERSATION_COLUMNS else None
 
 
 def _ambiguous(field: str, candidates: list[str], where: str) -> UsageError:

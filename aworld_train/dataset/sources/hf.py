@@ -54,7 +54,7 @@ def _records(name: str, options: SourceOptions, columns: FileColumns) -> Iterato
         plan = columns.plan(tuple(dataset.column_names), name)
         tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_RECORDS)
         features = dataset.features.to_dict() if dataset.features else {}
-        for record in batch_records(_batches(tables), plan, features):
+        for record in batch_records(_batches(tables), plan, features, name):
             number = record[0]
             yield record
     except AworldTrainError:

@@ -23,12 +23,11 @@ from aworld_train.dataset.sources.repeated_keys import (
     may_have_escaped_colon,
     repeated_key,
 )
-from aworld_train.dataset.sources.values import NOT_UNICODE, WrittenNumber
+from aworld_train.dataset.sources.values import NOT_UNICODE, read_json
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.errors import DatasetError
 
 _RECORD = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_VALUE = msgspec.json.Decoder(float_hook=WrittenNumber)
 _MAX_KEY_CHARS = 40
 
 
@@ -70,16 +69,15 @@ def json_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
 def _records(lines: Iterable[Line], path: Path, plan_for: PlanFor, encoding: str) -> Iterator[Record]:
     names: tuple[str, ...] = ()
     plan = ColumnPlan((), ())
-    decode_record, decode_value = _RECORD.decode, _VALUE.decode
     for line, raw in lines:
         if raw is None:
             yield line, b"", "line is too long"
             continue
         try:
-            record = decode_record(raw)
+            record = _RECORD.decode(raw)
             if (shape := tuple(record)) != names:
                 names, plan = shape, plan_for(shape, f"{path}, line {line}")
-            values = {column: decode_value(record[column]) for column in plan.columns}
+            values = {column: read_json(record[column]) for column in plan.columns}
             key = _repeated_key(raw, record, values)
         except (ValueError, RecursionError):
             yield line, raw, _fault(raw, encoding)

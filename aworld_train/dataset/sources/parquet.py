@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import open_streamed
-from aworld_train.dataset.sources.arrow_values import column_values
+from aworld_train.dataset.sources.arrow_values import check_readable, column_values
 from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor, value_at
 from aworld_train.dataset.sources.features import features_of
 from aworld_train.dataset.sources.input_files import input_files, unreadable
@@ -46,13 +46,13 @@ def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
         with open_streamed(path) as file:
             plan = plan_for(tuple(file.schema_arrow.names), str(path))
             batches = file.iter_batches(BATCH_RECORDS, columns=plan.columns)
-            yield from batch_records(batches, plan, features_of(file.schema_arrow))
+            yield from batch_records(batches, plan, features_of(file.schema_arrow), str(path))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from error
 
 
 def batch_records(
-    batches: Iterable[pa.RecordBatch], plan: ColumnPlan, features: Mapping[str, object]
+    batches: Iterable[pa.RecordBatch], plan: ColumnPlan, features: Mapping[str, object], where: str
 ) -> Iterator[Record]:
     """The records of batches that have the plan's columns.
 
@@ -60,10 +60,19 @@ def batch_records(
         batches: The batches.
         plan: Where they have the fields.
         features: The columns' descriptions where they are of a Hugging Face dataset.
+        where: The input's name in error messages.
+
+    Raises:
+        UsageError: A column has a type whose values have no text.
     """
     number = 0
     columns = plan.columns
+    paths = [*((field, column, ()) for field, column in plan.top), *plan.nested]
     for batch in batches:
+        for field, column, inside in paths:
+            name = ".".join((column, *inside))
+            what = f"{where}: the column {name!r}, which gives the {field}"
+            check_readable(batch.schema.field(column).type, inside, what)
         values = [column_values(batch.column(column), features.get(column)) for column in columns]
         for row in zip(*values, strict=True):
             number += 1

@@ -7,11 +7,13 @@ with a reason. A conversation becomes the one question that it asks, in which a 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from aworld_train.errors import DependencyMissing
 from aworld_train.rollout.images import Image, NoImage
@@ -48,6 +50,10 @@ class WrittenNumber(str):
     """A number of a JSON text, as it is written there."""
 
     __slots__ = ()
+
+
+read_json: Callable[[str | bytes | msgspec.Raw], Any] = msgspec.json.Decoder(float_hook=WrittenNumber).decode
+"""What a JSON text stands for, with the digits of its numbers; raises `ValueError` or `RecursionError`."""
 
 
 def answer_text(value: object, *, structured: bool = False) -> str:

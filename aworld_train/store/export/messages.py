@@ -12,6 +12,9 @@ from aworld_train.store.export.conversations import (
 from aworld_train.store.export.json_lines import JsonLinesWriter
 from aworld_train.store.reading import StoredEpisode
 
+_TASK_FIELDS = ("id", "scorer", "answer_schema", "level", "attachments", "ground_truths")
+"""What ``dataset build`` needs to make the task again, beside its messages and its right answer."""
+
 
 class MessagesWriter(JsonLinesWriter):
     """A line for each conversation; what belongs to the episode is under ``metadata``."""
@@ -19,6 +22,8 @@ class MessagesWriter(JsonLinesWriter):
     def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
         assert episode.content is not None
         head, image = episode.head, embedded_part(self.run.read_blob)
+        info = episode.task_row.get("extra_info") or {}
+        task = {name: info[name] for name in _TASK_FIELDS if info.get(name)}
         for agent in episode.content.agents:
             for end in conversation_ends(agent):
                 call = agent.call_of(end)
@@ -42,5 +47,6 @@ class MessagesWriter(JsonLinesWriter):
                         "answer": episode.content.answer,
                         "correct_answer": head.correct_answer,
                         "redacted": any(agent.nodes[node].redacted for node in path),
+                        **task,
                     },
                 }

@@ -1,13 +1,17 @@
 """``aworld-train env`` where nothing is up: what it prints, and which errors it raises."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from aworld_train.cli import console, env
 from aworld_train.cli.env import app
 from aworld_train.env import containers
+from aworld_train.env.backend import Remark
 from aworld_train.errors import EnvironmentFailure, UsageError
 
 
@@ -29,6 +33,16 @@ def test_list_shows_the_calculator() -> None:
     assert {"name", "description", "servers", "path"} == set(listed[0])
     calculator = next(one for one in listed if one["name"] == "calculator-mcp-server")
     assert calculator["servers"] == ["calculator"]
+
+
+def test_a_terminal_keeps_remarks_whole_and_steps_while_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=40))
+    with env._progress() as report_progress:
+        report_progress(Remark("Warning: " + 8 * "as plain processes, "))
+        report_progress("Starting the workers.")
+    assert 8 * "as plain processes, " in screen.getvalue()
+    assert screen.getvalue().rstrip().endswith("\x1b[2K")
 
 
 def test_status_of_nothing_is_an_empty_list_and_no_error() -> None:

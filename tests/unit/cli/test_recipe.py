@@ -2,10 +2,12 @@
 
 import json
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from aworld_train import recipe
@@ -216,6 +218,15 @@ def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.
         ("base/cpu", ""),
         ("small", "A small recipe for tests."),
     ]
+
+
+def test_list_fits_into_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = StringIO()
+    monkeypatch.setattr("aworld_train.cli.recipe.out", Console(file=screen, force_terminal=True, width=80))
+    assert run("list").exit_code == 0
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.startswith(" " * 20)]
 
 
 def test_schema_is_one_json_object() -> None:

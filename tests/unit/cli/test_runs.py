@@ -44,7 +44,7 @@ def test_runs_are_listed_with_their_course(runs: Path) -> None:
         "▁█",
         "1:15",
         "2026-03-01",
-        "00:00:00",
+        "00:00",
         "models/tiny",
     ]
     assert lines[2].startswith("good  completed")

@@ -163,7 +163,9 @@ def commands_in(text: str) -> Iterator[list[str]]:
 
 def check_command(words: list[str]) -> None:
     """Fail where a command could not be carried out as it is written."""
-    program = Path(words[0]).name if words[0].startswith((".venv/", ".venv-vllm/")) else words[0]
+    program = (
+        Path(words[0]).name if words[0].startswith((".venv/", ".venv-vllm/", "agent-env/")) else words[0]
+    )
     if program.startswith("scripts/"):
         assert (REPOSITORY / program).is_file(), program
         return

@@ -26,6 +26,7 @@ def test_the_last_episodes_of_a_step_wait_for_those_before_them() -> None:
         "128 episodes at a time share 32 tool workers on this machine: the last wait for 3 others, 1800 seconds "
         "at most (agent.episode_timeout)."
     )
+    assert "wait for 1 other, " in str(note(GAIA, "env.workers=64"))
     assert "share 20 tool workers" in str(note(GAIA, "env.workers=20"))
     assert "wait for 6 others" in str(note(GAIA, "env.workers=20"))
 

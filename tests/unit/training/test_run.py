@@ -265,7 +265,7 @@ def test_a_resumed_run_goes_on_with_the_figures_of_earlier_attempts(tmp_path: Pa
     assert (summary.status, summary.restarts) == ("completed", EARLIER["restarts"])
     assert 100 <= summary.seconds < 1000 and summary.alarms == ALARMS[: 1 + is_done]
     assert summary.val["before"] == Validation(0.25, 4, 1)
-    is_told = "All 1 steps were done before. Nothing is left to train." in progress.notes
+    is_told = "Nothing is left to train: 1 of 1 steps were done." in progress.notes
     assert is_told is is_done is ("This is a slow machine." not in progress.notes)
     assert is_done is ("It counts." not in progress.notes)
     assert summary.remark == "This is a slow machine."
@@ -289,7 +289,7 @@ time.sleep(600)
     assert (summary.stopped_early or "").startswith(reason) and summary.stopped_early in progress.notes
     again = run_of(tmp_path, "raise SystemExit(1)", progress=progress, resume=True, steps=9, early_stop=1)
     assert (
-        again.status == "completed" and f"{again.stopped_early} Nothing is left to train." in progress.notes
+        again.status == "completed" and f"Nothing is left to train: {again.stopped_early}" in progress.notes
     )
     more = run_of(tmp_path, SCRIPT.replace('"step": 1', '"step": 2'), resume=True, steps=2)
     assert (more.status, more.stopped_early, more.steps_done) == ("completed", None, 2)

@@ -3,6 +3,7 @@
 import datetime
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,6 +57,60 @@ def test_answers_of_any_type_become_text_or_are_dropped(
     column: pa.Array, texts: list[str], tmp_path: Path
 ) -> None:
     assert answers(column, tmp_path) == texts
+
+
+def extension(kind: pa.ExtensionType, values: list[object]) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+
+
+def test_json_texts_become_what_they_stand_for_wherever_they_are(tmp_path: Path) -> None:
+    def json_array(*texts: str | None) -> pa.Array:
+        return extension(pa.json_(), list(texts))
+
+    texts = ['"Paris"', "4", "1.10", '["Oslo","Christiania"]', "null", None, '"a \\"b\\""']
+    expected = ["Paris", "4", "1.10", "Oslo", "no answer", "no answer", 'a "b"']
+    assert answers(json_array(*texts), tmp_path) == expected
+    system, user = '{"role":"system","content":"s"}', '{"role":"user","content":"q"}'
+    prompts = (
+        json_array(f"[{system},{user}]"),
+        pa.ListArray.from_arrays(pa.array([0, 2]), json_array(system, user)),
+        pa.StructArray.from_arrays([json_array("[]"), pa.array([0.1], pa.float32())], ["role", "n"]),
+    )
+    for prompt in prompts[:2]:
+        table = pa.table({"prompt": prompt, "choices": json_array('["x","y"]'), "answer": ["y"]})
+        (task,) = read(table, tmp_path)
+        assert isinstance(task, Task)
+        assert (task.system, task.subject, task.answer) == ("s", "q\nA. x\nB. y", "B")
+    table = pa.table({"q": prompts[2], "answer": ["a"]})
+    (dropped,) = read(table, tmp_path, columns={"query": "q.role"})
+    assert isinstance(dropped, Dropped) and dropped.reason == "query has no user message"
+    with pytest.raises(DatasetError, match=r"tasks\.parquet .*arrow\.json cannot be read"):
+        answers(json_array("{"), tmp_path)
+
+
+def test_ids_and_maps_are_read_as_they_are_written(tmp_path: Path) -> None:
+    ids = extension(pa.uuid(), [UUID(int=5).bytes, None])
+    kind = pa.map_(pa.string(), pa.float32())
+    table = pa.table({"uuid": ids, "q": ["a", "b"], "choices": pa.array([[("A", 0.1), ("B", 2)]] * 2, kind)})
+    one, two = read(table.append_column("answer", [["B", "0.1"]]), tmp_path, columns={"query": "q"})
+    assert isinstance(one, Task) and isinstance(two, Task)
+    assert (one.id, one.answer, one.subject) == (str(UUID(int=5)), "B", "a\nA. 0.1\nB. 2")
+    assert (two.id, two.answer) == ("", "A")
+
+
+def test_a_column_of_lengths_of_time_is_refused_by_name(tmp_path: Path) -> None:
+    took = pa.array([None], pa.duration("us"))
+    with pytest.raises(
+        UsageError, match=r"tasks\.parquet: the column 'answer', which gives the answer, has the type dur"
+    ):
+        answers(took, tmp_path)
+    inside = pa.StructArray.from_arrays([took, pa.array(["a"])], ["took", "a"])
+    table = pa.table({"query": ["q"], "took": took, "answer": inside})
+    with pytest.raises(UsageError, match=r"the column 'answer\.took', which"):
+        read(table, tmp_path, columns={"answer": "answer.took"})
+    # What gives no field may have any type.
+    (task,) = read(table, tmp_path, columns={"answer": "answer.a"})
+    assert isinstance(task, Task) and task.answer == "a"
 
 
 @pytest.mark.parametrize(
