@@ -59,7 +59,9 @@ class RunStatus:
         progress.update(status, milestone=False)
 
     def _note_part(self, progress: Progress, status: Status) -> None:
-        """Say how long a part of the start has taken, once it is over."""
+        """Say how long a part of the start has taken, once another has begun; a busy process may report late."""
+        if status.phase == "starting" and status.work is None:
+            return
         part = status.work if status.phase == "starting" else None
         if self._part is not None and (part is None or part.name != self._part.name):
             progress.note(self._part.text())
