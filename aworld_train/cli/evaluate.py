@@ -94,7 +94,7 @@ def evaluate(
 
     from aworld_train.errors import EvaluationFailure
     from aworld_train.evaluation.evaluate import evaluate as measure
-    from aworld_train.evaluation.folder import folder_to_resume, new_folder, open_folder
+    from aworld_train.evaluation.folder import PREFIX, folder_to_resume, new_folder, open_folder
     from aworld_train.evaluation.plan import plan_evaluation
     from aworld_train.training.progress import progress_for
 
@@ -117,7 +117,12 @@ def evaluate(
     )
     own_name = name or plan.loaded.recipe.name
     find = folder_to_resume if resume else new_folder
-    folder = open_folder(find(runs, own_name, is_chosen=name is not None), plan, resume=resume)
+    path = find(runs, own_name, is_chosen=name is not None)
+    if not resume and path.name != f"{PREFIX}{own_name}":
+        console.note(
+            f"{PREFIX}{own_name} is there already, so this evaluation is {path.name}; --name gives another."
+        )
+    folder = open_folder(path, plan, resume=resume)
     try:
         evaluation, figures, contamination = measure(
             plan,

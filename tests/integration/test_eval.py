@@ -54,11 +54,13 @@ def start(folder: Path, *arguments: str, **environment: str) -> "subprocess.Pope
     )
 
 
-def evaluate(folder: Path, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
-    """The object that the command prints, an error included."""
+def evaluate(
+    folder: Path, *arguments: str, code: int = 0, notes: str = "", **environment: str
+) -> dict[str, Any]:
+    """The object that the command prints, an error included; stderr has ``notes``."""
     command = ("-m", "aworld_train", "eval", "recipe.yaml", *arguments, "--json")
     done = warm.run(*command, cwd=folder, env={**os.environ, **environment}, timeout=300)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code and notes in done.stderr, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1] if code else done.stdout)
     return printed
 
@@ -311,11 +313,12 @@ def test_a_taken_name_is_refused_and_without_a_name_a_number_is_added(
     with FaultyEndpoint() as endpoint:
         printed = evaluate(folder, *at(endpoint, "faultless"), code=2)
         assert "is not empty" in printed["error"]["message"]
-        both = [
-            evaluate(folder, "--model-url", endpoint.url, "--limit", "1")["run_dir"].rpartition("/")[2]
-            for _ in range(2)
-        ]
-    assert both == ["eval-sums", "eval-sums-2"]
+        for name, notes in (
+            ("eval-sums", ""),
+            ("eval-sums-2", "so this evaluation is eval-sums-2; --name gives"),
+        ):
+            figures = evaluate(folder, "--model-url", endpoint.url, "--limit", "1", notes=notes)
+            assert figures["run_dir"].endswith(f"/{name}")
 
 
 def test_the_model_is_the_only_one_or_has_to_be_named(folder: Path) -> None:
