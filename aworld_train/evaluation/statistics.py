@@ -45,7 +45,9 @@ def average_interval(scores: Scores) -> tuple[float, float]:
         return wilson_interval(mean * tasks, tasks)
     variance = pvariance(means, mean) + spread / tasks
     effective = min(float(attempts), tasks * spread / variance)
-    return wilson_interval(mean * effective, effective)
+    low, high = wilson_interval(mean * effective, effective)
+    # Where all but one attempt is right, rounding can put a bound on the wrong side of the average.
+    return min(low, mean), max(high, mean)
 
 
 def pass_at(scores: Scores, k: int) -> float | None:

@@ -132,6 +132,9 @@ def correct(
     Returns:
         VeRL's measurements; where it corrects anything, also how many tokens and whole episodes are no longer
         trained on.
+
+    Raises:
+        RuntimeError: All weights are 0.
     """
     names = ("old_log_probs", "rollout_log_probs", "response_mask")
     joined = DataProto(
@@ -142,7 +145,13 @@ def correct(
     )
     before = joined.batch["response_mask"].bool()
     measured: dict[str, float]
-    joined, measured = compute_rollout_correction_and_add_to_batch(joined, settings)
+    try:
+        joined, measured = compute_rollout_correction_and_add_to_batch(joined, settings)
+    except ZeroDivisionError:  # VeRL's measure of how many samples the weights are worth
+        raise RuntimeError(
+            f"The correction of the engine's probabilities (rollout_is_threshold={settings.rollout_is_threshold}) "
+            "rejects every token of the step: engine and trainer do not agree on one episode."
+        ) from None
     left = joined.batch["response_mask"].bool()
     if "rollout_is_weights" in joined.batch:
         left &= joined.batch["rollout_is_weights"] > 0

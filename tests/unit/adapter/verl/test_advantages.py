@@ -274,6 +274,10 @@ def test_a_correction_is_of_the_episode_whatever_its_rows(
         for rows, mask in zip(whole, masks, strict=True)
     ]
     kept, weights = reference_correction(settings, ratios)
+    if "_" in str(settings.get("rollout_is_threshold")) and not any(map(np.any, weights)):
+        with pytest.raises(RuntimeError, match="rejects every token"):
+            correct(data, lengths, whole, OmegaConf.create(settings))
+        return
     measured = correct(data, lengths, whole, OmegaConf.create(settings))
     assert ("rollout_is_weights" in data.batch) == ("rollout_is" in settings)
     rejected_tokens = rejected_episodes = 0
