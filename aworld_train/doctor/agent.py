@@ -13,7 +13,7 @@ def check_agent_program(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Its interpreter and its imports; nothing of the program is run."""
     command = needs.recipe.agent.command if needs.recipe is not None else []
     if needs.recipe is None or not command:
-        yield ok("agent", "The agent is no program of its own.")
+        yield ok("agent", "The agent is not a separate program.")
         return
     own = replace(machine, environment={**machine.environment, **needs.recipe.agent.environment})
     path = own.environment.get("PATH")

@@ -118,7 +118,7 @@ def command_fault(
     except subprocess.TimeoutExpired:
         return f"{program} did not start within {_SECONDS:.0f} s.", "Name another interpreter."
     except (OSError, ValueError) as error:
-        return f"{program} is no Python that can be used: {error}.", "Name another interpreter."
+        return f"{program} cannot be used as Python: {error}.", "Name another interpreter."
     where = f"{answer['file']}, line {answer.get('line')}"
     if "error" in answer:
         return f"{where}: {answer['error']}.", "Correct the program."

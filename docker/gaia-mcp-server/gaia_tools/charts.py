@@ -10,7 +10,7 @@ def of_part(name: str, source: bytes) -> str:
     """A chart of a file that python-pptx does not read, by its part.
 
     Raises:
-        ValueError: It is no chart.
+        ValueError: It is not a chart.
     """
     from pptx.opc.constants import CONTENT_TYPE
     from pptx.opc.packuri import PackURI

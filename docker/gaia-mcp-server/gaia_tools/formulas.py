@@ -15,11 +15,11 @@ from typing import Any
 from gaia_tools import office_model
 
 MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_CONTAINER = (
+CONTAINER = (
     '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles><rootfile'
     ' full-path="a.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
 )
-_PACKAGE = (
+PACKAGE = (
     '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item id="a" href="a.xhtml"'
     ' media-type="application/xhtml+xml"/></manifest><spine><itemref idref="a"/></spine></package>'
 )
@@ -53,8 +53,8 @@ def of_mathml(formulas: Sequence[Any]) -> list[str]:
     body = "".join(f"<p>{number} {formula}</p>" for number, formula in enumerate(formulas))
     parts = {
         "mimetype": "application/epub+zip",
-        "META-INF/container.xml": _CONTAINER,
-        "a.opf": _PACKAGE,
+        "META-INF/container.xml": CONTAINER,
+        "a.opf": PACKAGE,
         "a.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body>{body}</body></html>',
     }
     plain = [formula.get_text(" ", strip=True) for formula in formulas]

@@ -138,7 +138,7 @@ def _write_unread(archive: zipfile.ZipFile, root: Any) -> None:
 
 
 def _formula(source: bytes) -> str:
-    """The TeX of an embedded object; empty where it is no formula."""
+    """The TeX of an embedded object; empty where it is not a formula."""
     if b"math" not in source[:_HEAD_BYTES]:
         return ""
     from gaia_tools.page_markdown import tree

@@ -7,8 +7,9 @@ given with it.
 
 import ctypes
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -122,21 +123,26 @@ def _line(field: FormField) -> str:
 def _widgets(page: "PdfPage") -> list[_Widget]:
     import pypdfium2.raw as pdfium
 
-    found = []
+    widgets = (
+        _widget(page.formenv, annotation)
+        for annotation in annotations(page)
+        if pdfium.FPDFAnnot_GetSubtype(annotation) == pdfium.FPDF_ANNOT_WIDGET
+    )
+    return list(islice((widget for widget in widgets if widget.kind in _KINDS), MAX_FIELDS))
+
+
+def annotations(page: "PdfPage") -> Iterator[Any]:
+    """What lies on a page beside its content; each is closed when the next is asked for."""
+    import pypdfium2.raw as pdfium
+
     for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
         annotation = pdfium.FPDFPage_GetAnnot(page, number)
         if not annotation:
             continue
         try:
-            if pdfium.FPDFAnnot_GetSubtype(annotation) == pdfium.FPDF_ANNOT_WIDGET:
-                widget = _widget(page.formenv, annotation)
-                if widget.kind in _KINDS:
-                    found.append(widget)
+            yield annotation
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
-        if len(found) >= MAX_FIELDS:
-            break
-    return found
 
 
 def _widget(form: Any, annotation: Any) -> _Widget:

@@ -2,9 +2,10 @@
 be called in a process of its own.
 """
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gaia_tools.pdf_forms import HIDDEN, string
+from gaia_tools.pdf_forms import HIDDEN, annotations, string
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
@@ -17,21 +18,8 @@ _MAX_FILES = 50
 
 def notes(page: "PdfPage") -> list[str]:
     """What is written in the notes of a page, each with its author and the words that it marks; and files put there."""
-    import pypdfium2.raw as pdfium
-
-    found: list[str] = []
-    for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
-        annotation = pdfium.FPDFPage_GetAnnot(page, number)
-        if not annotation:
-            continue
-        try:
-            if note := _note(page, annotation):
-                found.append(note)
-        finally:
-            pdfium.FPDFPage_CloseAnnot(annotation)
-        if len(found) >= _MAX_NOTES:
-            break
-    return found
+    written = (_note(page, annotation) for annotation in annotations(page))
+    return list(islice(filter(None, written), _MAX_NOTES))
 
 
 def attached(pdf: "PdfDocument") -> list[str]:

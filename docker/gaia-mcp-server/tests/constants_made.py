@@ -6,14 +6,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-_CONTAINER = (
-    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles><rootfile'
-    ' full-path="a.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
-)
-_PACKAGE = (
-    '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item id="a" href="a.xhtml"'
-    ' media-type="application/xhtml+xml"/></manifest><spine><itemref idref="a"/></spine></package>'
-)
+from gaia_tools.formulas import CONTAINER, PACKAGE
+
 Line = list[tuple[str, int]]
 """Pieces of text, each raised (1) or not (0)."""
 
@@ -26,7 +20,7 @@ def constants(step: int) -> list[str]:
     for name, (value, unit, _) in list(physical_constants.items())[::step]:
         number, _, exponent = f"{value!r}".partition("e")
         power = f" × 10^{int(exponent)}" if exponent else ""
-        # SciPy writes an exponent of two letters with a bracket, (m^-2)^-1, which is no superscript of its own.
+        # SciPy writes an exponent of two letters with a bracket, (m^-2)^-1, which is not a separate superscript.
         lines.append(f"{name}: {number}{power} {unit}".strip())
     return [line for line in lines if "(" not in line]
 
@@ -52,8 +46,8 @@ def book(lines: list[Line], path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         for name, text in {
             "mimetype": "application/epub+zip",
-            "META-INF/container.xml": _CONTAINER,
-            "a.opf": _PACKAGE,
+            "META-INF/container.xml": CONTAINER,
+            "a.opf": PACKAGE,
             "a.xhtml": inner.read_text(),
         }.items():
             file.writestr(name, text)
