@@ -173,7 +173,7 @@ def test_a_stranger_trains_an_agent_of_their_own_twice(workspace: Workspace, tmp
         assert stranger(*up).splitlines()[0] == connection
         assert json.loads(connection)["mcp_url"] in stranger("env", "status")
     finally:
-        stranger("env", "down", "--all")
+        stranger("env", "down", "my-tools")
 
     assert "my-agent.yaml: fine" in stranger("recipe", "check", "my-agent.yaml")
     summary = stranger.json("train", "my-agent.yaml")

@@ -130,7 +130,7 @@ def _bold(shown: str) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["--task", "999999"], 1, r"val\.parquet has no task 999999: its tasks are \d+ to \d+\."),
+        (["--task", "999999"], 2, r"val\.parquet has no task 999999: its tasks are \d+ to \d+\."),
         (["--dataset", "none.parquet"], 2, r"none\.parquet"),
         (["model.path=no-model"], 1, "There is no model directory no-model"),
         (
