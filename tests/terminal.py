@@ -66,7 +66,7 @@ class _Fork(subprocess.Popen[bytes]):
                 os.chdir(cwd)
                 os.environ.clear()
                 os.environ.update(environment)
-                sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: PTH123, SIM115
+                sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
                 program()
                 code = 0
             except BaseException:
