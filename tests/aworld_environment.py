@@ -148,7 +148,7 @@ def _layered(name: str, requirements: list[str]) -> Path:
 
 
 def run_with(
-    python: Path, *arguments: str, timeout: float = 120, cwd: Path | None = None, **variables: str
+    python: Path, *arguments: str, timeout: float = 600, cwd: Path | None = None, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run an interpreter on this checkout; it must end with 0."""
     done = subprocess.run(

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from aworld_train.adapter.verl import checkpoints
+from tests import warm
 from tests.aworld_environment import run_with, transformers4_python, vllm_python_or_skip
 from tests.integration.test_actor_on_gloo import overrides
 from tests.locations import REPOSITORY
@@ -51,15 +51,14 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     (folder / "cases.json").write_text(json.dumps(cases))
     environment = {**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = str(REPOSITORY / "scripts")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.gloo_actor", str(folder / "cases.json"), "0", "1", str(folder)],
+    warm.run(
+        *("-m", "tests.gloo_actor", str(folder / "cases.json"), "0", "1", str(folder)),
+        timeout=900,
         cwd=REPOSITORY,
         env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
+        check=True,
+        kind=warm.LIBRARIES,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
     found = {}
     for name, model in models.items():
         written = checkpoints.model_in(folder / f"run-{name}" / "global_step_1")

@@ -1,8 +1,6 @@
 """What a run on GPUs imports is there, on a machine whose torch says that it has some."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from aworld_train.adapter.verl.attention import VARLEN
 from aworld_train.adapter.verl.compose import agent_file, compose
 from aworld_train.recipe.device import device_of
 from aworld_train.recipe.schema import Device
+from tests import warm
 from tests.golden_recipes import READY
 from tests.locations import REPOSITORY
 
@@ -29,7 +28,7 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.device import get_device_name, get_nccl_backend
 from verl.workers.engine import EngineRegistry
 
-given = json.load(sys.stdin)
+given = json.loads(sys.argv[1])
 for module in given["modules"]:
     importlib.import_module(module)
 for module, name in given["names"]:
@@ -62,14 +61,7 @@ def test_all_that_the_composed_configurations_name_is_imported_for_cuda(tmp_path
         "strategy": actor["actor"]["strategy"],
         "trainer": composed["trainer"]["v1"]["trainer_mode"],
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps(given),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = warm.run("-c", PROGRAM, json.dumps(given), timeout=200, cwd=REPOSITORY, kind=warm.LIBRARIES)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [
         "cuda",
