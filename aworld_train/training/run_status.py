@@ -147,8 +147,8 @@ def trainer_work(run_dir: Path) -> Work | None:
     """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
     phases = [
         Work(wait.name, wait.seconds + process.age, process.age)
-        for process in waits.read(run_dir)
-        if process.role == "trainer" and process.age <= _MAX_REPORT_AGE
+        for process in waits.trainers(waits.read(run_dir))
+        if process.age <= _MAX_REPORT_AGE
         for wait in process.waits
         if wait.kind == "phase" and wait.name != "step"
     ]
