@@ -38,7 +38,7 @@ class ProcessWaits:
     """The open waits of one process.
 
     Attributes:
-        role: What the process does: ``episodes``, ``trainer``, or ``starter`` (it starts the trainer, and waits for it).
+        role: What the process does: ``episodes``, ``trainer``, or ``starter`` (it starts the trainer).
         host: Its machine.
         pid: Its process id there.
         waits: The open waits, the longest first; of each kind the oldest few.

@@ -34,7 +34,7 @@ app.command("prune")(runs_episodes.prune)
 _RUNS = Path("runs")
 _SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")
 _STYLES = {"completed": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
-_DIFFERENCE_CHARS = 40
+_MAX_COLUMN = 40  # characters of a value beside those of other runs; longer ones have lines of their own
 
 
 @app.command("list")
@@ -82,8 +82,6 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
 @app.command("show")
 def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
     """Show how a run went: its result, its figures over the steps, and what it came from."""
-    from rich.table import Table
-
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.sparkline import sparkline
 
@@ -100,18 +98,17 @@ def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
         return
     print_facts(_facts(recorded))
     series = [(name, [value for _, value in recorded.series(name)]) for name in _SHOWN]
-    figures = Table(box=None, pad_edge=False)
-    for column in ("figure", "first", "last", "least", "greatest", "over the steps"):
-        figures.add_column(column, no_wrap=True, justify="left" if column == "figure" else "right")
-    for name, values in series:
-        if values:
-            figures.add_row(
-                name,
-                *(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values))),
-                sparkline(values),
-            )
+    rows = [
+        (
+            name,
+            *(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values))),
+            sparkline(values),
+        )
+        for name, values in series
+        if values
+    ]
     out.print()
-    out.print(figures)
+    print_table(("figure", "first", "last", "least", "greatest", "over the steps"), rows)
     others = [name for name in recorded.figure_names() if name not in _SHOWN]
     if others:
         note(
@@ -150,8 +147,17 @@ def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption =
     rows = [(label, *(result[label] for result in results)) for label in results[0]]
     if len(set(sources)) > 1:
         rows.append(("code", *sources))
-    rows += [(key, *map(_brief, values)) for key, values in differences.items()]
+    texts = {key: [_value(value) for value in values] for key, values in differences.items()}
+    long = {key for key, values in texts.items() if max(map(len, values)) > _MAX_COLUMN}
+    rows += [(key, *values) for key, values in texts.items() if key not in long]
     print_table(("", *(run.name for run in recorded)), rows)
+    for key in texts:
+        if key in long:
+            out.print()
+            print_table(
+                ("", "", ""),
+                [(key, run.name, value) for run, value in zip(recorded, texts[key], strict=True)],
+            )
     if not differences:
         note("Their recipes differ in nothing but the name.")
     if len({run.summary.get("val", {}).get("after", {}).get("n") for run in recorded}) > 1:
@@ -432,9 +438,8 @@ def _source(run: "RecordedRun") -> str:
     )
 
 
-def _brief(value: Any) -> str:
-    text = "–" if value is None else str(value)
-    return text if len(text) <= _DIFFERENCE_CHARS else f"{text[: _DIFFERENCE_CHARS - 3]}..."
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value)
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.console import note, out, print_json, print_table
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
@@ -174,33 +174,28 @@ def _store(run: str, runs: Path, where: str = "") -> "Store":
 
 
 def _print_heads(heads: "list[EpisodeHead]") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
     # Beside the other columns the question has what is left of a wide terminal.
     room = out.width - _WITHOUT_QUESTION
-    columns = ("episode", "step", "task", "outcome", "reward", "turns", "tools", "seconds")
-    for column in (*columns, *(["question"] if room >= _MIN_QUESTION else [])):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for head in heads:
         figures = head.figures
         outcome, treatment = figures["outcome"] or head.status, figures["treatment"]
         errors = f" ({figures['tool_errors']}!)" if figures["tool_errors"] else ""
-        cells = [
-            head.id,
-            f"{head.phase} {head.step}",
-            f"{head.index}.{head.attempt}",
-            outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
-            _number(figures["reward"]),
-            _number(figures["turns"]),
-            _number(figures["tool_calls"]) + errors,
-            _number(figures["seconds"]),
-        ]
-        if room >= _MIN_QUESTION:
-            cells.append(_visible(_line(head.question, room)))
-        table.add_row(*map(Text, cells))
-    out.print(table)
+        rows.append(
+            (
+                head.id,
+                f"{head.phase} {head.step}",
+                f"{head.index}.{head.attempt}",
+                outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
+                _number(figures["reward"]),
+                _number(figures["turns"]),
+                _number(figures["tool_calls"]) + errors,
+                _number(figures["seconds"]),
+                _line(head.question, room) if room >= _MIN_QUESTION else "",
+            )
+        )
+    columns = ("episode", "step", "task", "outcome", "reward", "turns", "tools", "seconds", "question")
+    print_table(columns, rows)
 
 
 def _print_episode(episode: "StoredEpisode", max_chars: int | None) -> None:

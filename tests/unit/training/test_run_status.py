@@ -197,7 +197,9 @@ def test_what_starts_the_trainer_is_not_its_work_once_it_has_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = [
-        waits.ProcessWaits(role, "host", 1, (waits.Wait("phase", name, 9.0),), newest=0.0, blocked=0.0, age=1.0)
+        waits.ProcessWaits(
+            role, "host", 1, (waits.Wait("phase", name, 9.0),), newest=0.0, blocked=0.0, age=1.0
+        )
         for role, name in (("starter", "starting the controller"), ("trainer", "step"))
     ]
     monkeypatch.setattr(waits, "read", lambda run_dir: processes)
