@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aworld_train.cli.arguments import complete_recipe
 from aworld_train.cli.console import note, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ _STATUS_WIDTH = 8  # with the gaps beside it
 
 def doctor(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="A recipe file, or the name of a ready recipe.")
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="A recipe file, or the name of a ready recipe.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")

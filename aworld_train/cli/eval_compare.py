@@ -1,11 +1,11 @@
 """``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aworld_train.cli.arguments import RUNS, EvaluationsArgument, JsonOption, RunsOption
 from aworld_train.cli.console import err, note, out, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ _ROUNDING = 1e-9  # a difference that is the limit itself does not fail for its 
 
 
 def compare(
-    names: Annotated[
-        list[str], typer.Argument(metavar="EVAL...", help="Names of evaluations, or their folders.")
-    ],
+    names: EvaluationsArgument,
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
@@ -37,8 +35,8 @@ def compare(
         int,
         typer.Option("--flips", min=0, help="The most tasks won, and the most tasks lost, that are listed."),
     ] = 5,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare evaluations with the first one, task by task: is one better, and which tasks were won and lost.
 

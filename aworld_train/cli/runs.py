@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import runs_episodes
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsArgument, RunsOption
 from aworld_train.cli.console import note, out, print_facts, print_json, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run
@@ -21,24 +22,18 @@ app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and ma
 app.command("export")(export_run)
 app.command("checkpoint")(checkpoint)
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 app.command("episodes")(runs_episodes.episodes)
 app.command("episode")(runs_episodes.episode)
 app.command("trace-token")(runs_episodes.trace_token)
 app.command("prune")(runs_episodes.prune)
 
-_RUNS = Path("runs")
 _SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")
 _STYLES = {"completed": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
 _MAX_COLUMN = 40  # characters of a value beside those of other runs; longer ones have lines of their own
 
 
 @app.command("list")
-def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def list_runs(runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """List the runs below a folder, the one that began last first.
 
     A run whose process was killed, so that it could not write how it ended, is `killed`.
@@ -80,7 +75,7 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
 
 
 @app.command("show")
-def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def show(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Show how a run went: its result, its figures over the steps, and what it came from."""
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.sparkline import sparkline
@@ -117,7 +112,7 @@ def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
 
 
 @app.command("compare")
-def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Compare runs: the keys in which their recipes differ, and what came of them.
 
     Accuracies are of each run's own validation tasks, with a 95 % interval. Two runs that differ by less than their
@@ -176,7 +171,7 @@ def plot(
         ),
     ] = None,
     target: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path("runs.png"),
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Draw figures of one or several runs over their steps, as a PNG.
@@ -199,7 +194,7 @@ def plot(
 
 
 @app.command("attach")
-def attach(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Follow a run that another command or a scheduler started, until it ends.
 
     Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run goes on.
@@ -222,7 +217,7 @@ def logs(
     run: RunArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", min=1)] = None,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
 ) -> None:
     """Print the log of a run: its framework's, or its job's."""
     from collections import deque
@@ -239,7 +234,7 @@ def logs(
 
 
 @app.command("stop")
-def stop(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """End a run, wherever it runs, and wait until it has ended; `train --resume` goes on with it."""
     from aworld_train import launch
 
@@ -277,7 +272,7 @@ def reproduce(
     target: Annotated[
         Path | None, typer.Option("--out", "-o", help="The recipe to write; default: RUN-again.yaml.")
     ] = None,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Write a run's recipe for another run, and print the command that makes it.
@@ -299,7 +294,7 @@ def reproduce(
         raise UsageError(f"{file} exists. Name another file with --out, or remove it.")
     changes = _changes(recorded)
     write_text(file, recipes.dump({**recorded.recipe, "name": name}), 0o644)
-    arguments = ["aworld-train", "train", str(file), *(["--runs", str(runs)] if runs != _RUNS else [])]
+    arguments = ["aworld-train", "train", str(file), *(["--runs", str(runs)] if runs != RUNS else [])]
     if as_json:
         print_json({"recipe": str(file), "command": arguments, "changes": changes})
         return

@@ -32,7 +32,7 @@ INPUTS = [
     ("", 2, ""),
     ("trian recipe.yaml", 2, "Did you mean 'train'?"),
     ("env upp", 2, "Did you mean 'up'?"),
-    ("train", 2, "Missing argument 'recipe'"),
+    ("train", 2, "Missing argument 'RECIPE'"),
     ("train recip.yaml", 2, "did you mean recipe.yaml?"),
     ("train full", 2, "there is no recipe full"),
     ("train binary.parquet", 2, "binary.parquet"),
