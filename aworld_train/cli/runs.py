@@ -14,6 +14,7 @@ from aworld_train.cli.console import note, out, print_facts, print_json, print_t
 from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run
 from aworld_train.cli.runs_report import report
+from aworld_train.cli.runs_watch import watch
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
@@ -304,6 +305,7 @@ def reproduce(
 
 
 app.command("report")(report)
+app.command("watch")(watch)
 
 
 def _folder(run: str, runs: Path) -> Path:

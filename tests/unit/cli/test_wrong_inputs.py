@@ -80,6 +80,8 @@ INPUTS = [
     ("runs logs one", 2, "no log"),
     ("runs logs one --follow --lines 3", 2, "give one of them"),
     ("runs stop one", 2, "No process works"),
+    ("runs watch oen", 2, "Did you mean one?"),
+    ("runs watch one", 2, "one is completed, so no training can be watched"),
     ("runs reproduce one --out recipe.yaml", 2, "recipe.yaml exists"),
     ("runs reproduce one --out nowhere/x.yaml", 2, "nowhere"),
     ("runs report one --out full", 2, "full"),
