@@ -11,7 +11,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 FOLDER = Path("logs", "waits")
 """Where in a run folder the files are."""
 WRITE_SECONDS = 2.0
+_TRAINER_ROLES = ("trainer", "starter")
 _MAX_LISTED = 8  # waits of one kind that are written, the oldest
 _MAX_NAME_CHARS = 80  # a model makes names of tools up
 
@@ -37,7 +38,7 @@ class ProcessWaits:
     """The open waits of one process.
 
     Attributes:
-        role: What the process does: ``episodes`` or ``trainer``.
+        role: What the process does: ``episodes``, ``trainer``, or ``starter`` (it starts the trainer).
         host: Its machine.
         pid: Its process id there.
         waits: The open waits, the longest first; of each kind the oldest few.
@@ -141,6 +142,12 @@ def read(run_dir: Path) -> list[ProcessWaits]:
         except (OSError, ValueError, TypeError, KeyError):
             continue
     return processes
+
+
+def trainers(processes: Sequence[ProcessWaits]) -> list[ProcessWaits]:
+    """Those of the processes that train; until one has reported, the process that starts them."""
+    by_role = {role: [process for process in processes if process.role == role] for role in _TRAINER_ROLES}
+    return next(filter(None, by_role.values()), [])
 
 
 def forget(run_dir: Path) -> None:

@@ -31,7 +31,8 @@ _RECIPE_INTRODUCTION = """# Recipe
 
 A recipe is one YAML file that says everything about a training job. This page lists every key with its type, its
 default and its meaning. `aworld-train recipe schema` prints the same as a JSON Schema, with which editors complete and
-check recipes; `aworld-train recipe show RECIPE` prints one with everything applied.
+check recipes; `recipe init` writes it beside the recipe, whose first line names it for YAML language servers.
+`aworld-train recipe show RECIPE` prints one with everything applied.
 
 - `extends: path.yaml` starts from another recipe; a path is relative to the file that has it.
 - `key.inner=value` on the command line is laid over the file; the value is YAML.

@@ -5,20 +5,20 @@ With ``--json`` stdout has exactly one JSON object, also for an error, so that a
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from aworld_train.errors import DiskFull
 
 err = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
-_UNLIMITED = 1_000_000
+_GAP = 2  # between columns
+_NUMBER = re.compile(r"[<+-]?[\d.,]+%?|–|")
 
 
 def print_json(value: Any) -> None:
@@ -48,28 +48,35 @@ def print_table(
 ) -> None:
     """Print one line a row, with every cell whole, as cells are copied.
 
+    A column of numbers is aligned at its right.
+
     Args:
         columns: The headings; no heading is printed where all are empty.
-        rows: The cells; markup in them is not interpreted. A column without any is left out.
+        rows: The cells; neither markup nor control characters in them have an effect. An empty column is left out.
         optional: Columns that a terminal that is too narrow does not show, the first to go first. A line that still
             does not fit is the terminal's to wrap.
     """
+    cells = [[_visible(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for left_out in range(len(optional) + 1):
         shown = [
             place
             for place, name in enumerate(columns)
-            if name not in optional[:left_out] and any(row[place] for row in rows)
+            if name not in optional[:left_out] and any(row[place] for row in cells)
         ]
-        table = Table(box=None, pad_edge=False, show_header=any(columns))
-        for place in shown:
-            table.add_column(columns[place], no_wrap=True)
-        for row in rows:
-            table.add_row(*(Text(cell) if isinstance(cell := row[place], str) else cell for place in shown))
-        width = Measurement.get(out, out.options.update(width=_UNLIMITED), table).maximum
-        if width <= out.width or not out.is_terminal:
+        widths = {
+            place: max(Text(columns[place]).cell_len, *(row[place].cell_len for row in cells))
+            for place in shown
+        }
+        if sum(widths.values()) + _GAP * (len(widths) - 1) <= out.width or not out.is_terminal:
             break
-    # Rich cuts what is wider than the console.
-    Console(highlight=False, width=max(width, 1)).print(table)
+    numbers = {place for place in shown if all(_NUMBER.fullmatch(row[place].plain) for row in cells)}
+    heading = [[Text(name, "bold") for name in columns]] if any(columns) else []
+    for row in heading + cells:
+        for place in shown:
+            row[place].align("right" if place in numbers else "left", widths[place])
+        line = Text(" " * _GAP).join(row[place] for place in shown)
+        line.rstrip()
+        out.print(line, soft_wrap=True)
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
@@ -78,6 +85,11 @@ def print_facts(facts: Mapping[str, str]) -> None:
     for name, value in facts.items():
         indented = value.replace("\n", "\n" + " " * (width + 2))
         out.print(Text.assemble((f"{name:<{width}}  ", "dim"), indented), soft_wrap=True)
+
+
+def _visible(text: str) -> Text:
+    """A text on one line, whose control characters do nothing to the terminal."""
+    return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 
 def note(message: str) -> None:

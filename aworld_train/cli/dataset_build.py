@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from aworld_train.cli import console
 from aworld_train.cli.build_progress import shown
@@ -205,33 +203,40 @@ def _refuse_options(recipe: str, options: "SourceOptions") -> None:
 def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     title = " + ".join(source.name for source in plan.sources)
     levels = sorted({level for counts in report.levels.values() for level in counts})
-    written = Table("split", "rows", *(f"level {level}" for level in levels), "file")
-    written.title = escape(f"{title}, seed {report.seed}")
-    for split, rows in report.rows.items():
-        by_level = (str(report.levels[split].get(level, 0)) for level in levels)
-        written.add_row(split, str(rows), *by_level, escape(str(report.out / f"{split}.parquet")))
-    console.out.print(written)
+    console.out.print(f"{title}, seed {report.seed}", markup=False, soft_wrap=True)
+    console.print_table(
+        ("split", "rows", *(f"level {level}" for level in levels), "file"),
+        [
+            (
+                split,
+                str(rows),
+                *(str(report.levels[split].get(level, 0)) for level in levels),
+                str(report.out / f"{split}.parquet"),
+            )
+            for split, rows in report.rows.items()
+        ],
+    )
     if missing := sorted(set(report.splits) - set(report.rows)):
         console.note(
             f"There are too few tasks for {' and '.join(missing)}: give more input, or measure on those of train "
             f"(dataset.val={report.out / 'train.parquet'})."
         )
 
-    account = Table("of what was seen", "count")
-    for name, count in (
-        ("written", sum(report.rows.values())),
-        ("merged: repeats another task", report.merged),
-        ("left out: in a dataset given with --against", report.against),
-        ("left out: nearly another question", report.near_duplicates),
-        ("left out: contains a question of --against, or is a part of one", report.contained),
-        ("left out: another question with other numbers", report.figure_variants_left_out),
-        ("left over: beyond the limit, the weights or the splits", report.left_over),
-        *((f"dropped: {reason}", count) for reason, count in report.dropped.items()),
-    ):
-        account.add_row(escape(name), str(count))
-    account.add_section()
-    account.add_row("seen", str(report.seen), style="bold")
-    console.out.print(account)
+    account = {
+        "written": sum(report.rows.values()),
+        "merged: repeats another task": report.merged,
+        "left out: in a dataset given with --against": report.against,
+        "left out: nearly another question": report.near_duplicates,
+        "left out: contains a question of --against, or is a part of one": report.contained,
+        "left out: another question with other numbers": report.figure_variants_left_out,
+        "left over: beyond the limit, the weights or the splits": report.left_over,
+        **{f"dropped: {reason}": count for reason, count in report.dropped.items()},
+        "seen": report.seen,
+    }
+    console.out.print()
+    console.print_table(
+        ("of what was seen", "count"), [(name, str(count)) for name, count in account.items()]
+    )
     if report.figure_variants_kept:
         console.note(
             f"{report.figure_variants_kept} questions differ from another in their numbers alone and stay."

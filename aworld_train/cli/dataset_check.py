@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from aworld_train.cli import console
 from aworld_train.cli.dataset_views import FileArgument, JsonOption
@@ -38,31 +36,29 @@ def check_command(
 
     if max_prompt_tokens is not None and model is None:
         raise UsageError("--max-prompt-tokens needs the tokenizer to count with: give --model DIR.")
-    summary = check_file(file, model, max_prompt_tokens)
+    summary = check_file(file, model, max_prompt_tokens, console.note)
     if as_json:
         console.print_json(summary.to_json())
         return
-    table = Table("", "rows", title=escape(str(summary.path)))
-    for title, counts in (
-        ("data_source", summary.data_sources),
-        ("agent_name", summary.agents),
-        ("split", summary.splits),
-        ("scorer", summary.scorers),
-        ("answer_schema", summary.answer_schemas),
-        ("level", summary.levels),
-    ):
-        for name, count in counts.items():
-            table.add_row(escape(f"{title} {name}"), str(count))
+    groups = {
+        "data_source": summary.data_sources,
+        "agent_name": summary.agents,
+        "split": summary.splits,
+        "scorer": summary.scorers,
+        "answer_schema": summary.answer_schemas,
+        "level": summary.levels,
+    }
+    rows = [(f"{title} {name}", count) for title, counts in groups.items() for name, count in counts.items()]
     if summary.several_answers:
-        table.add_row("several right answers", str(summary.several_answers))
-    table.add_row("all", str(summary.rows), style="bold")
-    console.out.print(table)
+        rows.append(("several right answers", summary.several_answers))
+    rows.append(("all", summary.rows))
+    console.out.print(str(summary.path), markup=False, soft_wrap=True)
+    console.print_table(("", "rows"), [(name, str(count)) for name, count in rows])
     if summary.prompt_tokens is not None:
-        lengths = Table("prompt tokens", "length")
-        for name, length in summary.prompt_tokens.percentiles.items():
-            lengths.add_row(name, str(length))
-        if summary.prompt_tokens.most is not None:
-            lengths.add_row(
-                f"longer than {summary.prompt_tokens.most}", f"{summary.prompt_tokens.longer} rows"
-            )
-        console.out.print(lengths)
+        lengths = summary.prompt_tokens
+        console.out.print()
+        console.print_table(
+            ("prompt tokens", "length"), [(name, str(length)) for name, length in lengths.percentiles.items()]
+        )
+        if lengths.most is not None:
+            console.out.print(f"{lengths.longer} prompts are longer than {lengths.most} tokens")

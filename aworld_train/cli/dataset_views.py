@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
@@ -99,10 +98,11 @@ def stats_command(
     from aworld_train.dataset.statistics import statistics
     from aworld_train.errors import DependencyMissing
 
-    stats = statistics(file, model)
+    stats = statistics(file, model, console.note)
     if not as_json:
-        console.out.print(_lengths(stats))
-        console.out.print(_counts(stats))
+        _print_lengths(stats)
+        console.out.print()
+        _print_counts(stats)
     target = out or file.with_name(f"{file.stem}{PICTURE}")
     picture: Path | None = target
     try:
@@ -161,24 +161,21 @@ def _text(text: str, max_chars: int | None) -> Text:
     return shown
 
 
-def _lengths(stats: "DatasetStatistics") -> Table:
+def _print_lengths(stats: "DatasetStatistics") -> None:
     from aworld_train.dataset.statistics import percentiles
 
-    table = Table(title=escape(f"{stats.path}: lengths"), title_justify="left")
-    table.add_column("")
-    for name in ("min", "p50", "p90", "p99", "max"):
-        table.add_column(name, justify="right")
-    for measure, counts in stats.lengths.items():
-        table.add_row(measure, *(f"{length:,}" for length in percentiles(counts).values()))
-    return table
+    console.out.print(f"{stats.path}: lengths", markup=False, soft_wrap=True)
+    console.print_table(
+        ("", "min", "p50", "p90", "p99", "max"),
+        [
+            (measure, *(f"{length:,}" for length in percentiles(counts).values()))
+            for measure, counts in stats.lengths.items()
+        ],
+    )
 
 
-def _counts(stats: "DatasetStatistics") -> Table:
-    table = Table(title="rows", title_justify="left")
-    table.add_column("")
-    table.add_column("")
-    table.add_column("rows", justify="right")
-    table.add_column("share", justify="right")
+def _print_counts(stats: "DatasetStatistics") -> None:
+    rows: list[tuple[str, str, int]] = []
     for title, counts in (*stats.counts.items(), ("kind of answer", stats.answer_kinds)):
         # The most frequent ones come first; levels have an order of their own.
         shown = dict(list(counts.items())[:MAX_VALUES])
@@ -186,15 +183,14 @@ def _counts(stats: "DatasetStatistics") -> Table:
             shown = dict(sorted(shown.items()))
         if others := len(counts) - len(shown):
             shown[f"{others:,} others"] = sum(counts.values()) - sum(shown.values())
-        for position, (name, count) in enumerate(shown.items()):
-            share = f"{count / stats.rows:.1%}"
-            table.add_row("" if position else title, _text(name, FACT_CHARACTERS), f"{count:,}", share)
-        table.add_section()
-    for title, count in (
-        ("repeats of a prompt", stats.duplicates),
-        ("without an answer", stats.unanswered),
-        ("several right answers", stats.several_answers),
-    ):
-        table.add_row(title, "", f"{count:,}", f"{count / stats.rows:.1%}")
-    table.add_row("all", "", f"{stats.rows:,}", "", style="bold")
-    return table
+        rows += [(title, name, count) for name, count in shown.items()]
+    rows += [
+        ("repeats of a prompt", "", stats.duplicates),
+        ("without an answer", "", stats.unanswered),
+        ("several right answers", "", stats.several_answers),
+        ("all", "", stats.rows),
+    ]
+    console.print_table(
+        ("", "", "rows", "share"),
+        [(title, name, f"{count:,}", f"{count / stats.rows:.1%}") for title, name, count in rows],
+    )

@@ -4,21 +4,29 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.arguments import complete_recipe
+from aworld_train.cli.console import note, out, print_json, print_table
 
 if TYPE_CHECKING:
     from aworld_train.doctor import Finding
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_STATUS_WIDTH = 8  # with the gaps beside it
 
 
 def doctor(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="A recipe file, or the name of a ready recipe.")
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="A recipe file, or the name of a ready recipe.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
@@ -92,20 +100,28 @@ def _row(finding: "Finding") -> dict[str, str]:
 
 
 def _print(findings: "Sequence[Finding]") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    room = out.width - max(len(finding.area) for finding in findings) - _STATUS_WIDTH
+    rows: list[tuple[str, Text | str, str]] = []
     by_area = [list(group) for _, group in groupby(findings, key=lambda finding: finding.area)]
     # What has to be mended stands last, above the prompt.
     for group in sorted(by_area, key=lambda group: max(finding.status.rank for finding in group)):
         for position, finding in enumerate(group):
-            text = Text(finding.what)
-            if finding.remedy:
-                text.append(f"\n-> {finding.remedy}", style="dim")
-            status = Text(finding.status.value, style=_COLOURS[finding.status.value])
-            table.add_row("" if position else finding.area, status, text)
-    out.print(table)
+            status = Text(finding.status.value, _COLOURS[finding.status.value])
+            first, *others = _lines(finding, room)
+            rows.append((finding.area if not position or not out.is_terminal else "", status, first))
+            rows += [("", "", line) for line in others]
+    print_table(("", "", ""), rows)
+
+
+def _lines(finding: "Finding", width: int) -> list[str]:
+    """A finding and its remedy: one line, or on a terminal lines of whole words, of which a path can be copied."""
+    texts = [finding.what, *([f"-> {finding.remedy}"] if finding.remedy else [])]
+    if not out.is_terminal:
+        return [" ".join(" ".join(texts).split())]
+    return [
+        line
+        for text in texts
+        for line in wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+    ]

@@ -247,7 +247,7 @@ def down_command(
     for one, was_running in stopped.items():
         console.note(f"{one} is stopped." if was_running else f"{one} was not running.")
     if not stopped:
-        console.note("There is no orphan." if only_orphans else "Nothing is up.")
+        console.note(("There is no orphan." if only_orphans else "Nothing is up.") + _not_asked())
     if as_json:
         console.print_json({"environments": [{"name": one, "stopped": was} for one, was in stopped.items()]})
 
@@ -273,6 +273,8 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
         _print_status(environments)
     else:
         console.note("Nothing is up. Start one with `aworld-train env up --docker-dir NAME`.")
+    if not_asked := _not_asked():
+        console.note(not_asked.strip())
     if name is not None and environments[0].state != "up":
         raise typer.Exit(1)
 
@@ -516,7 +518,7 @@ def _only_name() -> str:
     if not names_up:
         raise EnvironmentFailure(
             "No environment is up. Start one with `aworld-train env up --docker-dir NAME`; `aworld-train env "
-            "list` shows the names."
+            f"list` shows the names.{_not_asked()}"
         )
     raise UsageError(f"Several environments are up; say which one: {', '.join(names_up)}.")
 
@@ -530,6 +532,18 @@ def _unknown(name: str) -> EnvironmentFailure:
         f"No environment {name!r} is up"
         + (f"; did you mean {guess!r}?" if guess else ".")
         + (f" Up: {', '.join(names_up)}." if names_up else " Nothing is up.")
+        + _not_asked()
+    )
+
+
+def _not_asked() -> str:
+    """A sentence, after a space, that environments in containers are not known; empty where an engine answers."""
+    from aworld_train.env.containers import engine_answers, engine_host
+
+    if engine_answers():
+        return ""
+    return (
+        f" No Docker engine answers at {engine_host()}: whether something is up in containers is not known."
     )
 
 

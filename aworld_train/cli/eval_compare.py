@@ -1,15 +1,14 @@
 """``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aworld_train.cli.console import err, note, out, print_json
+from aworld_train.cli.arguments import RUNS, EvaluationsArgument, JsonOption, RunsOption
+from aworld_train.cli.console import err, note, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from aworld_train.evaluation.comparing import Comparison, EvaluationSummary, Flip
@@ -18,9 +17,7 @@ _ROUNDING = 1e-9  # a difference that is the limit itself does not fail for its 
 
 
 def compare(
-    names: Annotated[
-        list[str], typer.Argument(metavar="EVAL...", help="Names of evaluations, or their folders.")
-    ],
+    names: EvaluationsArgument,
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
@@ -38,8 +35,8 @@ def compare(
         int,
         typer.Option("--flips", min=0, help="The most tasks won, and the most tasks lost, that are listed."),
     ] = 5,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare evaluations with the first one, task by task: is one better, and which tasks were won and lost.
 
@@ -136,7 +133,7 @@ def _worse_gate(comparison: "Comparison", limit: float) -> dict[str, Any]:
 def _print(
     summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"], most_flips: int
 ) -> None:
-    out.print(_table(summaries, comparisons))
+    _print_table(summaries, comparisons)
     for comparison in comparisons:
         out.print(f"\n{_sentence(summaries[0].name, comparison)}", markup=False, soft_wrap=True)
         _print_flips("won", comparison.won, most_flips)
@@ -145,19 +142,14 @@ def _print(
             err.print(f"warning: {warning}", markup=False, soft_wrap=True, style="yellow")
 
 
-def _table(summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("evaluation", overflow="fold", min_width=12)
-    for column in ("accuracy", "tasks", "errors", "difference (95 %)", "p", "won", "lost"):
-        table.add_column(column, justify="right", no_wrap=True)
+def _print_table(summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"]) -> None:
+    rows: list[list[str | Text]] = []
     for number, summary in enumerate(summaries):
         accuracy = "–" if summary.accuracy is None else f"{summary.accuracy:.1%}"
-        cells = _difference_cells(comparisons[number - 1]) if number else []
-        table.add_row(Text(summary.name), accuracy, str(summary.n), str(summary.errors), *cells)
-    return table
+        cells = _difference_cells(comparisons[number - 1]) if number else [""] * 4
+        rows.append([summary.name, accuracy, str(summary.n), str(summary.errors), *cells, summary.subject])
+    columns = ("accuracy", "tasks", "errors", "difference (95 %)", "p", "won", "lost", "model or agent")
+    print_table(("evaluation", *columns), rows)
 
 
 def _difference_cells(comparison: "Comparison") -> list["str | Text"]:
@@ -196,12 +188,7 @@ def _print_flips(verb: str, flips: Sequence["Flip"], most: int) -> None:
     out.print(f"{verb} {len(flips)}{f', of which {most} are' if len(flips) > most else ''}:", style="dim")
     for flip in flips[:most]:
         scores = f"{flip.before:.2f} → {flip.after:.2f}"
-        out.print(
-            f"  #{flip.index:<5} {scores}  {_printable(flip.question)}",
-            markup=False,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        out.print(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}", markup=False, soft_wrap=True)
 
 
 def _printable(text: str) -> str:

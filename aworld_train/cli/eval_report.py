@@ -1,17 +1,13 @@
 """``aworld-train eval report``: the reports of an evaluation, written again."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from aworld_train.cli.arguments import RUNS, EvaluationArgument, JsonOption, RunsOption
 from aworld_train.cli.console import note, print_json
 
 
 def report(
-    name: Annotated[str, typer.Argument(metavar="EVAL", help="An evaluation's name, or its folder.")],
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    name: EvaluationArgument,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the reports of an evaluation into its folder, finished or not; an evaluation that ends does so itself.
 

@@ -6,11 +6,24 @@ from typing import Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import complete_recipe
 from aworld_train.cli.engine_option import EngineOption, with_engine
 
 
+def _complete_recipe_or_command(incomplete: str) -> list[str]:
+    commands = [name for name in ("compare", "report") if name.startswith(incomplete)]
+    return commands + complete_recipe(incomplete)
+
+
 def evaluate(
-    recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe file, or the name of a ready recipe.",
+            autocompletion=_complete_recipe_or_command,
+        ),
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
     ] = None,

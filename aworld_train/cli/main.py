@@ -71,7 +71,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Train tool-using LLM agents from one YAML recipe.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.status import Status
-from rich.table import Table
 
 from aworld_train.cli import console
 
@@ -94,7 +93,7 @@ def _show(status: Status, progress: "BuildStatus") -> None:
 
 
 def _print_report(report: "TinyReport") -> None:
-    table = Table(title=f"Tiny model at {report.out}", show_header=False, title_justify="left")
+    console.out.print(f"Tiny model at {report.out}", markup=False, soft_wrap=True)
     rows = {
         f"accuracy, greedy, {report.val_tasks} validation tasks": f"{report.accuracy:.3f}",
         "episodes that call the tool, greedy": f"{report.tool_use:.3f}",
@@ -106,6 +105,4 @@ def _print_report(report: "TinyReport") -> None:
         "attempts": str(report.attempts),
         "seconds": f"{report.seconds:.0f}",
     }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console.out.print(table)
+    console.print_facts(rows)

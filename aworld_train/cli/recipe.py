@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aworld_train.cli.arguments import JsonOption, RecipeArgument, complete_recipe
 from aworld_train.cli.console import note, out, print_json
 
 if TYPE_CHECKING:
@@ -14,13 +15,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Look at recipes and check them.")
 
-RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a ready recipe.")
-]
 OverridesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("show")
@@ -178,13 +175,20 @@ def init(
         Path, typer.Argument(metavar="[FILE]", help="The file to write; its name becomes the run's.")
     ] = Path("recipe.yaml"),
     start: Annotated[
-        str, typer.Option("--from", metavar="RECIPE", help="The recipe that the new one extends.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="RECIPE",
+            help="The recipe that the new one extends.",
+            autocompletion=complete_recipe,
+        ),
     ] = "quickstart",
     as_json: JsonOption = False,
 ) -> None:
     """Write a starting recipe: it extends a ready one, with comments on the keys that are changed first.
 
-    A file that exists is never replaced.
+    A recipe that exists is never replaced. The JSON Schema that its first line names is written beside it, for editors
+    with a YAML language server.
 
     Examples:
 

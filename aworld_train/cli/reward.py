@@ -13,7 +13,6 @@ from aworld_train.cli.reward_options import (
     DatasetOption,
     OverridesArgument,
     RecipeOption,
-    replace_surrogates,
     settings_from,
 )
 from aworld_train.cli.reward_suspects import suspects
@@ -105,29 +104,25 @@ class _Tally:
             self.rows.append(line)
 
     def show(self) -> None:
-        from rich.markup import escape
-        from rich.table import Table
-
-        table = Table("id", "score", "outcome", "extracted")
+        rows = []
         for line in self.rows:
             if line.result is not None:
-                extracted = " ".join((line.result.extracted or "").split())
+                extracted = " ".join((line.result.extracted or "").split())[:_MAX_CHARS]
                 score, outcome = _format_number(line.result.score), line.result.outcome.value
-                table.add_row(
-                    escape(str(line.id)), score, outcome, escape(replace_surrogates(extracted[:_MAX_CHARS]))
-                )
-        console.out.print(table)
+                rows.append((str(line.id), score, outcome, extracted))
+        console.print_table(("id", "score", "outcome", "extracted"), rows)
         if self.lines > len(self.rows):
             console.out.print(f"and {self.lines - len(self.rows)} more lines; --json prints all")
-        summary = Table("scorer", "mean", "n", "outcomes")
+        totals = []
         for scorer, outcomes in self.outcomes.items():
             counts = ", ".join(f"{name} {count}" for name, count in outcomes.most_common())
             scores = self.scores[scorer]
-            summary.add_row(escape(scorer), _format_number(_mean(scores)), str(len(scores)), counts)
+            totals.append((scorer, _format_number(_mean(scores)), str(len(scores)), counts))
         if len(self.outcomes) > 1:
             scores = [value for values in self.scores.values() for value in values]
-            summary.add_row("all", _format_number(_mean(scores)), str(len(scores)), "", style="bold")
-        console.out.print(summary)
+            totals.append(("all", _format_number(_mean(scores)), str(len(scores)), ""))
+        console.out.print()
+        console.print_table(("scorer", "mean", "n", "outcomes"), totals)
 
 
 async def _score(

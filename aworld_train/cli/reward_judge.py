@@ -103,12 +103,10 @@ def _settings(
 
 
 def _show(agreement: "Agreement") -> None:
-    from rich.table import Table
-
-    table = Table("", "judged correct", "judged incorrect", "no verdict", title="labels and verdicts")
-    for label, counts in agreement.confusion.items():
-        table.add_row(f"labelled {label}", *(str(count) for count in counts.values()))
-    console.out.print(table)
+    console.print_table(
+        ("", "judged correct", "judged incorrect", "no verdict"),
+        [(f"labelled {label}", *map(str, counts.values())) for label, counts in agreement.confusion.items()],
+    )
     if agreement.interval is not None:
         low, high = agreement.interval
         console.out.print(

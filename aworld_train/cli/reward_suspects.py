@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from aworld_train.cli import console
@@ -55,10 +54,11 @@ def suspects(
             console.print_json(line)
         return
     counts = Counter(name for line in suspicious for name in line["suspicions"])
-    table = Table("sign", "episodes", "what it means", title=f"of {len(lines)} episodes")
-    for name in signs:
-        table.add_row(name, str(counts[name]), Suspicion(name).meaning)
-    console.out.print(table)
+    console.out.print(f"of {len(lines)} episodes")
+    console.print_table(
+        ("sign", "episodes", "what it means"),
+        [(name, str(counts[name]), Suspicion(name).meaning) for name in signs],
+    )
     for line in suspicious[: -number - 1 : -1]:
         console.out.print(_describe(line), soft_wrap=True)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import RecipeArgument
 from aworld_train.cli.engine_option import EngineOption, with_engine
 from aworld_train.masking import mask, masked
 
@@ -20,7 +21,7 @@ _SHOWN_CHARACTERS = 800  # of a line
 
 
 def rollout(
-    recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
+    recipe: RecipeArgument,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
     ] = None,

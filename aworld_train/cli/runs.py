@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import runs_episodes
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsArgument, RunsOption
 from aworld_train.cli.console import note, out, print_facts, print_json, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run
 from aworld_train.cli.runs_report import report
+from aworld_train.cli.runs_watch import watch
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
@@ -21,24 +23,18 @@ app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and ma
 app.command("export")(export_run)
 app.command("checkpoint")(checkpoint)
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 app.command("episodes")(runs_episodes.episodes)
 app.command("episode")(runs_episodes.episode)
 app.command("trace-token")(runs_episodes.trace_token)
 app.command("prune")(runs_episodes.prune)
 
-_RUNS = Path("runs")
 _SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")
 _STYLES = {"completed": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
-_DIFFERENCE_CHARS = 40
+_MAX_COLUMN = 40  # characters of a value beside those of other runs; longer ones have lines of their own
 
 
 @app.command("list")
-def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def list_runs(runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """List the runs below a folder, the one that began last first.
 
     A run whose process was killed, so that it could not write how it ended, is `killed`.
@@ -80,10 +76,8 @@ def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
 
 
 @app.command("show")
-def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def show(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Show how a run went: its result, its figures over the steps, and what it came from."""
-    from rich.table import Table
-
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.sparkline import sparkline
 
@@ -100,18 +94,17 @@ def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
         return
     print_facts(_facts(recorded))
     series = [(name, [value for _, value in recorded.series(name)]) for name in _SHOWN]
-    figures = Table(box=None, pad_edge=False)
-    for column in ("figure", "first", "last", "least", "greatest", "over the steps"):
-        figures.add_column(column, no_wrap=True, justify="left" if column == "figure" else "right")
-    for name, values in series:
-        if values:
-            figures.add_row(
-                name,
-                *(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values))),
-                sparkline(values),
-            )
+    rows = [
+        (
+            name,
+            *(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values))),
+            sparkline(values),
+        )
+        for name, values in series
+        if values
+    ]
     out.print()
-    out.print(figures)
+    print_table(("figure", "first", "last", "least", "greatest", "over the steps"), rows)
     others = [name for name in recorded.figure_names() if name not in _SHOWN]
     if others:
         note(
@@ -120,7 +113,7 @@ def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
 
 
 @app.command("compare")
-def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Compare runs: the keys in which their recipes differ, and what came of them.
 
     Accuracies are of each run's own validation tasks, with a 95 % interval. Two runs that differ by less than their
@@ -150,8 +143,17 @@ def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption =
     rows = [(label, *(result[label] for result in results)) for label in results[0]]
     if len(set(sources)) > 1:
         rows.append(("code", *sources))
-    rows += [(key, *map(_brief, values)) for key, values in differences.items()]
+    texts = {key: [_value(value) for value in values] for key, values in differences.items()}
+    long = {key for key, values in texts.items() if max(map(len, values)) > _MAX_COLUMN}
+    rows += [(key, *values) for key, values in texts.items() if key not in long]
     print_table(("", *(run.name for run in recorded)), rows)
+    for key in texts:
+        if key in long:
+            out.print()
+            print_table(
+                ("", "", ""),
+                [(key, run.name, value) for run, value in zip(recorded, texts[key], strict=True)],
+            )
     if not differences:
         note("Their recipes differ in nothing but the name.")
     if len({run.summary.get("val", {}).get("after", {}).get("n") for run in recorded}) > 1:
@@ -170,7 +172,7 @@ def plot(
         ),
     ] = None,
     target: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path("runs.png"),
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Draw figures of one or several runs over their steps, as a PNG.
@@ -193,7 +195,7 @@ def plot(
 
 
 @app.command("attach")
-def attach(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Follow a run that another command or a scheduler started, until it ends.
 
     Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run goes on.
@@ -216,7 +218,7 @@ def logs(
     run: RunArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", min=1)] = None,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
 ) -> None:
     """Print the log of a run: its framework's, or its job's."""
     from collections import deque
@@ -233,7 +235,7 @@ def logs(
 
 
 @app.command("stop")
-def stop(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """End a run, wherever it runs, and wait until it has ended; `train --resume` goes on with it."""
     from aworld_train import launch
 
@@ -271,7 +273,7 @@ def reproduce(
     target: Annotated[
         Path | None, typer.Option("--out", "-o", help="The recipe to write; default: RUN-again.yaml.")
     ] = None,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Write a run's recipe for another run, and print the command that makes it.
@@ -293,7 +295,7 @@ def reproduce(
         raise UsageError(f"{file} exists. Name another file with --out, or remove it.")
     changes = _changes(recorded)
     write_text(file, recipes.dump({**recorded.recipe, "name": name}), 0o644)
-    arguments = ["aworld-train", "train", str(file), *(["--runs", str(runs)] if runs != _RUNS else [])]
+    arguments = ["aworld-train", "train", str(file), *(["--runs", str(runs)] if runs != RUNS else [])]
     if as_json:
         print_json({"recipe": str(file), "command": arguments, "changes": changes})
         return
@@ -303,6 +305,7 @@ def reproduce(
 
 
 app.command("report")(report)
+app.command("watch")(watch)
 
 
 def _folder(run: str, runs: Path) -> Path:
@@ -432,9 +435,8 @@ def _source(run: "RecordedRun") -> str:
     )
 
 
-def _brief(value: Any) -> str:
-    text = "–" if value is None else str(value)
-    return text if len(text) <= _DIFFERENCE_CHARS else f"{text[: _DIFFERENCE_CHARS - 3]}..."
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value)
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import note, print_facts, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Dtype(StrEnum):
 
 
 def checkpoint(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")],
+    run: RunArgument,
     step: Annotated[
         str,
         typer.Option(
@@ -53,8 +54,8 @@ def checkpoint(
             help="Push the model to the hub, into a private repository if there is none yet.",
         ),
     ] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Say where a run's checkpoint is and what it holds, or export its model.
 

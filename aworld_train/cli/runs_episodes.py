@@ -5,19 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
+from aworld_train.cli.console import note, out, print_json, print_table
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
     from aworld_train.store.trace import TokenOrigin
 
-_RUNS = Path("runs")
 _WITHOUT_QUESTION, _MIN_QUESTION = 80, 20
 _SHOWN_CHARS = 2_000
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 WhereOption = Annotated[
     str, typer.Option("--where", help="A condition, as 'outcome=timeout and tool=search'; see the examples.")
 ]
@@ -35,7 +32,7 @@ def episodes(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also episodes that a resumed run has played again.")
     ] = False,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """List the episodes of a run that meet a condition.
@@ -73,7 +70,7 @@ def episode(
     run: RunArgument,
     name: Annotated[str, typer.Argument(metavar="EPISODE", help="Its id, or the beginning of it.")],
     full: Annotated[bool, typer.Option("--full", help="Show long texts whole.")] = False,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show an episode: its conversations, tool calls, score, and how it was trained on.
@@ -97,7 +94,7 @@ def trace_token(
     token: Annotated[
         int, typer.Option("--token", min=0, help="The token's place in the row, prompt included, from 0.")
     ],
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Say where a token that was trained on comes from: its model call, its episode and its task.
@@ -124,7 +121,7 @@ def prune(
         bool, typer.Option("--superseded", help="Only episodes that a resumed run has played again.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    runs: RunsOption = _RUNS,
+    runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Remove texts and tokens of episodes from a run's store; their figures stay.
@@ -174,33 +171,28 @@ def _store(run: str, runs: Path, where: str = "") -> "Store":
 
 
 def _print_heads(heads: "list[EpisodeHead]") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
     # Beside the other columns the question has what is left of a wide terminal.
     room = out.width - _WITHOUT_QUESTION
-    columns = ("episode", "step", "task", "outcome", "reward", "turns", "tools", "seconds")
-    for column in (*columns, *(["question"] if room >= _MIN_QUESTION else [])):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for head in heads:
         figures = head.figures
         outcome, treatment = figures["outcome"] or head.status, figures["treatment"]
         errors = f" ({figures['tool_errors']}!)" if figures["tool_errors"] else ""
-        cells = [
-            head.id,
-            f"{head.phase} {head.step}",
-            f"{head.index}.{head.attempt}",
-            outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
-            _number(figures["reward"]),
-            _number(figures["turns"]),
-            _number(figures["tool_calls"]) + errors,
-            _number(figures["seconds"]),
-        ]
-        if room >= _MIN_QUESTION:
-            cells.append(_visible(_line(head.question, room)))
-        table.add_row(*map(Text, cells))
-    out.print(table)
+        rows.append(
+            (
+                head.id,
+                f"{head.phase} {head.step}",
+                f"{head.index}.{head.attempt}",
+                outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
+                _number(figures["reward"]),
+                _number(figures["turns"]),
+                _number(figures["tool_calls"]) + errors,
+                _number(figures["seconds"]),
+                _line(head.question, room) if room >= _MIN_QUESTION else "",
+            )
+        )
+    columns = ("episode", "step", "task", "outcome", "reward", "turns", "tools", "seconds", "question")
+    print_table(columns, rows)
 
 
 def _print_episode(episode: "StoredEpisode", max_chars: int | None) -> None:

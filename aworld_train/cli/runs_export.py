@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aworld_train import __version__
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import err, note, print_json
 from aworld_train.store.export.formats import ExportFormat
 
@@ -21,7 +22,7 @@ _NOTE_SECONDS = 10.0
 
 
 def export_run(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")],
+    run: RunArgument,
     form: Annotated[
         ExportFormat,
         typer.Option(
@@ -35,8 +36,8 @@ def export_run(
         str, typer.Option("--where", help="Only episodes that meet a condition, such as 'reward=1'.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Write episodes of a run into a file that other programs read.
 

@@ -5,17 +5,18 @@ from typing import Annotated
 
 import typer
 
+from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import note, print_json
 
 
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")],
+    run: RunArgument,
     target: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
     episodes: Annotated[
         int, typer.Option("--episodes", "-n", min=0, max=5000, help="The most episodes that are in it.")
     ] = 200,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a run as one HTML file that needs no server: its figures and curves, and a sample of its episodes.
 

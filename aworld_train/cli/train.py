@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import RecipeArgument
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
+    recipe: RecipeArgument,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
     ] = None,

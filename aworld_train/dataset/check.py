@@ -7,7 +7,7 @@ file is read batch by batch, whatever its size.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -67,7 +67,10 @@ class FileSummary:
 
 
 def check_file(
-    path: str | Path, model: str | Path | None = None, max_prompt_tokens: int | None = None
+    path: str | Path,
+    model: str | Path | None = None,
+    max_prompt_tokens: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> FileSummary:
     """Check that training can use a parquet file; returns a summary of its rows.
 
@@ -75,6 +78,7 @@ def check_file(
         path: The file.
         model: Directory of a model whose tokenizer and chat template the prompts are measured with.
         max_prompt_tokens: Longer prompts are counted.
+        note: Called with a line before what takes long.
 
     Raises:
         DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained
@@ -82,9 +86,11 @@ def check_file(
         ModelError: The model has no tokenizer with a chat template.
     """
     path = Path(path)
-    tokens = None if model is None else PromptTokens(Path(model), max_prompt_tokens)
     with open_parquet(path) as file:
         version = check_schema(file.schema_arrow, str(path))
+        tokens = None if model is None else PromptTokens(Path(model), max_prompt_tokens, note)
+        if tokens is not None:
+            note(f"Counting the tokens of {file.metadata.num_rows:,} prompts.")
         columns = [name for name in COLUMNS if name in file.schema_arrow.names]
         check, counts = RowCheck(str(path)), {name: Counter[str]() for name in _COUNTED}
         several_answers = 0

@@ -1,6 +1,6 @@
 """Lengths of prompts in a model's tokens, as its chat template renders them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 from aworld_train.errors import ModelError, ModelNotFound
 
 PERCENTILES = (50, 90, 99)
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ class PromptLengths:
 class PromptTokens:
     """Counts the tokens of prompts, batch by batch."""
 
-    def __init__(self, model: Path, max_tokens: int | None) -> None:
+    def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
         """A counter with the tokenizer of a model directory.
 
         Raises:
             ModelError: There is no tokenizer with a chat template.
         """
-        self._tokenizer = prompt_tokenizer(model)
+        self._tokenizer = prompt_tokenizer(model, note)
         self._max_tokens = max_tokens
         self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
 
@@ -58,26 +59,33 @@ class PromptTokens:
         return PromptLengths({**marks, "max": int(lengths.max())}, self._max_tokens, longer)
 
 
-def prompt_tokenizer(model: Path) -> Any:
-    """The tokenizer of a model directory.
+def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:
+    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds.
 
     Raises:
         ModelError: There is none with a chat template.
     """
     if not model.is_dir():
         raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
+    if not any((model / name).is_file() for name in _TOKENIZER_FILES):
+        raise _not_loaded(model, f"there is neither {' nor '.join(_TOKENIZER_FILES)}")
+    note(f"Loading the tokenizer of {model}.")
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise ModelNotFound(
-            f"{model} has no tokenizer that can be loaded: {reason}. Give a model's directory, with its tokenizer.json."
-        ) from error
+        raise _not_loaded(model, reason) from error
     if not tokenizer.chat_template:
         raise ModelError(f"The tokenizer of {model} has no chat template, so prompts cannot be measured.")
     return tokenizer
+
+
+def _not_loaded(model: Path, reason: str) -> ModelNotFound:
+    return ModelNotFound(
+        f"{model} has no tokenizer that can be loaded: {reason}. Give a model's directory, with its tokenizer.json."
+    )
 
 
 def _messages(prompt: list[dict[str, str]]) -> list[dict[str, str]]:

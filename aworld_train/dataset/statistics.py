@@ -7,7 +7,7 @@ be of another program; fields that its rows lack are not counted.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import accumulate
@@ -59,23 +59,27 @@ class DatasetStatistics:
         return {**asdict(self), "path": str(self.path), "lengths": lengths}
 
 
-def statistics(path: str | Path, model: str | Path | None = None) -> DatasetStatistics:
+def statistics(
+    path: str | Path, model: str | Path | None = None, note: Callable[[str], None] = lambda _: None
+) -> DatasetStatistics:
     """Read a file once and count.
 
     Args:
         path: A parquet file that training can read.
         model: Directory of a model; lengths are then also measured in its tokens, of a prompt as rendered by its
             chat template.
+        note: Called with a line before what takes long.
 
     Raises:
         DatasetError: The file is missing, unreadable, of another schema, or has no rows.
         ModelError: The model has no tokenizer with a chat template.
     """
     path = Path(path)
-    tokenizer = None if model is None else prompt_tokenizer(Path(model))
-    counting = _Counting(tokenizer)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
+        tokenizer = None if model is None else prompt_tokenizer(Path(model), note)
+        counting = _Counting(tokenizer)
+        note(f"Measuring {file.metadata.num_rows:,} rows.")
         for batch in read_batches(file, path, ["data_source", "prompt", "reward_model", "extra_info"]):
             for start in range(0, len(batch), _SLICE_ROWS):
                 counting.add(batch.slice(start, _SLICE_ROWS).to_pylist())

@@ -49,10 +49,15 @@ class Flip:
 
 @dataclass(frozen=True)
 class EvaluationSummary:
-    """An evaluation's own figures over all its tasks; None where nothing was scored."""
+    """An evaluation's own figures over all its tasks; None where nothing was scored.
+
+    Attributes:
+        subject: The model, the checkpoint, or the agent that needs none.
+    """
 
     name: str
     model: str
+    subject: str
     accuracy: float | None
     interval: tuple[float, float] | None
     n: int
@@ -114,6 +119,7 @@ def summary_of(evaluation: Evaluation) -> EvaluationSummary:
     return EvaluationSummary(
         evaluation.name,
         str(evaluation.settings.get("model") or ""),
+        evaluation.run.subject,
         average(scores) if n else None,
         average_interval(scores) if n else None,
         n,

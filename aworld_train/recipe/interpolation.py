@@ -9,6 +9,7 @@ Files are written in the same grammar (``written`` in ``output``) and read with 
 and text that only looks like an interpolation is escaped as ``\${``.
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -21,7 +22,7 @@ from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 from aworld_train.errors import RecipeError
 from aworld_train.masking import remember
 from aworld_train.recipe.env_text import EnvText
-from aworld_train.recipe.tree import KeyPath, dotted, leaves
+from aworld_train.recipe.tree import KeyPath, dotted, filled, leaves
 
 _ENV = re.compile(r"\$\{\s*oc\.env\s*:")
 _NEEDED = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
@@ -88,6 +89,23 @@ def resolved(tree: Any) -> Any:
         raise RecipeError(_cause(tree, error)) from error
     mask_values(lookups.values_in(tree))
     return value
+
+
+def without_references(recipe: Mapping[str, Any], raw_section: str) -> dict[str, Any]:
+    """An unresolved recipe with the values of other keys in place of references to them.
+
+    Lookups of environment variables stay, and so does what cannot be resolved here, as in the framework's section.
+    """
+    lookups, values = EnvLookups(), {}
+    try:
+        config = OmegaConf.create(lookups.hide(recipe))
+    except OmegaConfBaseException:
+        return dict(recipe)
+    for path, text in leaves(recipe):
+        if isinstance(text, str) and "${" in text and path[0] != raw_section:
+            with contextlib.suppress(OmegaConfBaseException):
+                values[path] = lookups.restore(_value(config, path))
+    return dict(filled(recipe, values))
 
 
 def escape(text: str) -> str:

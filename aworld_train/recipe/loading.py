@@ -20,7 +20,7 @@ from aworld_train.recipe.output import to_dict, to_source
 from aworld_train.recipe.overrides import read_override
 from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.source import Layer, from_mapping, read_file
-from aworld_train.recipe.tree import KeyPath, leaves, merge, without
+from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, without
 
 _FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
 Source = str | Path | Mapping[str, Any] | Recipe
@@ -80,7 +80,7 @@ def read(
             data = without(data, key)
         tree = merge(tree, data)
     resolved, tree = _resolve(tree, base, framework, faults)
-    complete = _filled(tree, resolved)
+    complete = filled(tree, resolved)
     complete[RAW] = complete.pop(framework)
     mismatches: dict[KeyPath, str] = {}
     recipe: Recipe = _build(Recipe, complete, (), mismatches)
@@ -201,15 +201,6 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     if not isinstance(raw, Mapping):
         faults.append(((framework,), values.mismatch((framework,), raw, dict[str, Any])))
     return faults
-
-
-def _filled(tree: Any, resolved: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
-    """``tree`` with the resolved values in place of the interpolations."""
-    if isinstance(tree, dict):
-        return {key: _filled(value, resolved, (*path, key)) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_filled(value, resolved, (*path, str(position))) for position, value in enumerate(tree)]
-    return resolved.get(path, tree)
 
 
 def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:

@@ -1,10 +1,12 @@
 """Starting recipes: a ready recipe that a new one extends, with comments that say what to change first."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
+from aworld_train.recipe.editor_schema import json_schema
 from aworld_train.recipe.keys import types_of
 from aworld_train.recipe.loading import load
 from aworld_train.recipe.locate import find, shipped
@@ -13,6 +15,7 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import parse_value
 from aworld_train.recipe.tree import dotted
 
+SCHEMA = ".aworld-train-schema.json"
 _CHANGED_FIRST = (
     ("model", "path"),
     ("env", "docker_dir"),
@@ -39,6 +42,7 @@ def starting_recipe(start: str, name: str) -> str:
     parent = below.get(file.resolve(), str(file.resolve()))
     values = to_source(load(file))
     lines = [
+        f"# yaml-language-server: $schema={SCHEMA}",
         f"# {name}: starts from {parent}; a key that is left out has its value there.",
         "# `aworld-train recipe show FILE` prints every key, `recipe check FILE` checks them.",
         dump({"name": name, "extends": parent}).rstrip(),
@@ -54,7 +58,7 @@ def starting_recipe(start: str, name: str) -> str:
 
 
 def write_starting_recipe(start: str, file: Path) -> None:
-    """Write a starting recipe named after ``file``, which must not exist yet.
+    """Write a starting recipe named after ``file``, which must not exist yet, and beside it the schema for editors.
 
     Raises:
         UsageError: The file exists.
@@ -67,6 +71,7 @@ def write_starting_recipe(start: str, file: Path) -> None:
     text = starting_recipe(start, file.stem)
     load(parse_value(text))  # the file's name may be none for a run
     write_text(file, text)
+    write_text(file.with_name(SCHEMA), f"{json.dumps(json_schema(), indent=1)}\n")
 
 
 def _help(path: tuple[str, str]) -> str:

@@ -53,6 +53,15 @@ def without(tree: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name != key}
 
 
+def filled(tree: Any, values: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
+    """``tree`` with the values at the paths that have one."""
+    if isinstance(tree, dict):
+        return {key: filled(value, values, (*path, key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [filled(value, values, (*path, str(position))) for position, value in enumerate(tree)]
+    return values.get(path, tree)
+
+
 def dotted(path: KeyPath) -> str:
     """The path as text: ``trainer.steps``."""
     return ".".join(path)

@@ -25,7 +25,6 @@ from aworld_train.errors import (
 from aworld_train.masking import remember
 from aworld_train.model.portable import make_portable
 from aworld_train.model.weights import copy, dtype_of, parameters_of
-from aworld_train.recipe.schema import TrainerSection
 from aworld_train.training.recorded_run import RecordedRun
 
 TOKEN = "HF_TOKEN"
@@ -65,7 +64,7 @@ class CheckpointExport:
 
 def framework_of_run(run: RecordedRun) -> TrainingFramework:
     """The framework that trained a run."""
-    return find((run.recipe.get("trainer") or {}).get("framework") or TrainerSection.framework)
+    return find(run.framework)
 
 
 def choose(run: RecordedRun, step: str) -> StoredCheckpoint:

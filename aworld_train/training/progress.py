@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console
@@ -232,6 +232,25 @@ def progress_for(console: Console, *, quiet: bool) -> Progress:
 def is_live(console: Console) -> bool:
     """Whether the console is a terminal on which lines can be written anew; FORCE_COLOR alone makes none."""
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
+
+
+def show_status(progress: Progress, status: Status, last_end: tuple[int, int] | None) -> tuple[int, int]:
+    """Show a state, and before it, as a milestone, a step or validation that has ended since the last one.
+
+    Args:
+        progress: Shows it.
+        status: The state.
+        last_end: What the last call returned; None in the first.
+
+    Returns:
+        How many steps and validations have ended.
+    """
+    end = (status.steps_done, len(status.accuracies))
+    if last_end not in (None, end):
+        milestone = replace(status, phase="training", step=status.steps_done, episodes=0)
+        progress.update(milestone, milestone=True)
+    progress.update(status, milestone=False)
+    return end
 
 
 def _show(value: float | None) -> str:

@@ -15,6 +15,7 @@ import yaml
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
+from aworld_train.recipe.schema import TrainerSection
 from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE, SETTINGS, is_in_use
 from aworld_train.training.summary import NAME as SUMMARY
 
@@ -39,6 +40,11 @@ class RecordedRun:
     def name(self) -> str:
         """The folder's name, which is the run's unless it was renamed."""
         return self.path.name
+
+    @property
+    def framework(self) -> str:
+        """The name of the framework that trained it."""
+        return (self.recipe.get("trainer") or {}).get("framework") or TrainerSection.framework
 
     @cached_property
     def status(self) -> str:
@@ -141,8 +147,13 @@ def find_runs(runs: Path) -> list[RecordedRun]:
 
 
 def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
-    """The recipe's keys in which runs differ, each with the value of every run; None where a run has none."""
-    flat = [_leaves(run.recipe) for run in runs]
+    """The recipe's keys in which runs differ, each with the value of every run; None where a run has none.
+
+    References to other keys are resolved; those to the environment stay, as a run folder has no value of them.
+    """
+    from aworld_train.recipe.interpolation import without_references
+
+    flat = [_leaves(without_references(run.recipe, run.framework)) for run in runs]
     keys = sorted({key for leaves in flat for key in leaves})
     values = {key: [leaves.get(key) for leaves in flat] for key in keys if key != "name"}
     return {key: each for key, each in values.items() if any(value != each[0] for value in each)}

@@ -195,8 +195,11 @@ class RunRecord:
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
         # A run that goes on has the rows of earlier attempts while its workers are starting.
-        is_starting = not self.rows.rows or 0 < self.from_step == step
-        return ("starting", 0, EpisodeCounts()) if is_starting else ("training", step + 1, EpisodeCounts())
+        if not self.rows.rows or 0 < self.from_step == step:
+            return "starting", 0, EpisodeCounts()
+        if step >= self.summary.steps_planned:
+            return "training", step, self.training.get(step, EpisodeCounts())
+        return "training", step + 1, EpisodeCounts()
 
     @property
     def accuracies(self) -> dict[int, float]:

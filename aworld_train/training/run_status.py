@@ -9,7 +9,8 @@ from typing import Any
 
 from aworld_train import waits
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.progress import Progress, Status, Work, validation_name
+from aworld_train.training.live_status import StatusFile
+from aworld_train.training.progress import Progress, Status, Work, show_status, validation_name
 from aworld_train.training.run_record import EpisodeCounts, RunRecord
 from aworld_train.training.step_rows import StepRows
 
@@ -37,7 +38,8 @@ class RunStatus:
             "starting": 0,
         }
         self._clock = _StepClock()
-        self._shown = (record.rows.last_trained, 0)
+        self._last_end = (record.rows.last_trained, 0)
+        self._file = StatusFile(record.folder.path)
         self._part: Work | None = None
 
     def show(self, progress: Progress, work: Work | None = None) -> None:
@@ -51,12 +53,8 @@ class RunStatus:
         if work is not None and work.age <= self._clock.stage_seconds(status):
             status = replace(status, work=work)
         self._note_part(progress, status)
-        ended = (status.steps_done, len(status.accuracies))
-        if ended != self._shown:
-            self._shown = ended
-            milestone = replace(status, phase="training", step=status.steps_done, episodes=0)
-            progress.update(milestone, milestone=True)
-        progress.update(status, milestone=False)
+        self._last_end = show_status(progress, status, self._last_end)
+        self._file.write(status)
 
     def _note_part(self, progress: Progress, status: Status) -> None:
         """Say how long a part of the start has taken, once another has begun; a busy process may report late."""
@@ -147,8 +145,8 @@ def trainer_work(run_dir: Path) -> Work | None:
     """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
     phases = [
         Work(wait.name, wait.seconds + process.age, process.age)
-        for process in waits.read(run_dir)
-        if process.role == "trainer" and process.age <= _MAX_REPORT_AGE
+        for process in waits.trainers(waits.read(run_dir))
+        if process.age <= _MAX_REPORT_AGE
         for wait in process.waits
         if wait.kind == "phase" and wait.name != "step"
     ]

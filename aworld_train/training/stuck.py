@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aworld_train.waits import ProcessWaits, Wait
+from aworld_train.waits import ProcessWaits, Wait, trainers
 
 _MAX_AGE = 15.0
 """Seconds after which a process that writes every two seconds is taken for one that does not run."""
@@ -82,7 +82,7 @@ def find_stuck(
             "nothing",
             "Episodes go on and none of their calls is late; if they need that long, raise trainer.stall_timeout.",
         )
-    return _trainer([process for process in processes if process.role == "trainer"])
+    return _trainer(trainers(processes))
 
 
 def _call(oldest: Wait, waits: Sequence[Wait]) -> Stuck:

@@ -49,7 +49,7 @@ def run_with_forks() -> None:
 def run() -> None:
     """Run VeRL in this process."""
     several = NODES_VARIABLE in os.environ
-    waits.report(Path(os.environ[RUN_DIR_VARIABLE]), "trainer")
+    waits.report(Path(os.environ[RUN_DIR_VARIABLE]), "starter")
     if several:
         waits.begin_part("starting Ray")
         start_ray(Path(os.environ[NODES_VARIABLE]))
@@ -66,7 +66,7 @@ def run() -> None:
         try:
             return init(*arguments, **options)
         finally:
-            waits.begin_part()
+            waits.begin_part("starting the controller")
 
     main_ppo.ray.init = init_and_report
     main_ppo.TaskRunnerV1 = on_first_node(TaskRunner) if several else TaskRunner

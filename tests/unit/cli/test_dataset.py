@@ -132,10 +132,16 @@ def test_check_says_how_long_prompts_are_and_how_many_are_too_long(tmp_path: Pat
         "all=1",
     )
     file = tmp_path / "out" / "all.parquet"
-    text = run("check", file, "--model", tmp_path / "model", "--max-prompt-tokens", "5")
-    assert (
-        "p99" in text and f"longer than 5 │ {json.loads(run('check', file, '--json'))['rows']} rows" in text
+    rows = json.loads(run("check", file, "--json"))["rows"]
+    checked = CliRunner().invoke(
+        app, ["check", str(file), "--model", str(tmp_path / "model"), "--max-prompt-tokens", "5"]
     )
+    text = checked.stdout
+    assert checked.stderr.splitlines() == [
+        f"Loading the tokenizer of {tmp_path / 'model'}.",
+        f"Counting the tokens of {rows} prompts.",
+    ]
+    assert "p99" in text and f"{rows} prompts are longer than 5 tokens" in text
     with pytest.raises(UsageError, match="give --model"):
         run("check", file, "--max-prompt-tokens", "5")
 
@@ -168,6 +174,26 @@ def test_the_report_says_levels_and_what_was_left_out(tmp_path: Path) -> None:
     text = run("build", "jsonl", "--file", source, "--out", tmp_path / "out", "--split", "a=0.5")
     for part in ("level 1", "level 2", "left over: beyond", "dropped: no answer"):
         assert part in text
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_no_path_and_no_name_is_wrapped_or_cut_at_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    narrow = rich.console.Console(force_terminal=is_terminal, width=80, color_system=None)
+    monkeypatch.setattr(console, "out", narrow)
+    folder, source = tmp_path / ("folder" * 20), "source" * 20
+    question = {"query": "What is 1 + 1?", "answer": "2", "data_source": source}
+    (tmp_path / "in.jsonl").write_text(json.dumps(question) + "\n")
+    built = run("build", "jsonl", "--file", tmp_path / "in.jsonl", "--out", folder).splitlines()
+    file = folder / "train.parquet"
+    assert ["train", "1", str(file)] in [line.split() for line in built]
+    assert "left out: contains a question of --against, or is a part of one      0" in built
+    checked = run("check", file).splitlines()
+    assert checked[0] == str(file) and f"data_source {source}     1" in checked
+    counted = run("stats", file).splitlines()
+    assert counted[0] == f"{file}: lengths"
+    assert ["data_source", source, "1", "100.0%"] in [line.split() for line in counted]
 
 
 def test_text_in_a_file_is_shown_as_it_is_and_not_as_markup(tmp_path: Path) -> None:

@@ -52,6 +52,20 @@ def test_status_of_nothing_is_an_empty_list_and_no_error() -> None:
     assert (result.exit_code, result.stdout) == (0, "")
 
 
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["down", "--all"]])
+def test_an_engine_that_could_not_be_asked_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str]
+) -> None:
+    unasked = f"No Docker engine answers at unix://{tmp_path}/no-engine.sock"
+    assert unasked in run(*command).stderr
+    assert unasked in str(run("status", "tools").exception)
+    assert unasked in str(run("logs").exception)
+    monkeypatch.setattr(containers, "engine_answers", lambda: True)
+    assert unasked not in run("status").stderr and "tools' is up. Nothing is up." in str(
+        env._unknown("tools")
+    )
+
+
 def test_down_of_what_is_not_up_is_no_error() -> None:
     result = run("down", "tools", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (

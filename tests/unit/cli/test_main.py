@@ -1,8 +1,10 @@
 """The list of commands, which is written down where it is printed, and the commands themselves."""
 
 import inspect
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,35 @@ def test_a_group_without_a_command_prints_its_help_once() -> None:
 def test_help_of_a_command_is_the_command_s_own() -> None:
     help_page = run("train", "-h").stdout
     assert all(text in help_page for text in ("RUNS/<name>", "--dry-run", "recipes/quickstart.yaml --resume"))
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("aworld-train runs sh", ["show"]),
+        ("aworld-train runs show --runs RUNS long", ["long-a", "long-b"]),
+        ("aworld-train eval compare --runs RUNS long-a s", ["short"]),
+        ("aworld-train eval comp", ["compare"]),
+        ("aworld-train train quick", ["quickstart"]),
+    ],
+)
+def test_a_shell_completes_commands_and_names_of_runs_and_recipes(
+    tmp_path: Path, line: str, completed: list[str]
+) -> None:
+    for name in ("long-a", "long-b", "short"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").touch()
+    words = line.replace("RUNS", str(tmp_path))
+    request = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    program = "import sys; sys.argv[0] = 'aworld-train'; from aworld_train.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **request, "_AWORLD_TRAIN_COMPLETE": "complete_bash"},
+    )
+    assert done.stdout.split() == completed
 
 
 @pytest.mark.parametrize(("arguments", "nearest"), [(["trian"], "'train'"), (["env", "upp"], "'up'")])

@@ -282,6 +282,9 @@ def test_init_writes_a_recipe_that_loads_as_the_one_it_starts_from() -> None:
     ready = recipe.read("gsm8k-qwen2.5-1.5b-1gpu").unresolved
     assert recipe.differences(ready, started) == ["name"]
     assert "# Tasks per step." in Path("mine.yaml").read_text()
+    head, _, schema = Path("mine.yaml").read_text().splitlines()[0].partition("=")
+    assert head == "# yaml-language-server: $schema"
+    assert json.loads(Path(schema).read_text()) == recipe.json_schema()
 
 
 def test_init_refuses_a_file_whose_name_no_run_can_have() -> None:

@@ -81,13 +81,13 @@ def test_a_line_gives_a_line(run: Any, tmp_path: Path) -> None:
 
 def test_people_get_a_table_and_means(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *GOOD)))
-    rows = {tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in out.splitlines()}
+    rows = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert ("c", "0", "no_answer", "") in rows
-    assert ("math", "1", "1", "scored 1") in rows
-    assert ("exact", "0.3333", "3", "scored 2, no_answer 1") in rows
-    assert ("code_tests", "none", "0", "abstained 1") in rows
-    assert ("all", "0.4", "5", "") in rows
+    assert ["c", "0", "no_answer"] in rows
+    assert ["math", "1", "1", "scored", "1"] in rows
+    assert ["exact", "0.3333", "3", "scored", "2,", "no_answer", "1"] in rows
+    assert ["code_tests", "none", "0", "abstained", "1"] in rows
+    assert ["all", "0.4", "5"] in rows
 
 
 @pytest.mark.parametrize(

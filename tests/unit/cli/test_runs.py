@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from aworld_train import __version__
 from aworld_train.cli import console
+from aworld_train.cli import runs as runs_command
 from aworld_train.cli.runs import app
 from aworld_train.errors import UsageError
 from tests.run_folders import make_run
@@ -104,6 +105,35 @@ def test_a_run_is_shown_with_its_figures_and_origin(runs: Path) -> None:
     shown = json.loads(run("show", "good", "--json").stdout)
     assert shown["figures"]["val_accuracy"] == [[0, 0.5], [2, 0.75]]
     assert shown["manifest"]["source"] == source
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_comparison_has_every_value_whole_and_resolved(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(console, "out", Console(force_terminal=is_terminal, width=80, color_system=None))
+    monkeypatch.setattr(runs_command, "out", console.out)
+    paths = {name: f"/models/{name * 90}" for name in "ab"}
+    for name in "ab":
+        recipe = {
+            "name": name,
+            "model": {"path": paths[name], "tokenizer": "${model.path}"},
+            "agent": {"system_prompt": f"{name}\nTools?"},
+            "trainer": {"steps": 2 if name == "a" else 3, "val_every": "${trainer.steps}"},
+            "env": {"url": f"${{oc.env:URL_OF_{name.upper()}}}/${{name}}"},
+            "verl": {"trainer": {"seed": "${data.seed}" if name == "a" else "${data.other}"}},
+        }
+        (make_run(runs, name) / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    lines = [line.split() for line in run("compare", "a", "b").stdout.splitlines()]
+    for expected in (
+        ["trainer.val_every", "2", "3"],
+        ["env.url", "${oc.env:URL_OF_A}/a", "${oc.env:URL_OF_B}/b"],
+        ["agent.system_prompt", r"a\nTools?", r"b\nTools?"],
+        ["verl.trainer.seed", "${data.seed}", "${data.other}"],
+        ["model.tokenizer", "a", paths["a"]],
+        ["model.path", "b", paths["b"]],
+    ):
+        assert expected in lines
 
 
 def test_runs_are_compared_by_recipe_and_result(runs: Path) -> None:

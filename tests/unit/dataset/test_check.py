@@ -253,5 +253,13 @@ def test_a_model_that_cannot_count_is_an_error(tmp_path: Path) -> None:
         check_file(file, tmp_path / "nowhere")
     pytest.importorskip("transformers")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match=r"no tokenizer that can be loaded: .*its tokenizer\.json"):
-        check_file(file, tmp_path / "empty")
+    lines: list[str] = []
+    for files in ((), ("tokenizer.json",)):
+        for name in files:
+            (tmp_path / "empty" / name).write_text("{}")
+        assert not lines
+        with pytest.raises(ModelError, match=r"no tokenizer that can be loaded: .*its tokenizer\.json"):
+            check_file(file, tmp_path / "empty", note=lines.append)
+    with pytest.raises(DatasetError, match="There is no dataset file"):
+        check_file(tmp_path / "nowhere", tmp_path / "empty", note=lines.append)
+    assert lines == [f"Loading the tokenizer of {tmp_path / 'empty'}."]

@@ -6,10 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from aworld_train.cli import console
 from aworld_train.doctor import Finding, Machine, Needs, Status, examine
 from aworld_train.doctor.areas import PROBES
 from aworld_train.doctor.examination import PROBE_SECONDS
@@ -142,6 +145,32 @@ def test_a_fault_ends_with_1_and_stands_last(tmp_path: Path) -> None:
     words = " ".join(done.stdout.split())
     assert "fail" in words
     assert words.index("fail") > words.index("python ok")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    path = "/data/" + "deep/" * 20 + "model"
+    findings = [
+        Finding("disk", Status.ok, "Enough."),
+        Finding(
+            "disk", Status.fail, f"There is no folder\n{path}", "Make it with mkdir, and do so before a run."
+        ),
+    ]
+    doctor_module = import_module("aworld_train.cli.doctor")
+    narrow = Console(force_terminal=is_terminal, width=60, color_system=None)
+    monkeypatch.setattr(doctor_module, "out", narrow)
+    monkeypatch.setattr(console, "out", narrow)
+    doctor_module._print(findings)
+    first, *others = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    remedy = "-> Make it with mkdir, and do so before a run."
+    assert first == ["disk", "ok", "Enough."]
+    if is_terminal:
+        assert others[:2] == [["fail", "There", "is no folder"], [path]]
+        assert all(len(" ".join(line)) < 60 for line in others if line != [path])
+    else:
+        assert others == [["disk", "fail", f"There is no folder {path} {remedy}"]]
 
 
 def test_a_shell_in_which_few_files_may_be_open_fails() -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from aworld_train.cli import console
 from aworld_train.cli.console import out
 from aworld_train.cli.eval_compare import compare as compare_command
 from aworld_train.errors import UsageError
@@ -119,3 +121,19 @@ def test_a_sentence_says_whether_a_difference_is_shown(
     assert "It is not shown that c and a differ: 2.5 points" in done.stdout
     assert "won 10, of which 2 are:" in done.stdout and "#20" in done.stdout and "#22" not in done.stdout
     assert "\x1b" not in done.stdout and "[bold]�[31m" in done.stdout
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_each_evaluation_says_what_was_measured_on_one_whole_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(console, "out", Console(force_terminal=is_terminal, width=80, color_system=None))
+    name, checkpoint = "evaluation-of-the-sweep-with-a-long-name", "runs/a/checkpoints/global_step_8/actor"
+    make(tmp_path, name, 20, model=checkpoint)
+    make(tmp_path, "known", 30, agent="oracle", model="oracle")
+    _, first, second, *_ = run(tmp_path, name, "known").stdout.splitlines()
+    assert first.split()[0] == name and first.split()[-1] == checkpoint
+    assert second.split()[0] == "known" and second.endswith("agent oracle")
+    summaries = json.loads(run(tmp_path, name, "known", "--json").stdout)
+    assert summaries["first"]["subject"] == checkpoint
+    assert summaries["comparisons"][0]["subject"] == "agent oracle"

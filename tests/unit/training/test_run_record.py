@@ -292,6 +292,9 @@ LOSS, VALIDATED = {"loss": 0.1}, {"loss": 0.1, "val_accuracy": 0.5}
         ({1: VALIDATED}, {1: 2}, {1: 4}, "training", 2, 0),
         ({1: LOSS}, {1: 2}, {}, "training", 2, 0),
         ({1: LOSS}, {1: 2, 2: 5}, {}, "training", 2, 5),
+        ({3: LOSS}, {3: 5}, {}, "training", 3, 5),
+        ({3: LOSS}, {3: 5}, {3: 1}, "validation", 3, 1),
+        ({3: VALIDATED}, {3: 5}, {3: 4}, "training", 3, 5),
     ],
 )
 def test_the_phase_follows_what_was_played_and_what_was_reported(
@@ -303,6 +306,7 @@ def test_the_phase_follows_what_was_played_and_what_was_reported(
     step: int,
     episodes: int,
 ) -> None:
+    account.summary.steps_planned = 3
     account.rows.rows = rows
     account.training = {step: counts(many) for step, many in training.items()}
     account.validation = {step: counts(many) for step, many in validation.items()}

@@ -174,6 +174,7 @@ def test_what_the_trainer_said_in_an_earlier_part_of_the_step_is_not_shown(
         ("trainer", 6.1, {"update_actor": 4.0}, None),
         ("trainer", 1.0, {"step": 20.0}, None),
         ("episodes", 1.0, {"other": 0.1}, None),
+        ("starter", 1.0, {"starting the controller": 4.0}, Work("starting the controller", 5.0, 1.0)),
     ],
 )
 def test_the_trainer_s_work_is_the_innermost_of_its_phases(
@@ -190,6 +191,21 @@ def test_the_trainer_s_work_is_the_innermost_of_its_phases(
     monkeypatch.setattr(waits, "read", lambda run_dir: [process] if run_dir == tmp_path else [])
     assert trainer_work(tmp_path) == work
     assert trainer_work(tmp_path / "other") is None
+
+
+def test_what_starts_the_trainer_is_not_its_work_once_it_has_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = [
+        waits.ProcessWaits(
+            role, "host", 1, (waits.Wait("phase", name, 9.0),), newest=0.0, blocked=0.0, age=1.0
+        )
+        for role, name in (("starter", "starting the controller"), ("trainer", "step"))
+    ]
+    monkeypatch.setattr(waits, "read", lambda run_dir: processes)
+    assert trainer_work(tmp_path) is None
+    processes.pop()
+    assert trainer_work(tmp_path) == Work("starting the controller", 10.0, 1.0)
 
 
 def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Path, clock: Clock) -> None:

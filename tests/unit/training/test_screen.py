@@ -1,6 +1,7 @@
 """The live screen of a run, on a real pseudo-terminal: what a person sees there, at any size and at every end."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -312,3 +313,29 @@ def test_the_documentation_explains_each_line_that_there_is() -> None:
     lines = picture[1].splitlines()
     assert [line.split()[0] for line in lines[2 : 1 + len(shown)]] == shown[:-1]
     assert max(map(len, lines)) == 80
+
+
+def test_another_terminal_watches_the_run_until_it_ends(tmp_path: Path) -> None:
+    go_on(tmp_path, *MOMENT)
+    variables = {"PYTHONPATH": str(REPOSITORY)}
+    watch = [sys.executable, "-m", "aworld_train", "runs", "watch", str(tmp_path / "run")]
+    with subprocess.Popen(
+        [*COMMAND, str(tmp_path)],
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        try:
+            wait_for((tmp_path / "run" / "logs" / "status.json").is_file)
+            with Terminal(watch, environment=variables, cwd=tmp_path) as terminal:
+                terminal.wait_for("staleness")
+                assert terminal.is_full_screen and figure(terminal.text, "episodes") == "9 of 16 in step 3"
+                go_on(tmp_path, 72, 4)
+                terminal.wait_for("8 of 16 in step 4")
+                (tmp_path / "moment").write_text("")
+                assert (terminal.end(), run.wait(20)) == (0, 0)
+                assert_restored(terminal)
+                assert "step 3/4 · reward" in terminal.text
+                assert "run is killed. See `aworld-train runs show" in terminal.text
+        finally:
+            run.kill()

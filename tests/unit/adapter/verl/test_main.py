@@ -48,12 +48,12 @@ def test_on_one_node_verl_runs_with_this_package_s_controller(calls: list[Any]) 
     assert main_ppo.get_ppo_ray_runtime_env("c") == {"env_vars": {"OWN": "c"}, "working_dir": "w"}
 
 
-def test_the_start_of_ray_is_reported_until_it_is_over(calls: list[Any]) -> None:
+def test_the_start_of_ray_is_reported_and_then_that_of_the_controller(calls: list[Any]) -> None:
     program.run()
     main_ppo.ray.init()
-    ((kind, name, _),) = calls[-1]
-    assert (kind, name) == ("phase", "starting Ray")
-    assert not waits._open
+    assert [wait[:2] for wait in calls[-1]] == [("phase", "starting Ray")]
+    assert [wait[:2] for wait in waits._open.values()] == [("phase", "starting the controller")]
+    waits.begin_part()
 
 
 def test_on_several_nodes_ray_is_started_first_and_the_controller_is_beside_its_head(

@@ -1,0 +1,47 @@
+"""Arguments that several commands have; a shell completes the names of runs and of ready recipes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    runs = Path(context.params.get("runs") or RUNS)
+    names = sorted(file.parent.name for file in runs.glob("*/recipe.yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """The names of ready recipes that begin so."""
+    from aworld_train.recipe.locate import shipped
+
+    return [name for name in shipped() if name.startswith(incomplete)]
+
+
+RUNS = Path("runs")
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's name, or its folder.", autocompletion=_complete_run)
+]
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Names of runs, or their folders.", autocompletion=_complete_run),
+]
+EvaluationArgument = Annotated[
+    str,
+    typer.Argument(metavar="EVAL", help="An evaluation's name, or its folder.", autocompletion=_complete_run),
+]
+EvaluationsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="EVAL...", help="Names of evaluations, or their folders.", autocompletion=_complete_run
+    ),
+]
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A recipe file, or the name of a ready recipe.", autocompletion=complete_recipe
+    ),
+]
