@@ -275,7 +275,8 @@ class _Run:
 
 
 async def _attack(tools: ToolSettings, url: str, token: str, seconds: float) -> Score:
-    return (await _Place(tools, url, token, seconds).run(_ATTACK, _ATTACKER)).score
+    attack = CodeTests(_ATTACK.tests, min(_ATTACK.seconds, seconds / 2))
+    return (await _Place(tools, url, token, seconds).run(attack, _ATTACKER)).score
 
 
 def program(tests: CodeTests, code: str) -> tuple[str, str]:
