@@ -13,9 +13,9 @@ has begun, anything but a verdict is 0: code that hangs, ends the tests, or dest
 environment gives nothing signed, another program is run there. If that fails too, there is no score; if it does not,
 the answer is run once more, and scores 0 if that has no verdict either.
 
-No boundary can decide whether the tests are good. ``assert f(x) != 3``, a ``zip`` that ends with the answer's list, a
-test that swallows its own AssertionError, or that compares with an argument which the answer may change, can be
-satisfied by a wrong answer.
+No boundary can decide whether the tests are good. ``assert f(x) != 3``, ``3 in f(x)`` where an object of the
+answer says what is in it, a ``zip`` that ends with the answer's list, a test that swallows its own AssertionError, or
+that compares with an argument which the answer may change, can be satisfied by a wrong answer.
 
 A kernel without Landlock cannot keep the answer's code from reading the memory of another process. There no answer is
 run, and a run that would need it is refused before it begins (`check_code_tests`).
@@ -208,7 +208,7 @@ class _Place:
         self._deadline = self._now() + seconds - min(_MAX_RESERVED, seconds * _RESERVED_SHARE)
 
     async def score(self, tests: CodeTests, code: str) -> Score:
-        """The score of an answer; no score only where another one would have none either."""
+        """The score of an answer; none only where another program, which has nothing to do with it, has none either."""
         first = await self.run(tests, code)
         if first.is_signed or not first.was_sent:
             return first.score
@@ -236,15 +236,15 @@ class _Place:
             return _Run(Score(None, steps=("there was no time left to run the tests",)))
         limit = tests.seconds + _MAX_OTHER_SECONDS
         key, source = program(tests, code)
-        output, failure, sent_at = "", "", 0.0
-        session = ToolSession(ToolServer(self._url, config["headers"] | SCORING, limit, wait))
+        output, failure, was_sent, is_late = "", "", False, False
+        session = ToolSession(ToolServer(self._url, config["headers"] | SCORING, self._seconds, wait))
         try:
             await session.open()
-            sent_at, limit = self._now(), min(limit, self._deadline - self._now())
+            was_sent, limit = True, min(limit, self._deadline - self._now())
             async with asyncio.timeout(limit):
                 output = (await session.call(self._tools.tool, {self._tools.argument: source})).text
         except TimeoutError:
-            failure = f"the tool gave no result within {limit:.3g} seconds"
+            is_late, failure = True, f"the tool gave no result within {limit:.3g} seconds"
         except EnvironmentLost as error:
             failure = f"the tool environment was lost: {error}"
         finally:
@@ -253,8 +253,7 @@ class _Place:
             closing.add_done_callback(_closing.discard)
             await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
         is_signed = any(read_signed(key, line) is not None for line in output.splitlines())
-        is_late = bool(sent_at) and self._now() - sent_at >= limit
-        return _Run(read_verdict(output, key, failure), is_signed, bool(sent_at), is_late)
+        return _Run(read_verdict(output, key, failure), is_signed, was_sent, is_late)
 
 
 @dataclass(frozen=True)
