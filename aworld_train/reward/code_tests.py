@@ -23,6 +23,7 @@ run, and a run that would need it is refused before it begins (`check_code_tests
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -139,7 +140,13 @@ def check_code_tests_here() -> None:
             file = Path(folder, "program.py")
             file.write_text(source, "utf-8")
             command = [sys.executable, "-B", str(file)]
-            ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_HERE_SECONDS)
+            ran = subprocess.run(
+                command,
+                env={**os.environ, "TMPDIR": folder},
+                capture_output=True,
+                encoding="utf-8",
+                timeout=_HERE_SECONDS,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailure(
             f"The scorer code_tests cannot be tested on this machine: {error}."

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.code_tests import CodeTests, code_tests, read_tests, read_verdict, without_fence
+from aworld_train.reward.code_tests import (
+    CodeTests,
+    check_code_tests_here,
+    code_tests,
+    read_tests,
+    read_verdict,
+    without_fence,
+)
 from aworld_train.reward.sandbox import BEGUN, Unsupported, pack, signed, unpack
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import RewardSettings, ToolSettings
@@ -52,6 +60,13 @@ def test_other_objects_go_by_number_or_not_at_all() -> None:
     assert unpack(packed, objects.__getitem__) == [one, 1]
     with pytest.raises(Unsupported, match="a object, which cannot be passed on"):
         pack([one], None)
+
+
+def test_the_check_on_this_machine_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    check_code_tests_here()
+    assert not list(tmp_path.iterdir())
 
 
 KEY = "the key of one score"
