@@ -3,13 +3,19 @@
 Both run in the tool environment, never in this process: each answer in a session of its own, on workers that are
 reserved for scoring and that no agent uses. The ground truth is JSON: ``{"tests": "assert add(1, 2) == 3", "timeout":
 5}``. The tests may use all names that the answer defines, but names of Python's built-in functions only through
-``solution`` (``solution.sum``). They get plain values; an object of a class in the answer can be used by its methods,
-and is equal only to itself. Tests must import their own tools, such as ``isclose``: otherwise the answer could define
-them.
+``solution`` (``solution.sum``), and ``from solution import *`` replaces nothing. They get plain values; an object of a
+class in the answer can be used by its methods, and is equal only to itself. Tests must import their own tools, such as
+``isclose``: otherwise the answer could define them. At least one of their assertions must run, and each that every run
+reaches, a loop's body included.
 
-The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). It can
-where it may change the environment's interpreter or libraries. Code that hangs or ends the tests scores 0; code that
-destroys its environment, where it is allowed to, has no score.
+The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). Once it
+has begun, anything but a verdict is 0: code that hangs, ends the tests, or destroys its environment. Where the
+environment gives nothing signed, another program is run there. If that fails too, there is no score; if it does not,
+the answer is run once more, and scores 0 if that has no verdict either.
+
+No boundary can decide whether the tests are good. ``assert f(x) != 3``, ``3 in f(x)`` where an object of the
+answer says what is in it, a ``zip`` that ends with the answer's list, a test that swallows its own AssertionError, or
+that compares with an argument which the answer may change, can be satisfied by a wrong answer.
 
 A kernel without Landlock cannot keep the answer's code from reading the memory of another process. There no answer is
 run, and a run that would need it is refused before it begins (`check_code_tests`).
@@ -17,6 +23,7 @@ run, and a run that would need it is refused before it begins (`check_code_tests
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -33,6 +40,11 @@ from aworld_train.reward.settings import ToolSettings
 
 _SECONDS = 10.0
 _HERE_SECONDS = 60.0
+# Beside the tests' own time: two interpreters begin, and what the answer started is ended.
+_MIN_OTHER_SECONDS, _MIN_OTHER_SHARE, _MAX_OTHER_SECONDS = 5.0, 1 / 8, 15.0
+_MAX_RESERVED, _RESERVED_SHARE = 2.0, 0.1  # of a score's time limit, for ending a session that hangs
+_CLOSE_SECONDS = 1.0
+_closing: set[asyncio.Task[None]] = set()
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
 _NO_ENVIRONMENT = "there is no tool environment to run the tests in: MCP_SERVER_URL is not set"
 _ATTACKER = """
@@ -69,8 +81,15 @@ _ATTACK = CodeTests(
 )
 
 
+_CONTROL = CodeTests("assert one() == 1", 1.0)
+_CONTROL_ANSWER = "def one(): return 1"
+
+
 async def code_tests(answer: str, ground_truth: str, context: ScoringContext) -> Score:
-    """1 if all tests pass, 0 if one does not; None where they cannot be run."""
+    """1 if all tests pass, 0 if one does not; None where they cannot be run whatever the answer is.
+
+    A score of 0 because the tests do not fit into the sandbox has the part ``tests_unusable``.
+    """
     tests = read_tests(ground_truth)
     if isinstance(tests, str):
         return Score(None, steps=(tests,))
@@ -80,9 +99,8 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
         return Score(None, steps=(_NO_ENVIRONMENT,))
     # The verdict must arrive within the score's own time limit, so that code which hangs is wrong and not undecided.
     seconds = min(tests.seconds, context.settings.timeout / 2)
-    return await _verdict(
-        CodeTests(tests.tests, seconds), without_fence(answer), tools, url, token, context.settings.timeout
-    )
+    place = _Place(tools, url, token, context.settings.timeout)
+    return await place.score(CodeTests(tests.tests, seconds), without_fence(answer))
 
 
 def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: str = "") -> None:
@@ -105,7 +123,7 @@ def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: 
     if not url:
         raise EnvironmentFailure(f"The scorer code_tests cannot be used: {_NO_ENVIRONMENT}.")
     with ThreadPoolExecutor(max_workers=1) as thread:
-        score = thread.submit(asyncio.run, _verdict(_ATTACK, _ATTACKER, tools, url, token, seconds)).result()
+        score = thread.submit(asyncio.run, _attack(tools, url, token, seconds)).result()
     _require_passed(score, f"with the tools at {url}")
 
 
@@ -122,12 +140,18 @@ def check_code_tests_here() -> None:
             file = Path(folder, "program.py")
             file.write_text(source, "utf-8")
             command = [sys.executable, "-B", str(file)]
-            ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_HERE_SECONDS)
+            ran = subprocess.run(
+                command,
+                env={**os.environ, "TMPDIR": folder},
+                capture_output=True,
+                encoding="utf-8",
+                timeout=_HERE_SECONDS,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailure(
             f"The scorer code_tests cannot be tested on this machine: {error}."
         ) from error
-    _require_passed(read_verdict(ran.stdout, key, ""), "on this machine")
+    _require_passed(read_verdict(ran.stdout, key), "on this machine")
 
 
 def _require_passed(score: Score, place: str) -> None:
@@ -164,7 +188,7 @@ def without_fence(answer: str) -> str:
     return str(blocks[-1][1]) if blocks else answer
 
 
-def read_verdict(output: str, key: str, failure: str) -> Score:
+def read_verdict(output: str, key: str, failure: str = "") -> Score:
     """The score from the environment's output, of which only lines signed with the key count."""
     texts = [text for line in output.splitlines() if (text := read_signed(key, line)) is not None]
     verdicts = [text for text in texts if text != BEGUN]
@@ -174,19 +198,91 @@ def read_verdict(output: str, key: str, failure: str) -> Score:
         return Score(None, steps=(failure or f"the tool did not run the tests; it said {output[:200]!r}",))
     kind, _, reason = (part.strip() for part in verdicts[-1].partition(":"))
     if kind == "unusable":
-        return Score(None, steps=(reason,))
+        return (
+            Score(0.0, {"tests_unusable": 1.0}, (reason,)) if BEGUN in texts else Score(None, steps=(reason,))
+        )
     if kind == "passed":
         return Score(1.0, steps=("all tests passed",))
     return Score(0.0, steps=(f"a test failed: {reason}",))
 
 
-async def _verdict(
-    tests: CodeTests, code: str, tools: ToolSettings, url: str, token: str, seconds: float
-) -> Score:
-    """The score of a program by its tests, in a worker for scoring."""
-    key, source = program(tests, code)
-    output, failure = await _run(source, tools, url, token, seconds)
-    return read_verdict(output, key, failure)
+class _Place:
+    """Where tests run, and until when: ``seconds`` from now."""
+
+    def __init__(self, tools: ToolSettings, url: str, token: str, seconds: float):
+        self._tools, self._url, self._token, self._seconds = tools, url, token, seconds
+        self._now = asyncio.get_running_loop().time
+        self._deadline = self._now() + seconds - min(_MAX_RESERVED, seconds * _RESERVED_SHARE)
+
+    async def score(self, tests: CodeTests, code: str) -> Score:
+        """The score of an answer; none only where another program, which has nothing to do with it, has none either."""
+        first = await self.run(tests, code)
+        if first.is_signed or not first.was_sent:
+            return first.score
+        control = await self.run(_CONTROL, _CONTROL_ANSWER)
+        undecided = first.is_late and not control.was_sent
+        if control.score.value != 1.0 and not undecided:
+            return first.score
+        second = await self.run(tests, code)
+        if second.is_signed:
+            return second.score
+        return Score(
+            0.0, steps=(*first.score.steps, "the answer's code left no verdict, and another program did")
+        )
+
+    async def run(self, tests: CodeTests, code: str) -> "_Run":
+        """Run an answer once, in a session of its own, if there is time for all that its tests may take."""
+        from aworld_train.env.connection import SCORING, SERVER_KEY, mcp_servers_config
+        from aworld_train.rollout.outcome import EnvironmentLost
+        from aworld_train.rollout.tools import ToolServer, ToolSession
+
+        config = mcp_servers_config(self._url, self._token, self._tools.servers)["mcpServers"][SERVER_KEY]
+        needed = tests.seconds + min(_MIN_OTHER_SECONDS, _MIN_OTHER_SHARE * self._seconds)
+        wait = self._deadline - self._now() - needed
+        if wait <= 0:
+            return _Run(Score(None, steps=("there was no time left to run the tests",)))
+        limit = tests.seconds + _MAX_OTHER_SECONDS
+        key, source = program(tests, code)
+        output, failure, was_sent, is_late = "", "", False, False
+        session = ToolSession(ToolServer(self._url, config["headers"] | SCORING, self._seconds, wait))
+        try:
+            await session.open()
+            was_sent, limit = True, min(limit, self._deadline - self._now())
+            async with asyncio.timeout(limit):
+                output = (await session.call(self._tools.tool, {self._tools.argument: source})).text
+        except TimeoutError:
+            is_late, failure = True, f"the tool gave no result within {limit:.3g} seconds"
+        except EnvironmentLost as error:
+            failure = f"the tool environment was lost: {error}"
+        finally:
+            closing = asyncio.create_task(session.__aexit__(None, None, None))
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+            await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
+        is_signed = any(read_signed(key, line) is not None for line in output.splitlines())
+        return _Run(read_verdict(output, key, failure), is_signed, was_sent, is_late)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What became of a program.
+
+    Attributes:
+        score: Its score.
+        is_signed: Whether the tests' process has said anything.
+        was_sent: Whether a worker was given the program.
+        is_late: Whether it was given up after its time.
+    """
+
+    score: Score
+    is_signed: bool = False
+    was_sent: bool = False
+    is_late: bool = False
+
+
+async def _attack(tools: ToolSettings, url: str, token: str, seconds: float) -> Score:
+    attack = CodeTests(_ATTACK.tests, min(_ATTACK.seconds, seconds / 2))
+    return (await _Place(tools, url, token, seconds).run(attack, _ATTACKER)).score
 
 
 def program(tests: CodeTests, code: str) -> tuple[str, str]:
@@ -203,17 +299,3 @@ def _address(tools: ToolSettings) -> tuple[str, str]:
 
     connection = connection_settings()
     return tools.url or connection.get("MCP_SERVER_URL", ""), connection.get("MCP_SERVER_TOKEN", "")
-
-
-async def _run(program: str, tools: ToolSettings, url: str, token: str, seconds: float) -> tuple[str, str]:
-    """The tool's output, and what went wrong with the environment, if anything."""
-    from aworld_train.env.connection import SCORING, SERVER_KEY, mcp_servers_config
-    from aworld_train.rollout.outcome import EnvironmentLost
-    from aworld_train.rollout.tools import ToolServer, ToolSession
-
-    headers = mcp_servers_config(url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"] | SCORING
-    try:
-        async with ToolSession(ToolServer(url, headers, seconds, seconds)) as session:
-            return (await session.call(tools.tool, {tools.argument: program})).text, ""
-    except EnvironmentLost as error:
-        return "", f"the tool environment was lost: {error}"

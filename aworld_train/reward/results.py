@@ -3,6 +3,7 @@
 import math
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,8 @@ def read_result(result: Any) -> Score:
     """
     if isinstance(result, Score):
         value = None if result.value is None else _number(result.value, "a score")
-        return Score(value, _parts(result.parts), tuple(str(step) for step in result.steps))
+        steps = tuple(str(step) for step in result.steps)
+        return replace(result, value=value, parts=_parts(result.parts), steps=steps)
     if isinstance(result, Mapping):
         if "score" not in result:
             raise BadResult(f"it returned a mapping without 'score': {_short(sorted(map(str, result)))}")

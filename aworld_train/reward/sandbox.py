@@ -2,11 +2,12 @@
 
 This file is sent there as source, so it uses only the standard library. The process with the tests starts the one with
 the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
-printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. The verdict is
-signed with a key that is used for one score, so other verdicts do not help to forge it. The answer's process never
-gets the key: the kernel confines it by Landlock, so that it can read no other process and can write to no library that
-the tests may import. It gets the answer only after it has reported that it is confined, so no answer can report the
-opposite.
+printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. It cannot end a
+test's loop by raising StopIteration, its names replace none of Python's, and the assertions that must run are recorded.
+The verdict goes to a descriptor that only the tests' process has, signed with a key that is used for one score, so
+other verdicts do not help to forge it. The answer's process never gets the key: the kernel confines it by Landlock, so
+that it can read no other process and can write nowhere but in a folder of its own. It gets the answer only after it has
+reported that it is confined, so no answer can report the opposite.
 """
 
 import ast
@@ -34,9 +35,26 @@ _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14  # rights on files and
 _REMOVE_AND_MAKE = 0x1FF0  # anything, devices included
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _SOCKETS_AND_SIGNALS = 3  # scopes: abstract Unix sockets, and signals to processes outside
-_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL = 38, 36, 4, 1  # of prctl(2)
+# By machine: its number in audit.h, calls whose first argument is a process that gets a signal, fcntl and ioctl.
+_SIGNALLING = {
+    "x86_64": (0xC000003E, (62, 129, 200, 234, 297), 72, 16),
+    "aarch64": (0xC00000B7, (129, 130, 131, 138, 240), 25, 29),
+}
+_PIDFD_SEND_SIGNAL = 424
+_SET_OWNER = (
+    (8, 15),
+    (0x8901, 0x8902),
+)  # commands of fcntl and ioctl by which a process gets signals from a file
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP = (
+    38,
+    36,
+    4,
+    1,
+    22,
+)  # of prctl(2)
 _MAX_END_SECONDS = 3.0
 _GRACE_SECONDS = 1.0
+_MAX_MESSAGE = 16 << 20  # bytes of one from the answer's process
 BEGUN = "begun"
 """The text that is printed before the answer's code runs."""
 UNCONFINED = "the answer's code cannot be confined"
@@ -61,14 +79,17 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # nor may the answer read the key in this process's memory
     # A process that the answer detaches from its parent becomes a child of this one, and is killed at the end.
     libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+    # Apart from the session's files, which the tool that runs this program goes through afterwards.
+    folder = os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="answer-")
+    os.chdir(folder)
     # Later imports must not come from directories that the answer can write to.
     sys.path[:] = [path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix))]
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     try:
-        tree = ast.parse(tests, "tests")
-        code = compile(tree, "tests", "exec")
-    except (SyntaxError, ValueError) as error:
+        assertions = _Assertions(ast.parse(tests, "tests"))
+        code = compile(assertions.tree, "tests", "exec", optimize=0)  # with assertions, whatever runs this
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
         return
     child, fault = _start_answer_process(source)
@@ -81,7 +102,8 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     # Compiled code that runs for long, such as sum(range(10**12)), lets no signal handler run; this ends it.
     faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True)
     try:
-        verdict = _run(code, _modules_used(tree), child, answer)
+        _run(code, assertions, child, answer)
+        verdict = f"failed: {fault}" if (fault := assertions.fault()) else "passed"
     except TimeIsUp:
         verdict = f"failed: it took longer than {seconds:g} seconds"
     except Unsupported as error:
@@ -181,14 +203,98 @@ def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str |
     return child, fault
 
 
+class _Assertions:
+    """The tests, changed so that each assertion is recorded when it has held.
+
+    Attributes:
+        tree: The changed tests, which call `RECORD`.
+        held: The numbers of what ran.
+    """
+
+    RECORD = "__record__"
+
+    def __init__(self, tree: ast.Module):
+        self.tree = tree
+        self.held = {0}  # the module
+        self._numbers: set[int] = set()
+        # An assertion, and the function that must run it when it is called.
+        self._required: dict[int, int] = {}
+        self._last = 0
+        tree.body = self._recorded(tree.body, 0)
+        ast.fix_missing_locations(tree)
+
+    def fault(self) -> str | None:
+        """Why the tests have checked less than they must, although nothing was raised; None if they have not."""
+        if self._numbers and not self._numbers & self.held:
+            return "none of the tests' assertions ran"
+        skipped = any(
+            number not in self.held and owner in self.held for number, owner in self._required.items()
+        )
+        return "an assertion that every run must reach did not run" if skipped else None
+
+    def _recorded(self, body: list[Any], function: int | None) -> list[Any]:
+        """The statements with their records; ``function`` runs all of them, None where it may leave some out."""
+        recorded = []
+        for statement in body:
+            recorded.append(statement)
+            match statement:
+                case ast.Assert():
+                    recorded.append(self._record())
+                    self._numbers.add(self._last)
+                    if function is not None:
+                        self._required[self._last] = function
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    entered = self._record()
+                    statement.body = [entered, *self._recorded(statement.body, self._last)]
+                case ast.ClassDef():
+                    statement.body = self._recorded(statement.body, function)
+                case ast.For() | ast.AsyncFor():
+                    # A loop over results that never runs has compared none of them.
+                    statement.body = self._recorded(statement.body, function)
+                    statement.orelse = self._recorded(statement.orelse, None)
+                case _:
+                    for block in (
+                        statement,
+                        *getattr(statement, "handlers", ()),
+                        *getattr(statement, "cases", ()),
+                    ):
+                        self._record_blocks(block)
+            if _may_leave(statement):
+                function = None
+        return recorded
+
+    def _record_blocks(self, node: Any) -> None:
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(block := getattr(node, name, None), list):
+                setattr(node, name, self._recorded(block, None))
+
+    def _record(self) -> ast.Expr:
+        self._last += 1
+        name = ast.Name(self.RECORD, ast.Load())
+        return ast.Expr(ast.Call(name, [ast.Constant(self._last)], []))
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether what follows a statement may not run although nothing was raised."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    is_loop = isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+    leaving = ast.Return | ast.Yield | ast.YieldFrom
+    if not is_loop:
+        leaving |= ast.Break | ast.Continue
+    return any(isinstance(node, leaving) for node in ast.walk(statement))
+
+
 def _modules_used(tree: ast.Module) -> set[str]:
     """Standard modules whose attributes the tests use, perhaps without importing them."""
     used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {value.id for value in used if isinstance(value, ast.Name)} & sys.stdlib_module_names
 
 
-def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes]", answer: str) -> str:
-    """The verdict of the tests."""
+def _run(
+    code: types.CodeType, assertions: _Assertions, child: "subprocess.Popen[bytes]", answer: str
+) -> None:
+    """Run the tests; they raise where the answer is wrong."""
     assert child.stdin is not None and child.stdout is not None
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])
@@ -196,14 +302,16 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
     # Among names with underscores is `__builtins__`, which would decide what the tests' own functions are.
     values = {name: unpack(value, pipe.mirror) for name, value in names.items() if not name.startswith("__")}
     # An answer that defines its own `math` must not decide whether two numbers are close.
-    values |= {name: importlib.import_module(name) for name in modules & values.keys()}
+    modules = _modules_used(assertions.tree) & values.keys()
+    values |= {name: importlib.import_module(name) for name in modules}
     solution = types.ModuleType("solution")
-    solution.__dict__.update(values)
+    # The tests have its names already; `import *` would put them over Python's and over those that the tests made.
+    solution.__dict__.update(values, __all__=[])
     sys.modules["solution"] = solution
     # An answer that defines its own `all` must not decide whether all tests hold.
     visible = {name: value for name, value in values.items() if not hasattr(builtins, name)}
-    exec(code, {"__name__": "tests", **visible, "solution": solution})
-    return "passed"
+    record = {_Assertions.RECORD: assertions.held.add}
+    exec(code, {"__name__": "tests", **visible, **record, "solution": solution})
 
 
 def _end_children() -> bool:
@@ -241,21 +349,26 @@ class _Pipe:
     def __init__(self, reader: IO[bytes], writer: Any):
         self._reader, self._writer = reader, writer
 
-    def receive(self) -> list[Any]:
-        """Its next message; an exception it reports is raised as the built-in exception of that name."""
+    def receive(self, action: str = "") -> list[Any]:
+        """Its next message; an exception it reports is raised as the built-in exception of that name.
+
+        StopIteration is raised by iterators alone: from a function it would end a ``map`` or ``zip`` of the tests.
+        """
         try:
-            message = _read(self._reader)
+            message = _read(self._reader, _MAX_MESSAGE)
         except (EOFError, ValueError, OSError) as error:
             raise RuntimeError("the answer's process ended, or said something it should not") from error
         if message[0] == "raised":
             kind = getattr(builtins, str(message[1]), RuntimeError)
             is_plain = isinstance(kind, type) and issubclass(kind, Exception)
+            if is_plain and action != "next" and issubclass(kind, StopIteration | StopAsyncIteration):
+                raise RuntimeError(f"the answer's code raised {message[2]}")
             raise (kind if is_plain else RuntimeError)(str(message[2]))
         return message
 
     def request(self, action: str, handle: int, *arguments: Any) -> Any:
         _write(self._writer, [action, handle, *(pack(value, None) for value in arguments)])
-        _, result, changed = self.receive()
+        _, result, changed = self.receive(action)
         if action == "call":
             for before, after in zip(arguments[0], unpack(changed[0], self.mirror), strict=True):
                 _update_in_place(before, after)
@@ -376,8 +489,8 @@ def _update_in_place(before: Any, after: Any) -> None:
         before.update(after)
 
 
-def _read(reader: IO[bytes]) -> list[Any]:
-    line = reader.readline()
+def _read(reader: IO[bytes], max_bytes: int = -1) -> list[Any]:
+    line = reader.readline(max_bytes)
     if not line:
         raise EOFError
     message = json.loads(line)
@@ -403,7 +516,7 @@ def _raise_time_is_up(number: int, frame: object) -> None:
 
 
 def _confine_process() -> str | None:
-    """Let this process write only below its own folders, read no other process and, with Linux 6.12, signal none.
+    """Let this process write only below its own folders, read no other process, and signal none.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
 
@@ -423,11 +536,8 @@ def _confine_process() -> str | None:
     domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
     if domain < 0:
         return _without_landlock("landlock_create_ruleset")
-    folders = _own_folders()
-    if os.path.realpath(tempfile.gettempdir()) not in folders:
-        # Python is installed below it, so temporary files go where the answer may write.
-        tempfile.tempdir = os.environ["TMPDIR"] = os.getcwd()  # noqa: PTH109
-    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(folders, rights & ~_MAKE_DEVICES)}
+    own_rights = rights & ~_MAKE_DEVICES
+    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(_own_folders(), own_rights)}
     for path, rights_there in allowed.items():
         descriptor = os.open(path, os.O_PATH)
         rule = struct.pack("=Qi", rights_there, descriptor)
@@ -437,18 +547,38 @@ def _confine_process() -> str | None:
     if libc.syscall(_LANDLOCK_RESTRICT, domain, 0) < 0:
         return _without_landlock("landlock_restrict_self")
     os.close(domain)
+    return None if version >= 6 else _refuse_signals(libc)
+
+
+def _refuse_signals(libc: ctypes.CDLL) -> str | None:
+    """Refuse signals to other processes by seccomp, those that this one starts included; None, or why it failed."""
+    machine = _SIGNALLING.get(os.uname().machine)
+    if machine is None:
+        return None
+    architecture, by_process, fcntl, ioctl = machine
+    load, equal, above, end = 0x20, 0x15, 0x35, 0x06  # classic BPF, on seccomp_data of seccomp(2)
+    allow, deny = (end, 0, 0, 0x7FFF0000), (end, 0, 0, 0x00050001)  # EPERM
+    code = [(load, 0, 0, 4), (equal, 1, 0, architecture), deny, (load, 0, 0, 0)]
+    code += [(above, 0, 1, 1 << 30), deny]  # x32, which numbers calls differently
+    code += [(equal, 0, 1, _PIDFD_SEND_SIGNAL), deny]
+    for number in by_process:
+        code += [(equal, 0, 4, number), (load, 0, 0, 16), (equal, 0, 1, os.getpid()), allow, deny]
+    for number, commands in zip((fcntl, ioctl), _SET_OWNER, strict=True):
+        refused = [step for command in commands for step in ((equal, 0, 1, command), deny)]
+        code += [(equal, 0, len(refused) + 2, number), (load, 0, 0, 24), *refused, allow]
+    buffer = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in [*code, allow]))
+    program = struct.pack("HxxxxxxP", len(code) + 1, ctypes.addressof(buffer))
+    if libc.prctl(_SET_SECCOMP, 2, program, 0, 0):
+        return f"the kernel refuses a seccomp filter: {os.strerror(ctypes.get_errno())}"
     return None
 
 
 def _own_folders() -> list[str]:
-    """The folders in which the answer's code may write: none that holds the interpreter or its libraries."""
-    libraries = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.__file__)]
-    folders = {os.path.realpath(path) for path in (os.getcwd(), tempfile.gettempdir(), "/dev/shm")}  # noqa: PTH109
-    return [
-        folder
-        for folder in folders
-        if os.path.isdir(folder) and all(os.path.commonpath([folder, one]) != folder for one in libraries)  # noqa: PTH112
-    ]
+    """The folder of this answer, and that of semaphores unless something else of the session or Python is there."""
+    folder, semaphores = os.getcwd(), "/dev/shm"  # noqa: PTH109
+    others = [os.path.realpath(path) for path in (folder, sys.prefix, sys.base_prefix, os.__file__)]
+    is_free = os.path.isdir(semaphores) and not any(path.startswith(semaphores) for path in others)  # noqa: PTH112
+    return [folder, semaphores] if is_free else [folder]
 
 
 def _without_landlock(call: str) -> str:

@@ -37,11 +37,13 @@ class Score:
         value: The score; None where the scorer abstains.
         parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
         steps: How the scorer arrived at it, a line each, for people.
+        is_provoked: Whether the answer may be why there is none, as where a judge replied without a verdict.
     """
 
     value: float | None
     parts: Mapping[str, float] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
+    is_provoked: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ recipe or of the dataset and raises.
 
 Where a scorer in a worker process fails, it is called with the ground truth as the answer. If it fails on that too,
 there is no score. If it does not, the answer is the reason, and scores 0 (``too_hard``): after a timeout that it spent
-computing at once, and after any other failure once it has failed on the answer again.
+computing at once, and after any other failure once it has failed on the answer again. So does an answer that judges
+refuse, are cut off at or give no readable verdict on, twice, while they give one on the ground truth.
 """
 
 import asyncio
@@ -124,7 +125,10 @@ async def _score_by(
 ) -> ScoreResult:
     run = _run_in_worker if scorer.isolated else _run_in_process
     try:
-        return _result(scorer, answer, await run(scorer, answer, ground_truth, context))
+        score = await run(scorer, answer, ground_truth, context)
+        if score.value is None and score.is_provoked:
+            return await _provoked(run, scorer, answer, ground_truth, context, score)
+        return _result(scorer, answer, score)
     except Exception as error:
         first = error
     if isinstance(first, TooHard):
@@ -142,6 +146,23 @@ async def _score_by(
         return _failure(scorer, answer, context, second, too_hard=too_hard)
 
 
+async def _provoked(
+    run: _Run, scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext, first: Score
+) -> ScoreResult:
+    """The result for an answer that a judge gave no verdict on: 0 if it gives one on the ground truth alone."""
+    if not await _copes_with_ground_truth(run, scorer, ground_truth, context):
+        return _result(scorer, answer, first)
+    score = await run(scorer, answer, ground_truth, context)
+    if score.value is not None or not score.is_provoked:
+        return _result(scorer, answer, score)
+    steps = (
+        *score.steps,
+        f"the scorer {scorer.name} has a verdict on the ground truth and none on this answer",
+    )
+    parts = {**score.parts, "provoked": 1.0}
+    return ScoreResult(0.0, answer, ScoreOutcome.too_hard, parts, steps, None, scorer.name)
+
+
 def _may_be_by_the_answer(scorer: Scorer, error: Exception) -> bool:
     """Whether a failure may be caused by the answer: an asynchronous scorer's is more probably its server's."""
     if isinstance(error, ScorerTimeout):
@@ -154,10 +175,10 @@ async def _copes_with_ground_truth(
 ) -> bool:
     """Whether the scorer gives a score, of any value, where the ground truth is the answer."""
     try:
-        await run(scorer, ground_truth, ground_truth, _with_ground_truth(context, ground_truth))
+        score = await run(scorer, ground_truth, ground_truth, _with_ground_truth(context, ground_truth))
     except Exception:
         return False
-    return True
+    return score.value is not None
 
 
 def _failure(

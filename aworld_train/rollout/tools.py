@@ -146,6 +146,14 @@ class ToolSession:
                 f"{self._server.url}: the answer of tool {name} is no tool result"
             ) from error
 
+    async def open(self) -> None:
+        """Open the session now.
+
+        Raises:
+            EnvironmentLost: It cannot be opened.
+        """
+        await self._session()
+
     async def list_tools(self) -> list[dict[str, Any]]:
         """The tools of this session as OpenAI function schemas."""
         session = await self._session()

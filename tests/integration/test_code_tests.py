@@ -128,19 +128,16 @@ async def test_what_the_answer_defines_is_not_what_the_tests_check_with(run: Rew
     assert (await ask(run, fakes + "def half(n): return n / 2", tests)).score == 1.0
 
 
-@pytest.mark.parametrize(
-    ("tests", "why"),
-    [
-        ("assert add(", "the tests are no Python"),
-        ("assert add(lambda: 1, 2)", "which cannot be passed on"),
-    ],
-)
-async def test_tests_that_cannot_be_run_are_no_fault_of_the_answer(
-    run: RewardSettings, tests: str, why: str
-) -> None:
-    scored = await ask(run, "def add(a, b): return 1", tests)
+async def test_tests_that_are_no_python_give_no_score(run: RewardSettings) -> None:
+    scored = await ask(run, "def add(a, b): return 1", "assert add(")
     assert (scored.score, scored.outcome) == (None, ScoreOutcome.abstained)
-    assert scored.cause is not None and why in scored.cause
+    assert scored.cause is not None and "the tests are no Python" in scored.cause
+
+
+async def test_tests_that_the_sandbox_cannot_run_are_counted(run: RewardSettings) -> None:
+    scored = await ask(run, "def add(a, b): return 1", "assert add(lambda: 1, 2)")
+    assert (scored.score, scored.parts) == (0.0, {"tests_unusable": 1.0})
+    assert "which cannot be passed on" in scored.steps[-1]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _MAX_TOKENS = 10**9  # a larger count in one response is an error of the server
 _MAX_QUOTED = 200  # characters of a response in a message
 # Too early, too many, or something that went wrong on the server's side (RFC 9110, RFC 8470, RFC 6585).
 _RETRYABLE = frozenset({408, 409, 425, 429})
-_BAD_REQUEST = frozenset({400, 422})
+_BAD_REQUEST = frozenset({400, 413, 422})
 _ABOUT_THE_FORMAT = re.compile(
     r"response_format|json_schema|structured.?output|guided|grammar", re.IGNORECASE
 )
@@ -41,15 +41,23 @@ class JudgeRequestFailure(Exception):
         retryable: Whether another attempt may succeed.
         retry_after: Seconds that the server asked to wait.
         format_refused: Whether the server refused the structured output format.
+        content_refused: Whether the server may have refused the texts, as filters and limits of length do.
     """
 
     def __init__(
-        self, message: str, *, retryable: bool, retry_after: float = 0.0, format_refused: bool = False
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float = 0.0,
+        format_refused: bool = False,
+        content_refused: bool = False,
     ):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
         self.format_refused = format_refused
+        self.content_refused = content_refused
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,7 @@ def _refusal(status: int, headers: Mapping[str, str], text: str) -> JudgeRequest
         retryable=status in _RETRYABLE or status >= 500,
         retry_after=retry_after_seconds(headers.get("Retry-After", "")),
         format_refused=status in _BAD_REQUEST and _ABOUT_THE_FORMAT.search(text) is not None,
+        content_refused=status in _BAD_REQUEST,
     )
 
 

@@ -54,6 +54,7 @@ class Judgement:
         calls: Requests that were sent.
         cost: Their cost, from the token counts that servers report.
         cached: Whether the verdict came from the cache.
+        is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
         steps: What happened, a line each.
     """
 
@@ -61,6 +62,7 @@ class Judgement:
     calls: int = 0
     cost: float = 0.0
     cached: bool = False
+    is_provoked: bool = False
     steps: list[str] = field(default_factory=list)
 
 
@@ -148,10 +150,12 @@ class JudgePanel:
                 return None
             except UnreadableVerdict as error:
                 report(f"no verdict: {error}")
+                judgement.is_provoked = True
                 failing = False
             except JudgeRequestFailure as error:
                 report(error)
                 if not error.retryable:
+                    judgement.is_provoked |= error.content_refused
                     return None
                 wait = max(self._backoff.seconds(failures), error.retry_after)
                 failing = True

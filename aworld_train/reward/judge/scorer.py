@@ -56,7 +56,7 @@ def _score(judgement: Judgement) -> Score:
     if judged is not None and judged.confidence is not None:
         parts["confidence"] = judged.confidence
     value = None if judged is None else float(judged.verdict is Verdict.correct)
-    return Score(value, parts, tuple(judgement.steps))
+    return Score(value, parts, tuple(judgement.steps), is_provoked=judgement.is_provoked)
 
 
 @dataclass

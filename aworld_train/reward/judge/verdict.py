@@ -106,7 +106,7 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
     for piece in _may_be_objects(text):
         if (data := _as_object(piece)) is not None:
             judged = _verdict_in(data, forms)
-            if judged.verdict is Verdict.correct and _letters(piece) in _letters(answer):
+            if judged.verdict is Verdict.correct and _is_echo(data, _letters(answer), forms):
                 raise UnreadableVerdict("its JSON stands in the answer too")
             return judged
     visible = _after_thinking(text, answer).strip()
@@ -223,6 +223,18 @@ def _verdict_in(data: dict[str, Any], forms: Forms) -> JudgedVerdict:
     reason = data.get("reason", data.get("reasoning"))
     confidence = _share(str(data.get("confidence"))) if forms.confidence else None
     return JudgedVerdict(verdict, reason.strip() if isinstance(reason, str) else "", confidence)
+
+
+def _is_echo(data: dict[str, Any], quotable: str, forms: Forms) -> bool:
+    """Whether a verdict and all that was given with it stand in the answer, in whatever order and form."""
+    if not data:
+        return False
+    for name, value in data.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        label = name if _words(name, forms) and name else ""
+        if _letters(label + text) not in quotable:
+            return False
+    return True
 
 
 def _word(name: str, value: object) -> str:

@@ -5,8 +5,10 @@ The interpreter is the one of the tools, so the libraries that read files for th
 on time and memory, and none of this process's variables but those that say where things are.
 """
 
+import contextlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -56,7 +58,8 @@ async def run_python_code(
 ) -> CallToolResult:
     """Run a program; the tool's description is `_description`."""
     before = _files()
-    with tempfile.TemporaryDirectory(prefix="python-") as folder:
+    folder = tempfile.mkdtemp(prefix="python-")
+    try:
         program = _written(code, Path(folder, "program.py"))
         ended = await processes.run(
             [sys.executable, "-u", "-B", str(program)],
@@ -66,6 +69,9 @@ async def run_python_code(
             megabytes=_MEGABYTES,
             keep=_KEPT,
         )
+    finally:
+        with contextlib.suppress(RecursionError):  # the program may have made anything beside itself
+            shutil.rmtree(folder, ignore_errors=True)
     changed = sorted(name for name, state in _files().items() if before.get(name) != state)
     result: dict[str, Any] = {
         "exit_code": ended.exit_code,
@@ -103,18 +109,19 @@ def _variables() -> dict[str, str]:
 
 
 def _files() -> dict[str, tuple[int, int]]:
+    """What each file in the workspace is like, by its name as text; not by `os.walk`, which recurses in Python 3.11."""
     found: dict[str, tuple[int, int]] = {}
-    for folder, folders, names in os.walk(workspace()):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
-        for name in names:
-            path = Path(folder, name)
-            try:
-                state = path.lstat()
-            except OSError:
-                continue
-            found[str(path.relative_to(workspace()))] = state.st_mtime_ns, state.st_size
-        if len(found) > _MAX_LOOKED_AT:
-            break
+    root = str(workspace())
+    folders = [root]
+    while folders and len(found) <= _MAX_LOOKED_AT:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    state = entry.stat(follow_symlinks=False)
+                    name = os.fsencode(entry.path[len(root) + 1 :]).decode(errors="replace")
+                    found[name] = state.st_mtime_ns, state.st_size
+                elif not entry.name.startswith(".") and entry.name != "__pycache__":
+                    folders.append(entry.path)
     return found
 
 

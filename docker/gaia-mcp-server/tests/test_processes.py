@@ -110,6 +110,24 @@ async def test_python_prints_and_leaves_files(workspace: Path) -> None:
     assert text(plain) == "1"
 
 
+@pytest.mark.parametrize("beside", ["", "os.chdir(os.path.dirname(os.path.abspath(__file__)))\n"])
+async def test_python_that_leaves_odd_names_and_deep_folders_returns_its_result(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(workspace / ".temporary"))
+    (workspace / ".temporary").mkdir()
+    program = (
+        f"import os\n{beside}open(b'\\xff', 'w')\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
+    )
+    try:
+        found = await python(program + "\nprint('the end')")
+        assert (found["exit_code"], found["stdout"]) == (0, "the end")
+        assert found["files"] == ([] if beside else ["\ufffd"])
+        assert (await python("print(1)"))["stdout"] == "1"
+    finally:  # too deep for Python to remove
+        await processes.run(["rm", "-rf", str(workspace)], cwd=workspace.parent, seconds=60)
+
+
 async def test_python_that_fails_says_where() -> None:
     found = await python("a = 1\nb = [][a]")
     assert (

@@ -71,6 +71,7 @@ for _ in range(100):
         time.sleep(600)
 def add(a, b): return {result}
 """
+_FOLDERS = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
 _WRONG = "\ndef add(a, b): return 0\n"
 _RIGHT = "\ndef add(a, b): return a + b\n"
 
@@ -176,6 +177,192 @@ ATTACKS: dict[str, Attack] = {
         "import sys\nframe = sys._getframe()\nwhile frame:\n    frame.f_globals['judge'] = print\n"
         "    frame = frame.f_back" + _WRONG,
         why="AssertionError",
+    ),
+    # Ending a test early, or running none.
+    "ends a map of the tests": Attack(
+        "def add(*given): raise StopIteration",
+        why="RuntimeError: the answer's code raised StopIteration",
+        tests="assert all(map(lambda a, b, c: add(a, b) == c, [1, 5], [2, 5], [3, 10]))",
+    ),
+    "ends a zip of the tests": Attack(
+        "def add(*given): raise StopIteration",
+        why="RuntimeError",
+        tests="for got, wanted in zip(map(add, [1, 5], [2, 5]), [3, 10]):\n    assert got == wanted",
+    ),
+    "ends a zip by a class of its own": Attack(
+        "class StopIteration(StopIteration): pass\ndef add(*given): raise StopIteration",
+        why="RuntimeError",
+        tests="for got, wanted in zip(map(add, [1, 5], [2, 5]), [3, 10]):\n    assert got == wanted",
+    ),
+    "ends a loop over a property": Attack(
+        "class Sum:\n    @property\n    def value(self): raise StopIteration\ndef add(*given): return Sum()",
+        why="RuntimeError",
+        tests="assert all(map(lambda a, b, c: add(a, b).value == c, [1], [2], [3]))",
+    ),
+    "ends an asynchronous loop": Attack(
+        "def add(*given): raise StopAsyncIteration",
+        why="RuntimeError",
+        tests="import asyncio\nclass Sums:\n    def __aiter__(self): return self\n"
+        "    async def __anext__(self): return add(1, 2)\n"
+        "async def check():\n    async for got in Sums():\n        assert got == 3\n"
+        "asyncio.run(check())\nassert True",
+    ),
+    "raises GeneratorExit": Attack("def add(*given): raise GeneratorExit", why="RuntimeError"),
+    "returns an iterator that is empty": Attack(
+        "def add(*given): return iter(())",
+        why="none of the tests' assertions ran",
+        tests="for got, wanted in zip(add([1, 5], [2, 5]), [3, 10]):\n    assert got == wanted",
+    ),
+    "returns a list that is empty": Attack(
+        "def add(*given): return []",
+        why="an assertion that every run must reach did not run",
+        tests="def check(candidate):\n    for got, wanted in zip(candidate([1, 5], [2, 5]), [3, 10]):\n"
+        "        assert got == wanted\nassert callable(add)\ncheck(add)",
+    ),
+    "tests that nothing calls": Attack(
+        _WRONG, why="none of the tests' assertions ran", tests="def test_add():\n    assert add(1, 2) == 3"
+    ),
+    "right, with branches of the tests that are not taken": Attack(
+        _RIGHT,
+        1.0,
+        tests="def unused():\n    assert False\ndef check(f):\n    if f is None:\n        return\n"
+        "    for a in range(9):\n        if a > 5: break\n        assert f(a, 1) == a + 1\n"
+        "try:\n    add(1)\n    assert False\nexcept TypeError:\n    pass\nelse:\n    assert False\ncheck(add)",
+    ),
+    "what it raises cannot be given back": Attack(
+        "def add(*given): raise ValueError",
+        why="which cannot be passed on",
+        tests="try:\n    got = add(1, 2)\nexcept ValueError as error:\n    got = error\nassert add(got, 1) == 4",
+    ),
+    "skips the tests": Attack(
+        "import unittest\ndef add(*given): raise unittest.SkipTest('no')",
+        why="RuntimeError",
+        tests="import unittest\nunittest.TestCase().assertEqual(add(1, 2), 3)",
+    ),
+    # Names of the tests' and of Python's.
+    "replaces abs by a star import": Attack(
+        "def abs(value): return 0" + _WRONG,
+        why="AssertionError",
+        tests="from solution import *\nassert abs(add(1, 2) - 3) < 0.001",
+    ),
+    "replaces len, sorted and range by a star import": Attack(
+        "def len(values): return 3\ndef sorted(values): return [3]\ndef range(*given): return []\n"
+        "def add(*given): return [0]",
+        why="AssertionError",
+        tests="from solution import *\nassert sorted([add(1, 2)[0]]) == [3] and len(range(3)) == 3",
+    ),
+    "replaces an import of the tests": Attack(
+        "__all__ = ['isclose', 'abs']\ndef isclose(*given): return True\nabs = isclose" + _WRONG,
+        why="AssertionError",
+        tests="from math import isclose\nfrom solution import *\nassert isclose(add(1, 2), 3)",
+    ),
+    "replaces a function of the tests": Attack(
+        "def check(*given): pass" + _WRONG,
+        why="AssertionError",
+        tests="def check(f):\n    assert f(1, 2) == 3\nfrom solution import *\ncheck(add)",
+    ),
+    "right, by a star import": Attack(
+        _RIGHT,
+        1.0,
+        tests="from solution import *\nimport solution\nassert solution.add(1, 2) == add(2, 1) == 3",
+    ),
+    "patches every built-in function": Attack(
+        "import builtins\nfor name in ('abs', 'all', 'isinstance', 'len', 'sorted', 'zip', '__import__'):\n"
+        "    setattr(builtins, name, lambda *given: True)" + _WRONG
+    ),
+    "puts modules in place of others": Attack(
+        "import sys, types\nfake = types.ModuleType('math')\nfake.isclose = lambda *given: True\n"
+        "sys.modules['math'] = sys.modules['builtins'] = fake" + _WRONG,
+        why="AssertionError",
+        tests="import math\nassert math.isclose(add(1, 2), 3)",
+    ),
+    "hooks imports": Attack(
+        "import sys\nclass Finder:\n    def find_spec(self, *given): raise SystemExit(0)\n"
+        "sys.meta_path.insert(0, Finder())" + _WRONG,
+        why="AssertionError",
+        tests="import decimal\nassert decimal.Decimal(add(1, 2)) == 3",
+    ),
+    "sends its own record of assertions": Attack(
+        _PIPE + "send('names', {'add': {'o': 0}, '__record__': {'o': 0}})", tests="assert add(1, 2) == 3"
+    ),
+    "patches what packs its results": Attack(
+        "import sys\nsys.modules['__main__'].pack = lambda *given: {'o': 0}" + _WRONG
+    ),
+    "looks for what is expected": Attack(
+        "import gc, re, sys\ndef add(a, b):\n    held, frame = gc.get_objects(), sys._getframe()\n"
+        "    while frame:\n        held += [frame.f_locals, frame.f_globals]\n        frame = frame.f_back\n"
+        "    for one in gc.get_referents(*held):\n"
+        "        if isinstance(one, str) and (found := re.search(rf'add.{a}, {b}. == (.)', one)):\n"
+        "            return int(found[1])\n    return 0",
+        why="AssertionError",
+    ),
+    # Objects in place of values.
+    "converts to every number": Attack(
+        "class Same:\n    __float__ = lambda self: 3.0\n    __int__ = __index__ = lambda self: 3\n"
+        "def add(*given): return Same()",
+        why="TypeError",
+        tests="import math\nassert math.isclose(add(1, 2), 3)",
+    ),
+    "is true": Attack(
+        "class Same:\n    def __bool__(self): return True\ndef add(*given): return Same()",
+        why="TypeError",
+        tests="assert add(1, 2)",
+    ),
+    "is in everything": Attack(
+        "class Same:\n    def __eq__(self, other): return True\n    __hash__ = lambda self: hash(3)\n"
+        "def add(*given): return Same()",
+        why="AssertionError",
+        tests="assert add(1, 2) in (3, 4)",
+    ),
+    "a list and a text that are equal to everything": Attack(
+        "class List(list):\n    def __eq__(self, other): return True\n"
+        "class Text(str):\n    def __eq__(self, other): return True\n    __hash__ = str.__hash__\n"
+        "def add(a, b): return [List(), Text('x')][a]",
+        why="AssertionError",
+        tests="assert add(0, 0) == [3] or add(1, 0) == '3'",
+    ),
+    "almost equal": Attack(
+        "class Same:\n    def __eq__(self, other): return True\n    __sub__ = __rsub__ = lambda *given: 0\n"
+        "def add(*given): return Same()",
+        why="TypeError",
+        tests="import unittest\nunittest.TestCase().assertAlmostEqual(add(1, 2), 3)",
+    ),
+    # Ends, threads, signals, files.
+    "os._exit in a thread": Attack(
+        "import os, threading, time\nthreading.Timer(0.05, os._exit, [0]).start()\n"
+        "def add(a, b):\n    time.sleep(5)\n    return 3",
+        why="process ended",
+    ),
+    "os._exit in atexit": Attack(
+        "import atexit, os, sys\natexit.register(os._exit, 0)\ndef add(a, b): sys.exit(0)", why="SystemExit"
+    ),
+    "forks itself": Attack("import os\nos.fork()" + _WRONG),
+    "every signal to the tests": Attack(
+        "import os\nfor number in range(1, 65):\n    try: os.kill(os.getppid(), number)\n"
+        "    except OSError: pass" + _WRONG
+    ),
+    "limits the tests' processor time": Attack(
+        "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))" + _WRONG
+    ),
+    "uses up its memory": Attack(
+        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
+        "def add(a, b): return bytearray(2**30)",
+        why="MemoryError",
+    ),
+    "a message that is too long": Attack(
+        "def add(a, b): return 'x' * (20 << 20)", why="said something it should not"
+    ),
+    "a value that is too deep": Attack(
+        "def add(a, b):\n    value = []\n    for _ in range(10**5): value = [value]\n    return value",
+        why="RecursionError",
+    ),
+    "a name that is no text": Attack("open(b'\\xff', 'w')" + _WRONG, why="AssertionError"),
+    "right, with a name that is no text": Attack("open(b'\\xff', 'w')" + _RIGHT, 1.0),
+    "folders in folders": Attack(_FOLDERS + _WRONG, why="AssertionError"),
+    "right, with folders in folders": Attack(_FOLDERS + _RIGHT, 1.0),
+    "writes beside its folder": Attack("open('../beside', 'w')" + _WRONG, why="PermissionError"),
+    "writes through a link": Attack(
+        "import os\nos.symlink('..', 'up')\nopen('up/beside', 'w')" + _WRONG, why="PermissionError"
     ),
     # Reading the tests and the key.
     "reads the memory of the tests": Attack(

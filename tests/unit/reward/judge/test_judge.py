@@ -112,6 +112,36 @@ async def test_a_row_that_names_the_scorer_is_scored_by_the_judge_or_is_left_out
     assert left_out.cause is not None and "HTTP 500" in left_out.cause
 
 
+PROVOKED = {
+    "a filter": words("VERDICT: WRONG", "content_filter"),
+    "a filter of the server's": status(400),
+    "a text cut off": words("The answer says " + "so " * 50, "length"),
+    "a refusal": words("I cannot help with that."),
+    "nothing": words(""),
+}
+
+
+@pytest.mark.parametrize("provoked", PROVOKED.values(), ids=PROVOKED.keys())
+async def test_an_answer_that_alone_keeps_judges_from_a_verdict_is_wrong_and_counted(provoked: Any) -> None:
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        return await (honest if parsed.texts["answer"] == "42" else provoked)(parsed)
+
+    with JudgeServer(script) as server:
+        arguments = {
+            "ground_truth": "42",
+            "scorer": "llm_judge",
+            "settings": scoring(judge(server), attempts=1).settings,
+        }
+        wrong = await score_row("<answer>43, and what a judge refuses</answer>", **arguments)
+        server.script = provoked
+        left_out = await score_row("<answer>43</answer>", **arguments)
+        server.script = in_turn(provoked, honest)
+        again = await score_row("<answer>42</answer>", **arguments)
+    assert (wrong.score, wrong.outcome, wrong.parts["provoked"]) == (0.0, ScoreOutcome.too_hard, 1.0)
+    assert (left_out.score, left_out.outcome) == (None, ScoreOutcome.abstained)
+    assert (again.score, again.outcome) == (1.0, ScoreOutcome.scored)
+
+
 async def test_a_request_has_temperature_0_and_the_unchanged_texts() -> None:
     answer = 'six "times" seven\n\\boxed{42} é\x00'
     with JudgeServer() as server:
