@@ -293,24 +293,25 @@ def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
         DependencyMissing: The framework is not installed.
     """
     from aworld_train.adapter.base import find
-    from aworld_train.doctor.estimate import parameters
-    from aworld_train.doctor.gpu_memory import plan_of
-    from aworld_train.doctor.machine import Machine
-    from aworld_train.doctor.needs import Needs
     from aworld_train.model.turns import try_turns
-    from aworld_train.training.disk_need import disk_need
+    from aworld_train.training.disk_need import disk_need, parameters_here
 
-    machine, needs = Machine(), Needs(loaded, online=online)
     framework = find(loaded.trainer.framework)
     options = framework.template_options(_composed(loaded))
     remarks = []
-    if plan := plan_of(machine, needs):
+    plan = framework.memory_plan(loaded, 0)
+    if plan is None and online:
+        from aworld_train.doctor import Machine, Needs
+        from aworld_train.doctor.gpu_memory import plan_of
+
+        plan = plan_of(Machine(), Needs(loaded, online=True))
+    if plan:
         remarks.append(
             f"Each GPU holds {plan.total(plan.fullest) / 1e9:.0f} GB at most, by estimate ({plan.fullest}), and "
             f"{plan.total('sample') / 1e9:.0f} beside the engine's share of {loaded.rollout.gpu_memory:.0%} while it "
             "samples."
         )
-    need = disk_need(loaded, parameters(machine, needs) or (plan.parameters if plan else 0))
+    need = disk_need(loaded, plan.parameters if plan else parameters_here(loaded.model.location))
     turns = try_turns(loaded.model.location, options)
     return [*remarks, *filter(None, (need.sentence, turns))]
 

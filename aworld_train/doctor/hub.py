@@ -87,13 +87,13 @@ def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
 
 def hub_config(machine: Machine, needs: Needs) -> Mapping[str, Any] | None:
     """The hub's ``config.json`` of a model that is not here; None where the hub may not be asked, or has none."""
-    import httpx
-
     model, endpoint = needs.recipe.model.location if needs.recipe else None, _endpoint(machine)
     if model is None or not is_hub_name(model) or model_folder(machine, model) is not None:
         return None
     if _offline(machine) or not (needs.online or is_near(endpoint)):
         return None
+    import httpx
+
     token, _ = _token(machine)
     try:
         answer = httpx.get(

@@ -2,10 +2,13 @@
 
 import math
 import shutil
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from aworld_train.errors import UsageError
+from aworld_train.model.files import local_folder
+from aworld_train.model.weights import parameters_of
 from aworld_train.recipe.schema import Recipe
 
 _GB = 10**9
@@ -43,6 +46,15 @@ class DiskNeed:
             f"The run takes up to {self.total / _GB:.1f} GB of disk, by estimate: {self.checkpoints} checkpoints of "
             f"{self.checkpoint / _GB:.1f} GB, and {self.episodes / _GB:.1f} GB of episodes."
         )
+
+
+def parameters_here(model: str | None) -> int:
+    """How many parameters a model has by its files; 0 where they are not on this machine, or cannot be read."""
+    folder = local_folder(model)
+    try:
+        return parameters_of(folder) if folder else 0
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        return 0
 
 
 def disk_need(recipe: Recipe, parameters: int) -> DiskNeed:

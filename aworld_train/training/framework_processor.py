@@ -14,9 +14,8 @@ from aworld_train.atomic import check_writable
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import UsageError
 from aworld_train.model.check import check_model
-from aworld_train.model.files import fetch, local_folder
+from aworld_train.model.files import fetch
 from aworld_train.model.tool_parser import check_tool_parser
-from aworld_train.model.weights import parameters_of
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.schema import LauncherName, Recipe
@@ -27,7 +26,7 @@ from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
-from aworld_train.training.disk_need import check_disk, disk_need
+from aworld_train.training.disk_need import check_disk, disk_need, parameters_here
 from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.recipe_checks import check_data
@@ -172,8 +171,7 @@ class FrameworkProcessor(TrainerProcessor):
         run_dir, model = self.run_dir(loaded.recipe), loaded.recipe.model.location
         if model is not None and fetch(model, (lambda _: None) if quiet else _say):
             plan = framework.compile(loaded.recipe, run_dir)  # which may read the model's configuration
-        files = local_folder(model)
-        need = disk_need(loaded.recipe, parameters_of(files) if files else 0)
+        need = disk_need(loaded.recipe, parameters_here(model))
         check_disk(need, run_dir, loaded.recipe.trainer.keep_checkpoints)
         progress = train_progress(Console(stderr=True), quiet=quiet)
         if need.sentence:
