@@ -79,7 +79,7 @@ def checkpoint(
     if target is None and hub is None:
         _show(_facts(recorded, chosen), as_json)
         return
-    card = model_card(recorded, chosen, runs)
+    card = model_card(recorded, chosen, runs, adapter=not merge)
     exported = export(
         recorded, chosen, target, dtype=dtype, adapter=not merge, prove=prove, hub=hub, card=card
     )

@@ -18,15 +18,15 @@ from aworld_train.training.checkpoint_export import CARD_MARK
 from aworld_train.training.recorded_run import RecordedRun, find_runs
 
 
-def model_card(run: RecordedRun, checkpoint: StoredCheckpoint, runs: Path) -> str:
-    """The card of a checkpoint, with the evaluations below ``runs`` that measured it."""
-    return "\n".join([*_head(run), "", *_origin(run, checkpoint), "", *_figures(run, checkpoint, runs), ""])
+def model_card(run: RecordedRun, checkpoint: StoredCheckpoint, runs: Path, *, adapter: bool) -> str:
+    """The card of a checkpoint, or of its adapter, with the evaluations below ``runs`` that measured it."""
+    return "\n".join([*_head(run, adapter), "", *_origin(run, checkpoint), "", *_figures(run, checkpoint, runs), ""])
 
 
-def _head(run: RecordedRun) -> Iterator[str]:
+def _head(run: RecordedRun, adapter: bool) -> Iterator[str]:
     model = run.subject
     yield "---"
-    yield "library_name: transformers"
+    yield f"library_name: {'peft' if adapter else 'transformers'}"
     yield "pipeline_tag: text-generation"
     if is_hub_name(model) and not Path(model).expanduser().exists():
         yield f"base_model: {model}"
