@@ -8,7 +8,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -73,19 +74,33 @@ def _has_loop() -> bool:
 def _run_in_thread(main: Coroutine[Any, Any, _Result]) -> _Result:
     """What is raised here meanwhile, such as an interrupt, cancels ``main``, and waits for its end."""
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+    interrupted = threading.Event()
 
     async def noted() -> _Result:
         task = asyncio.current_task()
         assert task is not None
         running.append((asyncio.get_running_loop(), task))
+        if interrupted.is_set():
+            task.cancel()
         return await main
 
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(asyncio.run, noted())
+    outcome: Future[_Result] = Future()
+
+    def work() -> None:
         try:
-            return future.result()
-        except BaseException:
-            for loop, task in running:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(task.cancel)
-            raise
+            outcome.set_result(asyncio.run(noted()))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+        return outcome.result()
+    except BaseException:
+        interrupted.set()
+        for loop, task in running:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(task.cancel)
+        if thread.ident is not None:
+            wait([outcome])
+        raise

@@ -20,7 +20,9 @@ from aworld_train.training.recorded_run import RecordedRun, find_runs
 
 def model_card(run: RecordedRun, checkpoint: StoredCheckpoint, runs: Path, *, adapter: bool) -> str:
     """The card of a checkpoint, or of its adapter, with the evaluations below ``runs`` that measured it."""
-    return "\n".join([*_head(run, adapter), "", *_origin(run, checkpoint), "", *_figures(run, checkpoint, runs), ""])
+    return "\n".join(
+        [*_head(run, adapter), "", *_origin(run, checkpoint), "", *_figures(run, checkpoint, runs), ""]
+    )
 
 
 def _head(run: RecordedRun, adapter: bool) -> Iterator[str]:
