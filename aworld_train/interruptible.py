@@ -8,6 +8,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -19,8 +21,10 @@ def run_interruptible(main: Coroutine[Any, Any, _Result]) -> _Result:
 
     SIGINT, SIGTERM and SIGHUP, as far as this process has handlers of its own for them, cancel ``main``. When it has
     cleaned up behind itself, the handler is called, and what that raises is raised here. A second signal ends the
-    cleaning up.
+    cleaning up. Where a loop runs in this thread, as in a notebook, ``main`` runs in another one.
     """
+    if _has_loop():
+        return _run_in_thread(main)
     handlers = {number: signal.getsignal(number) for number in _ENDING}
     own = {number: handler for number, handler in handlers.items() if callable(handler)}
     if threading.current_thread() is not threading.main_thread() or not own:
@@ -57,3 +61,46 @@ def run_interruptible(main: Coroutine[Any, Any, _Result]) -> _Result:
         raise
     pass_on()
     return result
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run_in_thread(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """What is raised here meanwhile, such as an interrupt, cancels ``main``, and waits for its end."""
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+    interrupted = threading.Event()
+
+    async def noted() -> _Result:
+        task = asyncio.current_task()
+        assert task is not None
+        running.append((asyncio.get_running_loop(), task))
+        if interrupted.is_set():
+            task.cancel()
+        return await main
+
+    outcome: Future[_Result] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(asyncio.run(noted()))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+        return outcome.result()
+    except BaseException:
+        interrupted.set()
+        for loop, task in running:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(task.cancel)
+        if thread.ident is not None:
+            wait([outcome])
+        raise

@@ -71,9 +71,14 @@ def hub_for_pushing(files: dict[str, bytes], token: str, requests: list[tuple[st
                 self._send(
                     [{"type": "file", "oid": "a", "size": len(files[one]), "path": one} for one in files]
                 )
+            elif "/resolve/" in self.path:
+                content = files.get(self.path.rpartition("/")[2])
+                self._send(content or {}, 404 if content is None else 200)
             else:
                 siblings = [{"rfilename": one} for one in files]
                 self._send({"id": REPOSITORY, "sha": REVISION, "tags": [], "siblings": siblings})
+
+        do_HEAD = do_GET
 
         def do_PUT(self) -> None:
             uploaded[self.path.rpartition("/")[2]] = self._content()
@@ -92,6 +97,9 @@ def hub_for_pushing(files: dict[str, bytes], token: str, requests: list[tuple[st
                 self._send({"commitUrl": f"{url}/{REPOSITORY}/commit/1", "commitOid": REVISION})
                 return
             asked = json.loads(content)
+            if self.path == "/api/validate-yaml":
+                self._send({"errors": [], "warnings": []})
+                return
             requests.append((self.path, asked))
             if self.path.endswith("/repos/create"):
                 self._send({"url": f"{url}/{REPOSITORY}"})
@@ -132,11 +140,16 @@ def hub_for_pushing(files: dict[str, bytes], token: str, requests: list[tuple[st
             return self.rfile.read(int(self.headers["Content-Length"] or 0))
 
         def _send(self, content: object, status: int = 200) -> None:
-            body = json.dumps(content).encode()
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
+            if status == 404:
+                self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
+            self.send_header("X-Repo-Commit", REVISION)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the output is the test's."""

@@ -80,14 +80,22 @@ def check(
             "--for", help="What the recipe is for; `eval` needs neither training tasks nor a model."
         ),
     ] = "train",
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online",
+            help="Ask the hub for the config.json of a model that is not here, to estimate memory and disk.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything.
 
     The model, the tool environment and the datasets must exist, and the tasks fit the recipe; a model's name on the hub
-    is not looked up.
+    is looked up with --online alone.
 
-    Of a model on this machine it says how tool calls are read and how the chat template continues turns.
+    Of a model on this machine it says how tool calls are read and how the chat template continues turns. Of a run it
+    says the memory of GPUs and, where that is a gigabyte or more, the disk that it takes, by estimate.
 
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
@@ -116,7 +124,7 @@ def check(
     framework_checked = False
     try:
         if training:
-            remarks += _framework_remarks(loaded)
+            remarks += _framework_remarks(loaded, online)
             framework_checked = True
     except DependencyMissing:
         pass
@@ -282,7 +290,7 @@ def _one_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _framework_remarks(loaded: "Recipe") -> list[str]:
+def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
     """What the framework makes of a recipe, after a check of its keys.
 
     Raises:
@@ -290,18 +298,26 @@ def _framework_remarks(loaded: "Recipe") -> list[str]:
     """
     from aworld_train.adapter.base import find
     from aworld_train.model.turns import try_turns
+    from aworld_train.training.disk_need import disk_need, parameters_here
 
     framework = find(loaded.trainer.framework)
     options = framework.template_options(_composed(loaded))
     remarks = []
-    if plan := framework.memory_plan(loaded, 0):
+    plan = framework.memory_plan(loaded, 0)
+    if plan is None and online:
+        from aworld_train.doctor import Machine, Needs
+        from aworld_train.doctor.gpu_memory import plan_of
+
+        plan = plan_of(Machine(), Needs(loaded, online=True))
+    if plan:
         remarks.append(
             f"Each GPU holds {plan.total(plan.fullest) / 1e9:.0f} GB at most, by estimate ({plan.fullest}), and "
             f"{plan.total('sample') / 1e9:.0f} beside the engine's share of {loaded.rollout.gpu_memory:.0%} while it "
             "samples."
         )
+    need = disk_need(loaded, plan.parameters if plan else parameters_here(loaded.model.location))
     turns = try_turns(loaded.model.location, options)
-    return [*remarks, *([turns] if turns else [])]
+    return [*remarks, *filter(None, (need.sentence, turns))]
 
 
 def _check_code(loaded: "Recipe") -> None:

@@ -60,7 +60,8 @@ def checkpoint(
     """Say where a run's checkpoint is and what it holds, or export its model.
 
     The folder loads in transformers 4 and 5 and in vLLM. It is there whole or not at all: first a process of its own
-    loads it, and finds the logits of the trained weights. --hub takes its token from HF_TOKEN.
+    loads it, and finds the logits of the trained weights. Its README.md is a model card. --hub takes its token from
+    HF_TOKEN.
 
     Examples:
 
@@ -70,6 +71,7 @@ def checkpoint(
 
         aworld-train runs checkpoint quickstart --hub someone/calculator
     """
+    from aworld_train.evaluation.model_card import model_card
     from aworld_train.training.checkpoint_export import choose, export
     from aworld_train.training.recorded_run import open_run
 
@@ -78,7 +80,10 @@ def checkpoint(
     if target is None and hub is None:
         _show(_facts(recorded, chosen), as_json)
         return
-    exported = export(recorded, chosen, target, dtype=dtype, adapter=not merge, prove=prove, hub=hub)
+    card = model_card(recorded, chosen, runs, adapter=not merge)
+    exported = export(
+        recorded, chosen, target, dtype=dtype, adapter=not merge, prove=prove, hub=hub, card=card
+    )
     if as_json:
         print_json(exported.to_json())
         return

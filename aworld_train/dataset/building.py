@@ -154,7 +154,10 @@ class Build:
     ) -> dict[str, Numbers]:
         """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
         maker = RowMaker(
-            families, several_answers=self.families.several_answers, images=self.families.has_images
+            families,
+            several_answers=self.families.several_answers,
+            images=self.families.has_images,
+            tags=self.families.has_tags,
         )
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0

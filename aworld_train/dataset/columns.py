@@ -32,6 +32,7 @@ FLAT = pa.schema(
         # All right answers of a task that has several.
         ("ground_truths", pa.list_(pa.field("element", pa.string()))),
         ("images", pa.list_(pa.field("element", pa.string()))),
+        ("tags", pa.list_(pa.field("element", pa.string()))),
     ]
 )
 
@@ -77,10 +78,11 @@ class FamilyIndex:
     Attributes:
         several_answers: Whether a task of any of them has several right answers.
         has_images: Whether a task of any of them has images.
+        has_tags: Whether a task of any of them has tags.
     """
 
     def __init__(self) -> None:
-        self.several_answers = self.has_images = False
+        self.several_answers = self.has_images = self.has_tags = False
         self._numbers: dict[_FamilyFields, int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
@@ -141,6 +143,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
     family_numbers, afters, systems = families.place(source, table)
     families.several_answers = families.several_answers or any(table.ground_truths)
     families.has_images = families.has_images or any(table.images)
+    families.has_tags = families.has_tags or any(table.tags)
     subjects = texts(table.subjects)
     keys = question_keys(table.subjects, subjects)
     for position, shared in enumerate(table.shared):
@@ -159,6 +162,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             lists_of_texts(table.attachments, FLAT.field("attachments").type),
             lists_of_texts(table.ground_truths, FLAT.field("ground_truths").type),
             lists_of_texts(table.images, FLAT.field("images").type),
+            lists_of_texts(table.tags, FLAT.field("tags").type),
         ],
         schema=FLAT,
     )

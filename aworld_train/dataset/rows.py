@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from aworld_train.dataset.arrays import as_integers, numbers, offsets, text, texts, truths
 from aworld_train.dataset.columns import Family
 from aworld_train.dataset.mix import Numbers
-from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES, SCHEMA, schema_with
+from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES, SCHEMA, TAGS, schema_with
 
 AGENT_NAME = "mcp_agent"
 
@@ -26,13 +26,21 @@ class RowMaker:
         schema: The schema of the rows.
     """
 
-    def __init__(self, families: Sequence[Family], *, several_answers: bool, images: bool = False) -> None:
+    def __init__(
+        self,
+        families: Sequence[Family],
+        *,
+        several_answers: bool,
+        images: bool = False,
+        tags: bool = False,
+    ) -> None:
         """Args:
         families: The families of the tasks.
         several_answers: Whether rows have all right answers of their task, beside the ground truth.
         images: Whether rows have images.
+        tags: Whether rows have tags.
         """
-        self.schema = schema_with(*[GROUND_TRUTHS] * several_answers, *[IMAGES] * images)
+        self.schema = schema_with(*[GROUND_TRUTHS] * several_answers, *[IMAGES] * images, *[TAGS] * tags)
         self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
         self._levels = texts([family.level for family in families], empty_is_null=True)
         self._is_question = np.array([family.is_question for family in families], dtype=bool)
@@ -64,6 +72,7 @@ class RowMaker:
             "attachments": tasks.column("attachments"),
             GROUND_TRUTHS: tasks.column("ground_truths"),
             IMAGES: tasks.column("images"),
+            TAGS: tasks.column("tags"),
         }
         info_fields = list(self.schema.field("extra_info").type)
         reward_model = {"style": _repeated("rule", len(tasks)), "ground_truth": tasks.column("answer")}

@@ -23,6 +23,8 @@ GROUND_TRUTHS = "ground_truths"
 """The field of ``extra_info`` with all right answers of a task that has several."""
 IMAGES = "images"
 """The field of ``extra_info`` with the images of a task that has some; in VeRL's own form, a column of its own."""
+TAGS = "tags"
+"""The field of ``extra_info`` with the labels of a task by which evaluations are grouped."""
 
 _NAMES = ("scorer", "answer_schema")
 """Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
@@ -90,7 +92,7 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
     for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
-    for name in (GROUND_TRUTHS, IMAGES):
+    for name in (GROUND_TRUTHS, IMAGES, TAGS):
         kind = _field(info, name)
         items = kind.value_type if _is_list(kind) else kind
         # In a file whose lists are all empty, their items have no type.

@@ -38,6 +38,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         id: The id that the input has for the task; empty for none.
         system: System prompt that comes before ``message``; empty for none.
         level: Stratum of the task, such as GAIA's level; every split gets its share of each. Empty for none.
+        tags: Other labels, by which evaluations are grouped.
         attachments: Paths of the task's files inside the tool environment.
         images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`rollout.images`).
         file: Base name of the input file; empty where the task was generated.
@@ -55,6 +56,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str = ""
     system: str = ""
     level: str = ""
+    tags: tuple[str, ...] = ()
     attachments: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     ground_truths: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ class TaskTable:
     ids: Sequence[str]
     systems: Sequence[str]
     levels: Sequence[str]
+    tags: Sequence[Sequence[str]]
     attachments: Sequence[Sequence[str]]
     images: Sequence[Sequence[str]]
     lines: Sequence[int]
@@ -116,6 +119,7 @@ class TaskTable:
             ids=[task.id for task in tasks],
             systems=[task.system for task in tasks],
             levels=[task.level for task in tasks],
+            tags=[task.tags for task in tasks],
             attachments=[task.attachments for task in tasks],
             images=[task.images for task in tasks],
             lines=[task.line for task in tasks],

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aworld_train.doctor.estimate import CHECKPOINT_BYTES, GB, gigabytes, hub_cache, parameters
+from aworld_train.doctor.estimate import GB, gigabytes, hub_cache, parameters
 from aworld_train.doctor.finding import Finding, fail, fault, ok, warn
+from aworld_train.doctor.gpu_memory import plan_of
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs, existing
+from aworld_train.training.disk_need import disk_need
 
 _MIN_RUN = GB
-"""For logs, traces and metrics of a run, beside its checkpoints."""
+"""For logs and metrics of a run, beside its checkpoints and episodes."""
 _MIN_TEMPORARY = GB
 _MIN_CACHE = 5 * GB
 _MIN_INODES = 10_000
@@ -54,10 +56,12 @@ def space_of(machine: Machine, path: Path) -> Space:
 
 def check_disk(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Space for the run, for temporary files and for models."""
-    run, count = needs.run_folder(machine), parameters(machine, needs)
-    keep = needs.recipe.trainer.keep_checkpoints if needs.recipe is not None else 0
-    # A new checkpoint is written before the oldest one is removed, and the best one stays beside them.
-    required = _MIN_RUN + count * CHECKPOINT_BYTES * (keep + 2)
+    run, required = needs.run_folder(machine), _MIN_RUN
+    if needs.recipe is not None:
+        count = parameters(machine, needs)
+        if not count and (plan := plan_of(machine, needs)):
+            count = plan.parameters
+        required += disk_need(needs.recipe, count).total
     space = space_of(machine, run)
     if space.free < required:
         yield fail(

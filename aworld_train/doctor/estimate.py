@@ -9,8 +9,6 @@ from aworld_train.doctor.needs import Needs
 GB = 10**9
 TRAINED_BYTES = 16
 """Of a trained parameter: weight, gradient and AdamW's two moments, in fp32."""
-CHECKPOINT_BYTES = 16
-"""Of a parameter in a checkpoint, in fp32: weight, AdamW's two moments, and the weight again for other libraries."""
 _WIDE = ("float32", "float")
 
 

@@ -30,7 +30,7 @@ def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Their number, memory, driver, the variables that choose them, and where a run's memory goes on them."""
     if machine.program("nvidia-smi") is None:
         yield _no_driver(machine, needs)
-        yield from check_gpu_memory(needs, 0)
+        yield from check_gpu_memory(machine, needs, 0)
         return
     try:
         gpus = _visible(machine, _query(machine))
@@ -56,7 +56,7 @@ def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
         yield ok("gpu", f"{len(gpus)} GPUs: {names}.")
     yield from _torch(machine, needs, gpus)
     yield from _in_use(gpus)
-    yield from check_gpu_memory(needs, min((gpu.total for gpu in gpus), default=0))
+    yield from check_gpu_memory(machine, needs, min((gpu.total for gpu in gpus), default=0))
     yield from _interface(machine, needs)
 
 

@@ -1,31 +1,52 @@
 """Where the memory of a run on GPUs goes, by the framework's plan: also for a recipe that is for another machine."""
 
+import json
 import math
+import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from aworld_train.adapter.base import MemoryPlan, framework_of
 from aworld_train.doctor.estimate import GB, gigabytes
 from aworld_train.doctor.finding import Finding, ok, warn
+from aworld_train.doctor.hub import hub_config
+from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
+from aworld_train.recipe.device import on_cpu
 
 SPARE = 0.08
 """Of a GPU, for what the plan does not know: fragments, and larger buffers of kernels."""
 
 
-def plan_of(needs: Needs, gpu_bytes: int = 0) -> MemoryPlan | None:
-    """The plan of the recipe's framework; None without a recipe for GPUs, and for a model that is not here."""
+def plan_of(machine: Machine, needs: Needs, gpu_bytes: int = 0) -> MemoryPlan | None:
+    """The plan of the recipe's framework; None without a recipe for GPUs.
+
+    Of a model that is not here it is made from the hub's ``config.json`` where the hub may be asked, else None.
+    """
     recipe = needs.recipe
-    return None if recipe is None else framework_of(recipe).memory_plan(recipe, gpu_bytes)
+    if recipe is None or on_cpu(recipe):
+        return None
+    framework = framework_of(recipe)
+    if plan := framework.memory_plan(recipe, gpu_bytes):
+        return plan
+    if (config := hub_config(machine, needs)) is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="aworld-train-") as folder:
+        Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
+        described = replace(recipe, model=replace(recipe.model, path=folder, hub=None))
+        return framework.memory_plan(described, gpu_bytes)
 
 
-def check_gpu_memory(needs: Needs, gpu_bytes: int) -> Iterator[Finding]:
+def check_gpu_memory(machine: Machine, needs: Needs, gpu_bytes: int) -> Iterator[Finding]:
     """What each GPU holds in each phase, and whether that is less than it has.
 
     Args:
+        machine: The machine.
         needs: What the run needs.
         gpu_bytes: Of the smallest GPU; 0 if there is none here.
     """
-    plan, recipe = plan_of(needs, gpu_bytes), needs.recipe
+    plan, recipe = plan_of(machine, needs, gpu_bytes), needs.recipe
     if plan is None or recipe is None:
         return
     size = f"{plan.parameters / GB:.1f} billion parameters"

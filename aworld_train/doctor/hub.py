@@ -1,13 +1,15 @@
 """The model that is trained, on this machine or on the hub, and how the hub is reached. The token is never shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from aworld_train.api_keys import bearer, can_be_sent
 from aworld_train.doctor.estimate import hub_cache, hub_home, model_folder, weight_files
 from aworld_train.doctor.finding import Finding, fail, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
+from aworld_train.model.files import is_hub_name
 from aworld_train.network import is_near
 
 _HUB = "https://huggingface.co"
@@ -43,7 +45,7 @@ def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
     folder = model_folder(machine, model)
     if folder is not None:
         yield from _complete(model, folder)
-    elif model.count("/") == 1 and not model.startswith(("/", ".", "~")):
+    elif is_hub_name(model):
         yield _on_hub(machine, needs, model)
     else:
         yield fail("model", f"There is no model at {model}.", "Correct model.path, or make the model first.")
@@ -68,7 +70,7 @@ def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
     )
     if offline := _offline(machine):
         return fail("model", f"{missing}; {offline} is set, so it cannot be fetched.", fetch)
-    endpoint = (machine.variable("HF_ENDPOINT") or _HUB).rstrip("/")
+    endpoint = _endpoint(machine)
     if not is_near(endpoint) and not needs.online:
         return warn("model", f"{missing}; whether the hub has it was not asked (--online does).", fetch)
     status = _status(machine, f"{endpoint}/{model}/resolve/main/config.json")
@@ -81,6 +83,34 @@ def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
             "Correct the name, or accept the model's terms there and set HF_TOKEN.",
         )
     return ok("model", f"{model} will be fetched from {endpoint}.")
+
+
+def hub_config(machine: Machine, needs: Needs) -> Mapping[str, Any] | None:
+    """The hub's ``config.json`` of a model that is not here; None where the hub may not be asked, or has none."""
+    model, endpoint = needs.recipe.model.location if needs.recipe else None, _endpoint(machine)
+    if model is None or not is_hub_name(model) or model_folder(machine, model) is not None:
+        return None
+    if _offline(machine) or not (needs.online or is_near(endpoint)):
+        return None
+    import httpx
+
+    token, _ = _token(machine)
+    try:
+        answer = httpx.get(
+            f"{endpoint}/{model}/resolve/main/config.json",
+            headers=bearer(token if can_be_sent(token) else None),
+            timeout=_SECONDS,
+            trust_env=not is_near(endpoint),
+            follow_redirects=True,
+        )
+        config = answer.json() if answer.is_success else None
+    except (httpx.HTTPError, ValueError):
+        return None
+    return config if isinstance(config, dict) else None
+
+
+def _endpoint(machine: Machine) -> str:
+    return (machine.variable("HF_ENDPOINT") or _HUB).rstrip("/")
 
 
 def _status(machine: Machine, url: str) -> int | str:

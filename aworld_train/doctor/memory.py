@@ -30,7 +30,7 @@ def check_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
             "memory", "The memory of this machine is not known.", "See that /proc/meminfo can be read."
         )
         return
-    plan = plan_of(needs)
+    plan = plan_of(machine, needs)
     of_model = (
         plan.waits + plan.copy if plan else parameters(machine, needs) * (TRAINED_BYTES + _ENGINE_BYTES)
     )

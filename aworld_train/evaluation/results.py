@@ -33,7 +33,7 @@ class EvalTask:
         correct_answer: The right answer.
         level: Its level of difficulty; empty where it has none.
         scorer: The scorer that it names; empty where it names none.
-        tags: Its other labels: the dataset's ``ability``, and ``extra_info.tags``.
+        tags: Its other labels: ``extra_info.tags``, or else the dataset's ``ability``.
     """
 
     id: str
@@ -188,7 +188,7 @@ def _tasks(store: Store) -> dict[str, EvalTask]:
 def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
     info = row.get("extra_info") or {}
     tags = info.get("tags") or ()
-    labels = [row.get("ability"), *([tags] if isinstance(tags, str) else tags)]
+    labels = ([tags] if isinstance(tags, str) else tags) or [row.get("ability")]
     return EvalTask(
         key.id,
         key.index,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aworld_train import atomic, module_process
 from aworld_train.adapter.base import StoredCheckpoint, TrainingFramework, find
@@ -27,7 +27,14 @@ from aworld_train.model.portable import make_portable
 from aworld_train.model.weights import copy, dtype_of, parameters_of
 from aworld_train.training.recorded_run import RecordedRun
 
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
 TOKEN = "HF_TOKEN"
+CARD = "README.md"
+CARD_MARK = (
+    "<!-- By `aworld-train runs checkpoint`, which replaces this file as long as it has this line. -->"
+)
 _NEEDED = ("torch", "transformers")
 _MAX_PROOF_SECONDS = 3600
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
@@ -111,6 +118,7 @@ def export(
     adapter: bool,
     prove: bool,
     hub: str | None,
+    card: str,
 ) -> CheckpointExport:
     """Write a checkpoint's model into a folder, which is there whole and proved to load, or not at all.
 
@@ -122,6 +130,7 @@ def export(
         adapter: Take a LoRA run's adapter alone.
         prove: Load what was written.
         hub: A repository to push to.
+        card: The text of its ``README.md``.
 
     Raises:
         UsageError: The folder is not empty, there is no adapter, or there is no token for the hub.
@@ -141,6 +150,7 @@ def export(
         try:
             with atomic.replacing(place.resolve(), _check_empty) as folder:
                 source = _write(run, checkpoint, folder, dtype=dtype, adapter=adapter)
+                atomic.write_text(folder / CARD, card)
                 proof = _prove(folder, source, run) if prove and not adapter else None
         except Exception as error:
             # safetensors wraps what the system says.
@@ -237,7 +247,17 @@ def _push(folder: Path, repository: str, step: int) -> str:
             commit_message=f"The model after step {step}",
             # Weights of another number of files than the ones before would stay beside them.
             delete_patterns=list(_WEIGHTS),
+            ignore_patterns=[CARD] if _has_own_card(api, repository) else None,
         )
     except (httpx.HTTPError, OSError, RuntimeError, ValueError) as error:
         raise ExportError(f"{repository} cannot be pushed to: {one_line(error)}") from error
     return str(commit.commit_url)
+
+
+def _has_own_card(api: "HfApi", repository: str) -> bool:
+    """Whether the repository has a card that was not written here."""
+    if not api.file_exists(repository, CARD):
+        return False
+    with tempfile.TemporaryDirectory(prefix="aworld-train-") as temporary:
+        file = api.hf_hub_download(repository, CARD, local_dir=temporary)
+        return CARD_MARK not in Path(file).read_text(encoding="utf-8", errors="replace")

@@ -26,6 +26,7 @@ from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
+from aworld_train.training.disk_need import check_disk, disk_need, parameters_here
 from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.recipe_checks import check_data
@@ -151,7 +152,8 @@ class FrameworkProcessor(TrainerProcessor):
             placement: Where the run runs, said by a launcher; None is this machine.
 
         Raises:
-            UsageError: The recipe names a launcher, and none has called this; or it takes more GPUs than there are.
+            UsageError: The recipe names a launcher, and none has called this; or it takes more GPUs or more of the disk
+                than there is.
             AworldTrainError: The run failed; its ``summary.json`` says how far it got.
         """
         from aworld_train.training.run import train
@@ -169,6 +171,11 @@ class FrameworkProcessor(TrainerProcessor):
         run_dir, model = self.run_dir(loaded.recipe), loaded.recipe.model.location
         if model is not None and fetch(model, (lambda _: None) if quiet else _say):
             plan = framework.compile(loaded.recipe, run_dir)  # which may read the model's configuration
+        need = disk_need(loaded.recipe, parameters_here(model))
+        check_disk(need, run_dir, loaded.recipe.trainer.keep_checkpoints)
+        progress = train_progress(Console(stderr=True), quiet=quiet)
+        if need.sentence:
+            progress.note(need.sentence)
         return train(
             loaded,
             framework,
@@ -177,7 +184,7 @@ class FrameworkProcessor(TrainerProcessor):
             train_data=self.data["train"],
             val_data=self.data["val"],
             resume=resume,
-            progress=train_progress(Console(stderr=True), quiet=quiet),
+            progress=progress,
             placement=placement,
         )
 

@@ -138,3 +138,33 @@ def test_in_another_thread_it_runs_without_handlers() -> None:
     thread.start()
     thread.join(30)
     assert found == [thread.ident]
+
+
+def test_where_a_loop_runs_in_this_thread_as_in_a_notebook_another_thread_is_taken() -> None:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def kernel() -> int:
+        return run_interruptible(answer())
+
+    assert asyncio.run(kernel()) == 7
+
+
+def test_an_interrupt_in_a_notebook_cancels_and_waits_for_the_end() -> None:
+    steps: list[str] = []
+
+    async def main() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)
+            steps.append("cleaned up")
+
+    async def kernel() -> None:
+        run_interruptible(main())
+
+    with raising(signal.SIGTERM), pytest.raises(Ended):
+        asyncio.run(kernel())
+    assert steps == ["cleaned up"]

@@ -34,6 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "answer_schema": (),
     "system": ("system_prompt",),
     "level": (),
+    "tags": ("tag",),
     "attachments": (),
     "image_uris": (),
     "data_source": (),
@@ -60,6 +61,7 @@ _IN_TRAINING_ROWS: dict[str, Path] = {
     "scorer": ("extra_info", "scorer"),
     "answer_schema": ("extra_info", "answer_schema"),
     "level": ("extra_info", "level"),
+    "tags": ("extra_info", "tags"),
     "attachments": ("extra_info", "attachments"),
     "image_uris": ("extra_info", "images"),
 }

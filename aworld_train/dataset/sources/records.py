@@ -26,8 +26,8 @@ from aworld_train.dataset.sources.ids import IdMemory
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import (
     UnusableRecord,
-    file_names,
     label_text,
+    name_list,
     read_query,
 )
 from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
@@ -54,7 +54,7 @@ class _SharedFields(NamedTuple):
 
 _RARE_FIELDS = frozenset(_SharedFields._fields)
 
-IN_TABLES = frozenset({"id", "query", "answer", "ground_truths", "level", "attachments"})
+IN_TABLES = frozenset({"id", "query", "answer", "ground_truths", "level", "tags", "attachments"})
 """Records that set only these fields can be read many at once."""
 
 
@@ -127,7 +127,7 @@ class RecordReader:
         get = fields.get
         question, system, images = read_query(get("query"))
         if uris := get("image_uris"):
-            images = tuple(file_names(uris))
+            images = tuple(name_list(uris, "images"))
         level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
             raise UnusableRecord(LEVEL_NOT_SELECTED)
@@ -168,6 +168,7 @@ class RecordReader:
             id=id,
             system=system,
             level=level,
+            tags=tuple(name_list(get("tags"), "tags")),
             attachments=paths,
             images=images,
             file=file,
@@ -192,6 +193,7 @@ class RecordReader:
         try:
             queries = [read_query(value) for value in columns.get("query", missing)]
             levels = [label_text(value, "level") for value in columns.get("level", missing)]
+            tags = [name_list(value, "tags") for value in columns.get("tags", missing)]
             answers = [
                 right_answers(answer, others, structured=structured)
                 for answer, others in zip(
@@ -230,6 +232,7 @@ class RecordReader:
             ids=ids,
             systems=systems,
             levels=levels,
+            tags=tags,
             attachments=paths,
             images=[query.images for query in queries],
             lines=lines,
@@ -255,7 +258,10 @@ class RecordReader:
 
     def _paths(self, names: object) -> tuple[str, ...]:
         return tuple(
-            [name if name.startswith("/") else f"{self._folder}/{name}" for name in file_names(names)]
+            [
+                name if name.startswith("/") else f"{self._folder}/{name}"
+                for name in name_list(names, "attachments")
+            ]
         )
 
 

@@ -91,7 +91,7 @@ def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
         check_encodable(
             (
                 *(item.subject, item.message, item.answer, item.id, item.system, item.level),
-                *(*item.attachments, *item.images, *item.ground_truths),
+                *(*item.attachments, *item.images, *item.ground_truths, *item.tags),
             )
         )
         read_query(item.message)

@@ -116,8 +116,8 @@ def read_query(value: object) -> Query:
     return query._replace(question=question)
 
 
-def file_names(value: object) -> list[str]:
-    """The names of a record's files.
+def name_list(value: object, field: str) -> list[str]:
+    """The names of a record's files, or its tags; a text is one.
 
     Raises:
         UnusableRecord: The value is not a list of names.
@@ -126,7 +126,7 @@ def file_names(value: object) -> list[str]:
         return []
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise UnusableRecord("attachments are not names of files")
+        raise UnusableRecord(f"{field} are not a list of texts")
     return [str(name) for name in names]
 
 

@@ -15,6 +15,8 @@ from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import AworldTrainError, DependencyMissing, ModelError, RecipeError, UsageError
 from aworld_train.model import tokenizer
+from tests.hub import hub
+from tests.unit.doctor.world import QWEN3_8B
 
 needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
 TRAINABLE = """\
@@ -93,6 +95,21 @@ def test_check_passes_a_sound_recipe() -> None:
         "verl_checked": True,
         "remarks": [],
     }
+
+
+@needs_verl
+def test_check_says_memory_and_disk_of_a_model_of_the_hub_by_its_configuration_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with hub({"config.json": json.dumps(QWEN3_8B).encode()}, read) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        gpus = ("rollout.engine=vllm", "cluster.device=cuda", "trainer.steps=100")
+        assert not read and json.loads(run("check", "small.yaml", *gpus, "--json").stdout)["remarks"] == []
+        memory, disk = json.loads(run("check", "small.yaml", *gpus, "--online", "--json").stdout)["remarks"]
+    assert memory.startswith("Each GPU holds 1") and set(read) == {"config.json"}
+    assert disk.startswith("The run takes up to 5") and "4 checkpoints of 131.0 GB" in disk
 
 
 BERT = '{"architectures": ["BertForMaskedLM"]}'

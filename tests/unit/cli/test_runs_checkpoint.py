@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
@@ -15,6 +17,7 @@ from aworld_train.cli.runs import app
 from aworld_train.errors import AworldTrainError, DiskFull, ExportError, ModelError, UsageError
 from aworld_train.model.load_proof import prove
 from aworld_train.model.tiny import SHIPPED
+from tests.evaluations import make_evaluation
 from tests.hub import REPOSITORY, hub_for_pushing
 from tests.run_folders import make_run
 from tests.unit.adapter.verl.test_checkpoints import checkpoint, cut
@@ -97,7 +100,8 @@ def test_a_model_is_exported_whole_and_was_loaded(run_folder: Path, tmp_path: Pa
     assert said["bytes"] == sum(file.stat().st_size for file in target.iterdir())
     assert said["proof"]["class"] == "Qwen3ForCausalLM"
     assert 0 < said["proof"]["max_difference"] < 0.02 * said["proof"]["max_logit"]
-    assert {file.name for file in target.iterdir()} == {file.name for file in SHIPPED.iterdir()}
+    shipped = {file.name for file in SHIPPED.iterdir()}
+    assert {file.name for file in target.iterdir()} == {*shipped, "README.md"}
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         assert (target / name).read_bytes() == (SHIPPED / name).read_bytes()
     config = json.loads((target / "config.json").read_text())
@@ -185,6 +189,39 @@ def test_a_full_disk_leaves_nothing(run_folder: Path, tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def test_the_card_has_data_recipe_and_what_was_measured_with_intervals(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    change(run_folder / "manifest.json", data_sha256={"data/train.parquet": "ab12"})
+    change(run_folder / "recipe.yaml", model={"path": "org/base"}, env={"token": "secret-of-mine"})
+    with (run_folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "val_accuracy": 0.75, "val_n": 16}\n')
+    make_evaluation(run_folder.parent, "eval-mine", tasks=40, attempts=1, model=str(model_of(run_folder)))
+    make_evaluation(run_folder.parent, "eval-earlier", model=str(model_of(run_folder, 1)))
+    done = run("one", "--to", "out", "--no-proof")
+    assert done.exit_code == 0, done.output
+    card = Path("out/README.md").read_text()
+    front = yaml.safe_load(card.split("---")[1])
+    assert (front["base_model"], front["library_name"]) == ("org/base", "transformers")
+    assert "| the run's validation, step 2 | 16 | 1 | 75.0% | 50.5% to 89.8% |" in card
+    assert re.search(
+        r"\| eval-mine: data/products.jsonl \| \d+ \| 1 \| [\d.]+% \| [\d.]+% to [\d.]+% \|", card
+    )
+    assert "eval-earlier" not in card and "step 1 |" not in card
+    assert "| `data/train.parquet` | `ab12` |" in card
+    recipe = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert recipe == {
+        "name": "one",
+        "model": {"path": "org/base"},
+        "env": {"token": "***"},
+        "trainer": {"steps": 2},
+    }
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps({**yaml.safe_load(file.read_text()), **values}))
+
+
 def push(url: str, token: str) -> "subprocess.CompletedProcess[str]":
     # The hub's address is read when its library is imported.
     arguments = ["runs", "checkpoint", "one", "--hub", REPOSITORY, "--no-proof", "--json"]
@@ -211,11 +248,14 @@ def test_a_model_is_pushed_in_one_commit_with_no_old_weights_beside_it(tmp_path:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["hub"] == f"{url}/{REPOSITORY}/commit/1"
         refused = push(url, "hf_another_token")
+        del files["README.md"]
+        again = [push(url, TOKEN).returncode for _ in range(2)]
     assert requests[0][1] == {"name": "tasks", "organization": "someone", "visibility": "private"}
-    assert sum("/commit/" in path for path, _ in requests) == 1
+    assert again == [0, 0] and sum("/commit/" in path for path, _ in requests) == 3
     pushed = {file.name: file.read_bytes() for file in SHIPPED.iterdir() if file.name != "config.json"}
     assert {name: files[name] for name in pushed} == pushed
     assert files.keys() == {*pushed, "config.json", "README.md", ".gitattributes"}
+    assert b"# one, step 2" in files["README.md"]
     assert TOKEN not in done.stdout + done.stderr
     assert (
         refused.returncode == 1

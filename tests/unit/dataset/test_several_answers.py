@@ -109,6 +109,33 @@ def test_the_rows_of_a_build_become_the_same_rows_again(tmp_path: Path) -> None:
     assert first == second and {answers is None for _, answers in first} == {True, False}
 
 
+def test_tags_levels_and_system_prompts_of_rows_are_kept_also_when_they_are_built_again(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {
+            "query": "q1",
+            "answer": "a",
+            "tags": ["algebra", "word problem"],
+            "level": 2,
+            "system": "Be brief.",
+        },
+        {"query": "q2", "answer": "b", "tags": "algebra"},
+        {"query": "q3", "answer": "c"},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build("jsonl", tmp_path / "first", files=[tmp_path / "in.jsonl"], splits={"all": 1})
+    build("parquet", tmp_path / "second", files=[tmp_path / "first/all.parquet"], splits={"all": 1})
+    for name in ("first", "second"):
+        built = {row["extra_info"]["question"]: row for row in rows_of(tmp_path / name / "all.parquet")}
+        tags = {question: row["extra_info"]["tags"] for question, row in built.items()}
+        assert tags == {"q1": ["algebra", "word problem"], "q2": ["algebra"], "q3": None}
+        assert built["q1"]["extra_info"]["level"] == "2"
+        assert [message["role"] for message in built["q1"]["prompt"]] == ["system", "user"]
+    assert check_file(tmp_path / "first/all.parquet").rows == 3
+    assert "tags" not in {field.name for field in SCHEMA.field("extra_info").type}
+
+
 def test_the_same_question_with_other_answers_is_no_repeat(tmp_path: Path) -> None:
     rows = [{"query": "q", "answer": answers} for answers in (["a", "b"], ["a", "b"], ["a", "c"], "a")]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

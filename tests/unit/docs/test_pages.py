@@ -24,7 +24,7 @@ from tests.sampling_parameters import ALLOWED, CHANGING
 DOCS = REPOSITORY / "docs"
 PACKAGES = ("verl", "torch", "vllm", "ray", "transformers", "mcp", "aworld")
 _OUTCOME_ROW = re.compile(r"^\| `(\w+)` \| (.+?)\.? \| (trained|masked|dropped) \|$", re.MULTILINE)
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_LINK = re.compile(r'(?:\]\(|src(?:set)?=")([^)"\s]+)[)"]')
 
 
 def test_the_table_of_outcomes_has_all_of_them_with_their_treatments_and_meanings() -> None:

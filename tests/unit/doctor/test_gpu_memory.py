@@ -1,13 +1,17 @@
 """``doctor RECIPE`` says where the memory of GPUs goes, on a machine without one too, and where it is too little."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aworld_train.doctor.disk import check_disk
 from aworld_train.doctor.gpu_memory import check_gpu_memory
 from aworld_train.doctor.memory import check_memory
 from aworld_train.recipe.tree import merge
+from tests.hub import REPOSITORY, hub
+from tests.unit.doctor.test_planted_faults import df
 from tests.unit.doctor.world import QWEN3_8B, World, new_world
 
 GB = 10**9
@@ -29,7 +33,10 @@ def world_of(folder: Path, **changes: Any) -> World:
 
 def findings(world: World, values: dict[str, Any], gpu: int = 0) -> list[tuple[str, str]]:
     values = merge(values, {"model": {"path": str(world.folder / "model")}})
-    found = [(finding.status.value, finding.what) for finding in check_gpu_memory(world.needs(values), gpu)]
+    found = [
+        (finding.status.value, finding.what)
+        for finding in check_gpu_memory(world.machine(), world.needs(values), gpu)
+    ]
     return [(level, text) for level, text in found if WRITTEN not in text]
 
 
@@ -77,7 +84,7 @@ def test_the_part_that_should_stay_free_is_counted(tmp_path: Path) -> None:
 def test_without_gpus_or_the_model_s_files_nothing_is_said(tmp_path: Path, values: dict[str, Any]) -> None:
     world = world_of(tmp_path)
     small = {"rollout": {"engine": "vllm"}, "cluster": {"device": "cuda"}}
-    assert [*check_gpu_memory(world.needs(merge(small, values)), 0)] == []
+    assert [*check_gpu_memory(world.machine(), world.needs(merge(small, values)), 0)] == []
 
 
 @pytest.mark.parametrize(("values", "ranks"), [(EIGHT, 8), (ONE, 1)])
@@ -85,11 +92,29 @@ def test_how_fast_the_first_rank_has_to_write_is_said_where_others_wait_for_it(
     tmp_path: Path, values: dict[str, Any], ranks: int
 ) -> None:
     """8.2 billion parameters of 4 bytes in 1,800 seconds."""
-    needs = world_of(tmp_path).needs(merge(values, {"model": {"path": str(tmp_path / "model")}}))
-    texts = [finding.what for finding in check_gpu_memory(needs, 0) if WRITTEN in finding.what]
+    world = world_of(tmp_path)
+    needs = world.needs(merge(values, {"model": {"path": str(tmp_path / "model")}}))
+    texts = [
+        finding.what for finding in check_gpu_memory(world.machine(), needs, 0) if WRITTEN in finding.what
+    ]
     assert len(texts) == (1 if ranks > 1 else 0)
     for text in texts:
         assert f"first of {ranks} ranks writes 32.8 GB" in text and "30 minutes" in text and "19 MB/s" in text
+
+
+def test_a_model_of_the_hub_is_planned_by_its_configuration_alone(tmp_path: Path) -> None:
+    read: list[str] = []
+    values = merge(EIGHT, {"model": {"path": REPOSITORY}})
+    with hub({"config.json": json.dumps(QWEN3_8B).encode()}, read) as url:
+        world = new_world(tmp_path)
+        world.variables["HF_ENDPOINT"] = url
+        texts = [finding.what for finding in check_gpu_memory(world.machine(), world.needs(values), 0)]
+        assert "8 GPUs, 8.2 billion parameters" in texts[0] and set(read) == {"config.json"}
+        world.program("df", df(free=500 * GB))
+        (full, *_) = check_disk(world.machine(), world.needs(merge(values, {"trainer": {"steps": 100}})))
+        assert full.status.value == "fail" and "needs about 525." in full.what
+        world.variables["HF_HUB_OFFLINE"] = "1"
+        assert [*check_gpu_memory(world.machine(), world.needs(values), 0)] == []
 
 
 def test_a_model_of_experts_has_no_plan(tmp_path: Path) -> None:

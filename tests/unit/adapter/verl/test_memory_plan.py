@@ -1,9 +1,11 @@
 """The plan of GPU memory against measured memory, and the ready recipes against the GPUs that they name."""
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,31 @@ def test_the_documented_table_is_the_plan(name: str) -> None:
     assert int(longest.replace(",", "")) == (
         recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
     )
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_the_documented_number_of_gpus_is_the_fewest_by_the_plan(model: str) -> None:
+    (row,) = re.findall(rf"^\| `{re.escape(model)}` .*$", GPU_PAGE.read_text("utf-8"), re.MULTILINE)
+    documented = [cell.strip() for cell in row.strip("|").split("|")][1:]
+    computed = [fewest_gpus(model, rank, memory) for memory in CARDS.values() for rank in (0, 32)]
+    assert documented == [str(number or "none") for number in computed]
+
+
+def fewest_gpus(model: str, rank: int, memory: int) -> int | None:
+    """Beside an engine that has room for its weights and two thirds as much besides."""
+    sizes = [f"model.attention={FLASH}", f"model.lora.rank={rank}", "trainer.max_batch_tokens=8192"]
+    sizes += ["dataset.max_prompt_tokens=4096", "rollout.max_response_tokens=4096", "trainer.batch_size=32"]
+    for gpus in (1, 2, 4, 8, 16, 32):
+        nodes, each = max(1, gpus // 8), min(gpus, 8)
+        cluster = [f"cluster.nodes={nodes}", f"cluster.gpus_per_node={each}", "cluster.launcher=slurm"]
+        base = recipes.load("gaia-qwen3-4b-1gpu", [*sizes, *cluster[: 2 + (nodes > 1)]])
+        for share, parallel in itertools.product((0.3, 0.4, 0.5), (1, 2, 4, 8)):
+            rollout = replace(base.rollout, gpu_memory=share, tensor_parallel=parallel)
+            plan = plan_of(replace(base, rollout=rollout), shape(model), memory)
+            fits = plan.total(plan.fullest) < (1 - SPARE) * memory
+            if parallel <= each and fits and 2 * plan.parameters / parallel < 0.6 * share * memory:
+                return gpus
+    return None
 
 
 def test_gpus_that_share_a_longer_row_hold_as_much() -> None:

@@ -153,7 +153,7 @@ def test_an_answer_is_the_text_that_was_written(written: str, text: str, tmp_pat
         (b'{"query": "q", "answer": "a", "qu\\u0065ry" : "p"}', "the key 'query' comes twice"),
         (b'{"query": "q", "answer": "a", "id": []}', "id is not text or a number"),
         (b'{"query": "q", "answer": "a", "scorer": {}}', "scorer is not text or a number"),
-        (b'{"query": "q", "answer": "a", "attachments": [1]}', "attachments are not names of files"),
+        (b'{"query": "q", "answer": "a", "attachments": [1]}', "attachments are not a list of texts"),
         (b'{"query": [{"role": "user"}], "answer": "a"}', "a message of the query is not text"),
         (b'{"query": [{"role": ["user"]}], "answer": "a"}', "a message of the query has no known role"),
         (b'{"query": ["q"], "answer": "a"}', "a message of the query has no known role"),
