@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.types import CallToolResult, TextContent
 
-from aworld_train.env import EnvConnection, status
+from aworld_train.env import EnvConnection, find, status
 from aworld_train.env.containers import engine_answers
 
 DIRECTORIES = Path(__file__).parent / "data"
@@ -134,3 +135,11 @@ def eventually(holds: Callable[[], object], within: float = 30.0) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def workers(name: str) -> list[psutil.Process]:
+    """The workers of an environment of processes."""
+    record = find(name)
+    assert record is not None
+    below = psutil.Process(record.handle["pid"]).children(recursive=True)
+    return [one for one in below if one.cmdline()[-2:] == ["-m", "aworld_train.serving.worker"]]

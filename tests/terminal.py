@@ -8,11 +8,8 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
-import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -48,45 +45,11 @@ class _Screen(pyte.Screen):
         super().reset_mode(*modes, **options)
 
 
-class _Fork(subprocess.Popen[bytes]):
-    """A function of this process in a fork, whose standard streams, variables and folder are its own."""
-
-    def __init__(self, program: Callable[[], object], stream: int, environment: dict[str, str], cwd: Path):
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.setsid()
-                fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
-                for number in range(3):
-                    os.dup2(stream, number)
-                os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                os.chdir(cwd)
-                os.environ.clear()
-                os.environ.update(environment)
-                sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-                program()
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        # What `Popen` has of a process that it has started.
-        self.args, self.pid, self.returncode = [], pid, None  # type: ignore[assignment]
-        self.stdin = self.stdout = self.stderr = None
-        self._child_created, self._communication_started, self._input = True, False, None
-        self._waitpid_lock = threading.Lock()
-
-
 class Terminal:
     """A terminal in which a program runs; it ends with the block.
 
     Args:
-        command: The program and its arguments; or a function, which is called in a fork of this process.
+        command: The program and its arguments.
         columns: Its width.
         lines: Its height.
         environment: The program's variables.
@@ -99,7 +62,7 @@ class Terminal:
 
     def __init__(
         self,
-        command: Sequence[str] | Callable[[], object],
+        command: Sequence[str],
         columns: int = 80,
         lines: int = 24,
         *,
@@ -113,20 +76,16 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self._set_size(columns, lines)
         variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
-        variables |= {"TERM": "xterm-256color", **(environment or {})}
-        if callable(command):
-            self.process: subprocess.Popen[bytes] = _Fork(command, follower, variables, cwd or Path.cwd())
-        else:
-            self.process = subprocess.Popen(
-                command,
-                stdin=follower,
-                stdout=follower,
-                stderr=follower,
-                start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                env=variables,
-                cwd=cwd,
-            )
+        self.process = subprocess.Popen(
+            command,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**variables, "TERM": "xterm-256color", **(environment or {})},
+            cwd=cwd,
+        )
         os.close(follower)
 
     def __enter__(self) -> Self:

@@ -41,6 +41,7 @@ _RESERVED_PIDS = 32  # of these, for the worker itself
 _FILES = 8192
 # What starts tool servers as another user and ends them needs these, and gives them up when it changes its user.
 WORKER_CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
+_OOM_CAPABILITY = "SYS_RESOURCE"  # to set the lowest `oom_score_adj` that a tool may give itself
 # Users of tools: a range that nothing else uses (https://systemd.io/UIDS-GIDS/), and one for engines whose containers
 # have a range of 65,536 users of their own.
 _USERS = (0x7000_0000, 0x7FFF_0000)
@@ -49,8 +50,16 @@ _STARTING = "-starting"
 _RUNNING = ("running", "restarting", "created")
 """States of a container that the engine runs, or will; one that somebody stopped stays so."""
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
-# Writable folders of a worker, in memory, with the share of its memory that each may take.
-WORKER_FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
+# Writable folders of a worker, in memory, with the share of its memory that each may take. With what else outlives the
+# processes of tools they leave room for the worker, so that the kernel, when memory runs out, can end tools alone.
+WORKER_FOLDERS = {"/workspace": 0.25, "/home/agent": 0.125, "/tmp": 0.125}
+_SHARED_MEMORY = 0.0625  # of its memory, for /dev/shm
+_BYTES_FOR_A_FILE = 8 << 10  # of a folder: an empty file takes the kernel about 1 KB
+_SYSCTLS = {
+    "kernel.shm_rmid_forced": "1",  # shared memory goes with the last process that has it
+    "kernel.msgmni": "32",  # message queues, of 16 KB each, do not
+    "kernel.sem": "250 32000 100 128",
+}
 
 
 def engine_answers() -> bool:
@@ -213,18 +222,18 @@ class DockerBackend:
     def _run_worker(
         self, plan: EnvPlan, number: int, volumes: Mapping[str, Any], info: Mapping[str, Any]
     ) -> None:
+        from docker.errors import APIError
+
         image = self._client.images.get(plan.prepared)
         user = _user_for(info)
         mounts, attached = _attachments(plan)
         settings = worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
-        self._client.containers.run(
-            plan.prepared,
-            [worker.__name__],
-            name=f"aworld-{plan.name}-worker-{number}",
-            hostname=f"worker-{number}",
-            detach=True,
-            labels={**_labels(plan, "worker"), f"{LABEL}.number": str(number)},
-            environment={
+        options = {
+            "name": f"aworld-{plan.name}-worker-{number}",
+            "hostname": f"worker-{number}",
+            "detach": True,
+            "labels": {**_labels(plan, "worker"), f"{LABEL}.number": str(number)},
+            "environment": {
                 **plan.keys,
                 **attached,
                 "HOME": "/home/agent",
@@ -232,13 +241,22 @@ class DockerBackend:
                 EGRESS_VARIABLE: json.dumps(dict(plan.egress_passwords)),
                 channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
             },
-            network_mode="none",
-            runtime=plan.runtime or None,
-            volumes=volumes,
-            mounts=mounts,
+            "network_mode": "none",
+            "runtime": plan.runtime or None,
+            "volumes": volumes,
+            "mounts": mounts,
             **_container_limits(plan.size, info["NCPU"]),
             **_worker_rights(plan.size, user),
-        )
+        }
+        try:
+            self._client.containers.run(plan.prepared, [worker.__name__], **options)
+        except APIError as error:
+            # Of an engine that is itself in a container, or another user's than root.
+            if "operation not permitted" not in str(error).lower():
+                raise
+            self._client.containers.get(options["name"]).remove(force=True)
+            options["cap_add"] = WORKER_CAPABILITIES
+            self._client.containers.run(plan.prepared, [worker.__name__], **options)
 
     def _run_egress(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
         self._client.containers.run(
@@ -434,11 +452,14 @@ def _worker_rights(size: Size, user: int) -> dict[str, Any]:
     """What a worker may do that a gateway may not: start tools as another user, in folders that are that user's."""
     return {
         "user": "0:0",
-        "cap_add": WORKER_CAPABILITIES,
+        "cap_add": [*WORKER_CAPABILITIES, _OOM_CAPABILITY],
         "tmpfs": {
-            folder: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={user},gid={user},mode=0700"
+            folder: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},"
+            f"nr_inodes={int(share * size.memory) // _BYTES_FOR_A_FILE},uid={user},gid={user},mode=0700"
             for folder, share in WORKER_FOLDERS.items()
         },
+        "shm_size": int(_SHARED_MEMORY * size.memory),
+        "sysctls": _SYSCTLS,
         "ulimits": [{"Name": "nofile", "Soft": _FILES, "Hard": _FILES}],
     }
 

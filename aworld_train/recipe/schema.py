@@ -370,8 +370,14 @@ class OutcomesSection:
     max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
     overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
     repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)
-    timeout: EpisodeUse = _doc("The episode's time ran out.", EpisodeUse.dropped)
-    environment: EpisodeUse = _doc("The tool environment went away.", EpisodeUse.dropped)
+    timeout: EpisodeUse = _doc(
+        "The episode's time ran out, and the engine did not take the most of it.", EpisodeUse.trained
+    )
+    broken_tools: EpisodeUse = _doc(
+        "Its tool worker was lost, and nothing shows that the episode did not do it.",
+        EpisodeUse.trained,
+    )
+    environment: EpisodeUse = _doc("The tool environment evidently went away.", EpisodeUse.dropped)
     tool: EpisodeUse = _doc("A helper that tools depend on failed.", EpisodeUse.dropped)
     provider: EpisodeUse = _doc("The engine, or another language model, failed.", EpisodeUse.dropped)
     agent: EpisodeUse = _doc("The agent program failed.", EpisodeUse.dropped)

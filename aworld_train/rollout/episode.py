@@ -12,6 +12,7 @@ rather than a new one: turns are lost where they take long, so sampling anew wou
 import asyncio
 import json
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -168,6 +169,7 @@ class Episode(ABC):
         self.failure: EpisodeFailure | None = None
         self.over = asyncio.Event()
         self.generate_seconds = 0.0
+        self._model_calls: list[float] = []  # when those under way began, monotonic clock
         self.given_tokens = 0  # tokens of all prompts, as the engine counts them
 
     def conversation(self, agent: str) -> "AgentConversation":
@@ -267,6 +269,12 @@ class Episode(ABC):
         return sum(len(record.completions) for record in self.agents.values())
 
     @property
+    def model_seconds(self) -> float:
+        """The time of model calls, those under way included."""
+        now = time.monotonic()
+        return self.generate_seconds + sum(now - began for began in self._model_calls)
+
+    @property
     @abstractmethod
     def rules(self) -> RequestRules:
         """How requests are taken that want what the trainer does not enforce."""
@@ -353,9 +361,11 @@ class Episode(ABC):
             record.graph.count_branch(branch)
         record.pending += 1
         context.pending += 1
+        self._model_calls.append(began := time.monotonic())
         try:
             return await self._sample_after(record, request, context, tools, max_tokens)
         finally:
+            self._model_calls.remove(began)
             record.pending -= 1
             context.pending -= 1
 

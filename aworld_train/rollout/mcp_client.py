@@ -107,6 +107,11 @@ class McpSession:
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
 
+    @property
+    def session_id(self) -> str | None:
+        """The id that the server gave the session."""
+        return self._headers.get(_SESSION)
+
     async def initialize(self) -> None:
         """Open the session.
 
@@ -179,7 +184,7 @@ class McpSession:
         if "error" in message:
             raise RequestFailure(message["error"])
         if not isinstance(result := message.get("result"), dict):
-            raise ServerFailure(f"the answer to {method} has no result")
+            raise RequestFailure(f"the answer to {method} has no result")
         return result
 
     async def _read_answer(self, response: aiohttp.ClientResponse, number: int) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """How an episode can end.
 
 Every episode has exactly one outcome. Outcomes that the model caused (a good or bad answer, a malformed call, too many
-turns, too many tokens, repetition) are trained on. Outcomes that it did not cause (a lost tool environment, a failed
-engine, a crashed agent program, an exhausted time limit) are never scored 0: such an episode is left out and counted.
-The recipe's ``rollout.outcomes`` maps outcomes to these two kinds.
+turns, too many tokens, repetition, too much time, a tool worker that its calls brought down) are trained on. Outcomes
+that it did not cause (a lost tool environment, a failed engine, a crashed agent program) are never scored 0: such an
+episode is left out and counted. The recipe's ``rollout.outcomes`` maps outcomes to these two kinds.
+
+What is left out can be gamed, so a failure is the environment's only by evidence that the episode cannot make:
+``loss_evidence`` looks for it.
 """
 
 from enum import StrEnum
@@ -18,6 +21,7 @@ class Outcome(StrEnum):
     overlong = "overlong"
     repetition = "repetition"
     timeout = "timeout"
+    broken_tools = "broken_tools"
     environment = "environment"
     tool = "tool"
     provider = "provider"
@@ -37,6 +41,7 @@ _MEANINGS = {
     Outcome.overlong: "the model used up its tokens",
     Outcome.repetition: "the model repeated itself",
     Outcome.timeout: "the episode's time ran out",
+    Outcome.broken_tools: "the tool worker of the episode was lost, and nothing shows that the episode did not do it",
     Outcome.environment: "the tool environment could not be reached or went away",
     Outcome.tool: "a helper that tools depend on failed",
     Outcome.provider: "the engine, or another language model, failed",
@@ -55,6 +60,12 @@ class EnvironmentLost(EpisodeFailure):
     """The tool environment cannot be reached, or went away in the middle of a session."""
 
     outcome = Outcome.environment
+
+
+class ToolsBroken(EnvironmentLost):
+    """The worker of a tool session was lost, and nothing that the session cannot reach shows another cause."""
+
+    outcome = Outcome.broken_tools
 
 
 class ToolHelperFailed(EpisodeFailure):

@@ -1,9 +1,9 @@
 """An episode's tools: one MCP session, opened at the first call and closed with the episode.
 
-When the server cannot be reached or goes away, every waiting call raises ``EnvironmentLost`` at once. A tool that
-reports an error or takes too long gives an error *result*, to which the agent can react. The server is notified of
-calls that are abandoned after a timeout or because the episode was cancelled. Only opening a session is retried, while
-the server reports that it is full.
+A call whose session is lost raises ``EnvironmentLost`` or ``ToolsBroken``, as the evidence is. A tool that reports an
+error, takes too long or answers with something else than a result gives an error *result*, to which the agent can
+react. The server is notified of calls that are abandoned after a timeout or because the episode was cancelled. Only
+opening a session is retried, while the server reports that it is full.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ import aiohttp
 from aworld_train.network import proxy_for
 from aworld_train.rollout.episode_clock import waiting_for_worker
 from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
+from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tls import tls_context
@@ -98,6 +99,7 @@ class ToolSession:
     def __init__(self, server: ToolServer):
         self._server = server
         self._task: asyncio.Task[McpSession] | None = None
+        self._opened = 0.0  # monotonic clock
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +119,8 @@ class ToolSession:
         """Call a tool.
 
         Raises:
-            EnvironmentLost: the server cannot be reached or went away during the call.
+            EnvironmentLost: the server cannot be reached, or an evident fault of the environment ended the session.
+            ToolsBroken: the session is lost without such evidence.
         """
         if reason := _unsendable(arguments):
             return ToolResult(f"Error: the arguments of {name} {reason}", True)
@@ -136,15 +139,27 @@ class ToolSession:
             result = request.answer.result()
             return ToolResult(text_of(result), bool(result.get("isError")), result)
         except RequestFailure as failure:
-            if failure.kind == "worker_lost":
-                raise EnvironmentLost(f"{self._server.url}: {failure} during tool {name}") from failure
+            if failure.kind == "worker_lost":  # perhaps: the tools of the session may say so too
+                await self._check_session(session, f"{failure} during tool {name}")
             return ToolResult(f"Error: {failure}", True, failure.error)
         except ServerFailure as failure:
-            raise EnvironmentLost(f"{self._server.url}: {failure}, during tool {name}") from failure
-        except (KeyError, TypeError, AttributeError) as error:
-            raise EnvironmentLost(
-                f"{self._server.url}: the answer of tool {name} is no tool result"
-            ) from error
+            await self._check_session(session, f"{failure}, during tool {name}", failure.status)
+            return ToolResult(f"Error: there is no result of {name}: {failure}", True)
+        except (KeyError, TypeError, AttributeError, RecursionError):
+            return ToolResult(f"Error: the answer of {name} is not a tool result", True)
+
+    async def _check_session(self, session: McpSession, reason: str, status: int | None = None) -> None:
+        """Raise the failure that ended the session, unless it is still open."""
+        lost = LostSession(
+            self._server.url,
+            self._server.headers,
+            session.session_id,
+            self._opened,
+            status,
+            reason,
+        )
+        if (failure := await failure_of(lost)) is not None:
+            raise failure
 
     async def open(self) -> None:
         """Open the session now.
@@ -198,6 +213,7 @@ class ToolSession:
                     session = McpSession(self._server.url, self._server.headers, seconds, self._log_wait)
                     try:
                         await session.initialize()
+                        self._opened = time.monotonic()
                         return session
                     except asyncio.CancelledError:
                         await _close(session)
@@ -333,5 +349,5 @@ def _image(part: Mapping[str, Any], position: int) -> Image | None:
         return None
     try:
         return Image.read_base64(part["data"], position)
-    except NoImage:
+    except (NoImage, KeyError, TypeError):
         return None

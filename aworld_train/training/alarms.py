@@ -1,7 +1,8 @@
 """Signs that a run no longer learns: shown when they appear, and kept in the summary.
 
-A single step proves little, so most signs count once they last for some steps. A loss that is no number also ends the
-run when it lasts: nothing that comes after is learned from.
+A single step proves little, so most signs count once they last for some steps. What is left out of training can be
+gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is no number also
+ends the run when it lasts: nothing that comes after is learned from.
 """
 
 from collections import Counter
@@ -29,7 +30,12 @@ _TEXTS = {
     "computes, so it trains on another policy than it believes; algorithm.rollout_correction=token corrects for what "
     "rounding in bf16 does, and in fp32 such a difference means that the engine has other weights:",
     "one_outcome": f"in {STEPS} steps in a row no episode came to an answer, and all ended as",
+    "dropped_step": "more episodes of the step were left out than of others (traces/episodes.jsonl has the causes):",
+    "dropped_task": "more episodes of a task are left out than of others; the model may have found out how to have bad "
+    "ones left out (traces/episodes.jsonl has the causes):",
 }
+_AT_ONCE = {"not_finite", "dropped_step", "dropped_task"}
+_MIN_DROPPED, _MAX_DROPPED_RATIO = 3, 3.0  # episodes; of the share that is left out of others
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Alarm:
 
     Attributes:
         step: The step at which it was noticed.
-        kind: ``not_finite``, ``no_variance``, ``entropy``, ``probabilities`` or ``one_outcome``.
+        kind: A key of ``_TEXTS``.
         text: What it means and what may help.
     """
 
@@ -54,9 +60,13 @@ class StepEpisodes(Protocol):
         outcomes: Their number by outcome.
         compared_tasks: Tasks of which several episodes have a reward.
         varied_tasks: Those of them whose rewards differ.
+        played: Their number by task.
+        dropped: Those of them that are left out.
     """
 
     outcomes: Counter[str]
+    played: Counter[int]
+    dropped: Counter[int]
 
     @property
     def compared_tasks(self) -> int: ...
@@ -73,6 +83,9 @@ class AlarmWatch:
         self._streaks: Counter[str] = Counter()
         self._first_entropy: float | None = None
         self._is_exact: bool | None = None
+        self._played: Counter[int] = Counter()  # by task
+        self._dropped: Counter[int] = Counter()
+        self._dropped_tasks: set[int] = set()  # that had an alarm
 
     def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
         """The alarms that a step raises.
@@ -86,8 +99,8 @@ class AlarmWatch:
         raised = []
         for kind in _TEXTS:
             self._streaks[kind] = self._streaks[kind] + 1 if kind in signs else 0
-            needed = 1 if kind == "not_finite" else STEPS
-            if self._streaks[kind] == needed:
+            is_new_task = kind == "dropped_task" and kind in signs
+            if self._streaks[kind] == (1 if kind in _AT_ONCE else STEPS) or is_new_task:
                 raised.append(Alarm(step, kind, _TEXTS[kind] + signs[kind]))
         self.alarms += raised
         return raised
@@ -118,6 +131,22 @@ class AlarmWatch:
             yield "probabilities", f" {difference}"
         if len(episodes.outcomes) == 1 and "answered" not in episodes.outcomes:
             yield "one_outcome", f" {next(iter(episodes.outcomes))}"
+        yield from self._drops(episodes)
+
+    def _drops(self, episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+        """Signs that a step, or a task over all other steps, has more than its share of what is left out."""
+        dropped, played = episodes.dropped.total(), episodes.played.total()
+        if _is_more(dropped, played, self._dropped.total(), self._played.total()):
+            yield "dropped_step", f" {dropped} of {played}"
+            return  # the step says nothing of its tasks
+        self._dropped.update(episodes.dropped)
+        self._played.update(episodes.played)
+        all_dropped, all_played = self._dropped.total(), self._played.total()
+        for task in episodes.dropped.keys() - self._dropped_tasks:
+            dropped, played = self._dropped[task], self._played[task]
+            if _is_more(dropped, played, all_dropped - dropped, all_played - played):
+                self._dropped_tasks.add(task)
+                yield "dropped_task", f" {dropped} of {played} of task {task}"
 
     def _difference(self, row: Mapping[str, Any]) -> str | None:
         """How far the engine's probabilities are from the trainer's, if that is too far.
@@ -134,3 +163,10 @@ class AlarmWatch:
         if isinstance(mean, int | float) and mean > MAX_MEAN_DIFFERENCE:
             return f"{mean:.2g} on average, and {MAX_MEAN_DIFFERENCE:g} is much"
         return None
+
+
+def _is_more(dropped: int, played: int, other_dropped: int, others_played: int) -> bool:
+    """Whether more is left out than the share of the others allows."""
+    if dropped < _MIN_DROPPED or not others_played:
+        return False
+    return dropped / played > _MAX_DROPPED_RATIO * other_dropped / others_played

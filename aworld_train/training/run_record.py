@@ -14,6 +14,8 @@ from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
+_MAX_DROPPED_TASKS = 50  # in the summary
+
 
 @dataclass
 class EpisodeCounts:
@@ -47,6 +49,10 @@ class EpisodeCounts:
     rewards: dict[tuple[int, str], set[float]] = field(default_factory=dict)
     """Those that are compared, by task and by agent; with an empty name those of agents without an own one."""
     compared: Counter[int] = field(default_factory=Counter)
+    played: Counter[int] = field(default_factory=Counter)
+    """Episodes by task."""
+    dropped: Counter[int] = field(default_factory=Counter)
+    """Those that are left out, by task."""
 
     def add(self, line: dict[str, Any]) -> None:
         """Count one episode, given as its line of ``traces/episodes.jsonl``."""
@@ -56,6 +62,10 @@ class EpisodeCounts:
         if line.get("retried"):
             return
         self.episodes += 1
+        task = line.get("index", -1)
+        self.played[task] += 1
+        if line.get("treatment") == "dropped":
+            self.dropped[task] += 1
         self.tool_calls += line.get("tool_calls", 0)
         self.tool_errors += line.get("tool_errors", 0)
         self.tool_seconds += line.get("tool_seconds", 0.0)
@@ -223,6 +233,7 @@ class RunRecord:
                 "tool_calls": tally.tool_calls,
                 "tool_errors": tally.tool_errors,
                 "outcomes": dict(tally.outcomes),
+                "dropped": tally.dropped.total(),
                 "rows": tally.rows,
                 "branches": dict(tally.branches),
                 "format_misses": dict(tally.format_misses),
@@ -274,6 +285,8 @@ class RunRecord:
         summary.environment_losses = sum(t.environment_losses for t in all_tallies)
         training = self.training.values()
         summary.outcomes = dict(sum((t.outcomes for t in training), Counter[str]()))
+        dropped = sum((t.dropped for t in training), Counter[int]())
+        summary.dropped = {str(task): count for task, count in dropped.most_common(_MAX_DROPPED_TASKS)}
         summary.unscored = dict(sum((t.unscored for t in training), Counter[str]()))
         summary.suspicions = dict(sum((t.suspicions for t in training), Counter[str]()))
         if 0 in self.validation:

@@ -35,6 +35,7 @@ class RunSummary:
         trained_episodes: How many of them were scored and could be trained on.
         environment_losses: Episodes that lost their tool environment, those that were played again included.
         outcomes: Number of training episodes by outcome.
+        dropped: Number of training episodes that were left out, by task, for the tasks with most of them.
         unscored: Number of training episodes without a score, by scorer and reason.
         suspicions: Number of training episodes by sign of reward hacking (see ``reward suspects``).
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
@@ -58,6 +59,7 @@ class RunSummary:
     tool_errors: int = 0
     environment_losses: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
     unscored: dict[str, int] = field(default_factory=dict)
     suspicions: dict[str, int] = field(default_factory=dict)
     val: dict[str, Validation] = field(

@@ -129,7 +129,6 @@ def test_stop_ends_everything_of_the_job_and_leaves_the_cluster(
     launcher.stop(run_dir)
 
 
-@pytest.mark.slow
 def test_a_run_that_the_cluster_cannot_place_ends_before_it_begins_and_says_what_is_free(
     workspace: Workspace, cluster: RayCluster
 ) -> None:
@@ -140,7 +139,6 @@ def test_a_run_that_the_cluster_cannot_place_ends_before_it_begins_and_says_what
     assert not (workspace.runs / "large" / "summary.json").exists()
 
 
-@pytest.mark.slow
 def test_a_node_that_does_not_see_the_run_folder_ends_the_run_before_it_begins(
     workspace: Workspace, cluster: RayCluster
 ) -> None:

@@ -7,16 +7,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from mcp import ClientSession, McpError
 
-from aworld_train.env import EnvConnection, down, find, up
+from aworld_train.env import EnvConnection, down, up
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
-from tests.environments import ODD, call, eventually, text_of
+from tests.environments import ODD, call, eventually, text_of, workers
 from tests.tool_servers import agent
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -54,13 +53,6 @@ def tools(connection: EnvConnection, servers: str = "", **limits: float) -> Tool
 def open_sessions(connection: EnvConnection) -> int:
     health = httpx.get(f"http://{connection.ip}:{connection.port}/health").json()
     return int(health["sessions"])
-
-
-def workers(name: str) -> list[psutil.Process]:
-    record = find(name)
-    assert record is not None
-    below = psutil.Process(record.handle["pid"]).children(recursive=True)
-    return [one for one in below if one.cmdline()[-2:] == ["-m", "aworld_train.serving.worker"]]
 
 
 async def test_thirty_two_episodes_share_two_workers_and_none_fails(

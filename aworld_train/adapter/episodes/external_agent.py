@@ -61,6 +61,8 @@ class ExternalAgent(EpisodeAgent):
             result.tools.calls, result.tools.errors = counts.calls, counts.errors
             result.tools.seconds = counts.seconds
             result.tools.records = counts.records
+            if tools.lost is not None:
+                result.episode.fail(tools.lost)  # also where the agent is ended because its time is over
             await tools.close()
 
     async def _run(

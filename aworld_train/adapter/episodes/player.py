@@ -25,7 +25,7 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.messages import Message, RequestRefused
 from aworld_train.rollout.model import LanguageModel
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolsBroken
 from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tools import wait_until_healthy
@@ -161,6 +161,11 @@ class EpisodePlayer:
             if clock.ended_waiting:
                 result.outcome = Outcome.environment
                 result.cause = f"no tool worker was free within {queue_seconds:g} seconds (env.queue_timeout)"
+            elif episode.failure is not None:
+                result.outcome, result.cause = episode.failure.outcome, str(episode.failure)
+            elif episode.model_seconds > seconds / 2:
+                result.outcome = Outcome.provider
+                result.cause = f"the engine took {episode.model_seconds:.0f} of {seconds:g} seconds"
             else:
                 result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
         except RequestRefused as refused:
@@ -170,6 +175,8 @@ class EpisodePlayer:
             excused = failure.outcome is Outcome.agent and episode.stopped
             result.outcome = episode.outcome if excused else failure.outcome
             result.cause = str(episode.failure or failure)
+            if isinstance(failure, ToolsBroken):
+                result.answer = ""  # what it said before does not count
         except Exception as error:
             result.outcome, result.cause = Outcome.infrastructure, one_line(error)
         episode.over.set()

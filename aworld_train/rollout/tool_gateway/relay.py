@@ -119,14 +119,15 @@ class CallRelay:
 
     async def _handle_response(self, response: aiohttp.ClientResponse) -> web.StreamResponse:
         if self._is_loss(response.status):
-            return await self._lose_environment(f"HTTP {response.status}: {await _refusal_text(response)}")
+            reason = f"HTTP {response.status}: {await _refusal_text(response)}"
+            return await self._lose_tools(reason, response.status)
         headers = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
         if self._opening and SESSION_HEADER in response.headers:
             self._session.mcp_sessions.add(response.headers[SESSION_HEADER])
         if response.content_type == "text/event-stream":
             return await self._stream(response, headers)
         data = await response.read()
-        self._observe(data)
+        await self._observe(data)
         return web.Response(body=data, status=response.status, headers=headers)
 
     def _is_loss(self, status: int) -> bool:
@@ -143,16 +144,17 @@ class CallRelay:
         await self._stream_response.prepare(self._request)
         async for chunk in response.content.iter_any():
             for data in reader.feed(chunk):
-                self._observe(data)
+                await self._observe(data)
             await self._stream_response.write(chunk)
         if self._call is not None and self._call.open and not reader.last_id:
-            return await self._lose_environment("its answer ended before the result came")
+            return await self._lose_tools("its answer ended before the result came")
         return self._stream_response
 
-    def _observe(self, data: bytes) -> None:
+    async def _observe(self, data: bytes) -> None:
         if self._opening:
             self._session.observe_opening(data)
-        self._session.observe(self._mcp_session, data)
+        if reason := self._session.observe(self._mcp_session, data):
+            await self._session.check(self._mcp_session, reason)
 
     async def _handle_broken_connection(self, error: Exception) -> web.StreamResponse:
         """Handle a failed connection: the agent's, which needs no answer, or the environment's."""
@@ -161,14 +163,14 @@ class CallRelay:
         if self._request.method == "GET" and self._stream_response is not None:
             return self._stream_response  # the client may open another stream
         lines = without_passwords(str(error)).splitlines()
-        return await self._lose_environment(
+        return await self._lose_tools(
             f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         )
 
     async def _handle_timeout(self) -> web.StreamResponse:
         if self._opening:
             seconds = self._session.upstream.connect_timeout
-            return await self._lose_environment(f"did not open a session within {seconds:g} seconds")
+            return await self._lose_tools(f"did not open a session within {seconds:g} seconds")
         seconds = self._session.upstream.call_seconds(self._session.tool_timeouts)
         text = f"Error: no answer within {seconds:g} seconds"
         if self._call is None:
@@ -188,11 +190,19 @@ class CallRelay:
             async with asyncio.timeout(_CANCEL_SECONDS), self._send():
                 pass
 
-    async def _lose_environment(self, reason: str) -> web.StreamResponse:
-        self._session.mark_lost(reason)
+    async def _lose_tools(self, reason: str, status: int | None = None) -> web.StreamResponse:
+        """Answer a request that has no result; if its session is lost, all later ones have none."""
+        if self._opening:
+            self._session.mark_lost(reason)
+        else:
+            await self._session.check(self._mcp_session, reason, status)
+        lost, text = self._session.lost is not None, f"there is no result: {reason}"
+        outcome = failure("environment_lost", LOST) if lost else failure("no_result", text)
         if self._call is not None:
-            self._session.end_call(self._call, failed=True)
-        return await self._reply(failure("environment_lost", LOST))
+            outcome = outcome if lost else tool_failure(f"Error: {text}", "no_result")
+            self._session.end_call(self._call, True, None if lost else outcome)
+            self._session.forget(self._mcp_session, self._message)
+        return await self._reply(outcome)
 
     async def _reply(self, outcome: dict[str, Any]) -> web.StreamResponse:
         """Answer in the environment's place, in the stream that was begun if there is one."""

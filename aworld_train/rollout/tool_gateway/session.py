@@ -1,8 +1,7 @@
 """One episode at the tool gateway: its tool calls, their results, and whether its environment was lost.
 
 The session remembers tool calls and tool lists by MCP session and request id until their answer passes, on whichever
-stream. The first sign that the environment is gone ends the episode's use of it: every later request of the agent gets
-the same error at once.
+stream. When the episode's tools are lost, every later request of the agent gets the same error at once.
 """
 
 import asyncio
@@ -25,14 +24,13 @@ from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.episode_clock import current_clock
+from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
 from aworld_train.rollout.tools import ToolServer
 from aworld_train.serving.call_limits import read_limits
 
 _CLOSE_SECONDS = 5.0
-# What servers built on the MCP SDK answer when the session behind them has ended.
-_SESSION_ENDED_MESSAGES = ("Session terminated", "Connection closed")
 
 
 @dataclass
@@ -84,7 +82,7 @@ class ToolGatewaySession:
         url: The MCP endpoint for the episode's agent. It holds the token, so the agent needs no other credential.
         token: For agents that insist on a bearer token; any other token is refused.
         counts: Its tool calls so far.
-        lost: Why the environment was lost, once it was.
+        lost: Why its tools were lost, and by whose doing, once they were.
         tool_timeouts: The limits of calls that the environment told, by tool server.
     """
 
@@ -117,6 +115,7 @@ class ToolGatewaySession:
         self._on_close = on_close
         self._closed = False
         self._clock = current_clock()
+        self._opened = time.monotonic()
 
     def waiting(self) -> AbstractContextManager[None]:
         """A wait of the episode for a worker."""
@@ -210,23 +209,22 @@ class ToolGatewaySession:
         """Stop waiting for the answer to this request."""
         self._pending.pop(_pending_key(mcp_session, request), None)
 
-    def observe(self, mcp_session: str | None, data: bytes) -> None:
-        """Read a message on its way to the agent: it may be an answer, or report that the environment is lost."""
+    def observe(self, mcp_session: str | None, data: bytes) -> str | None:
+        """Read a message on its way to the agent, which may be an answer; returns the loss that it tells of."""
         if not self._pending and b'"error"' not in data:
-            return
+            return None
         try:
             message = json.loads(data)
         except ValueError:
-            return
+            return None
         if not isinstance(message, dict) or "method" in message:
-            return
-        if reason := _loss_reason(message):
-            self.mark_lost(reason)
+            return None
         awaited = self._pending.pop(_pending_key(mcp_session, message), None)
         if isinstance(awaited, Call):
             self._finish_call(awaited, message)
         elif awaited is not None:
             self._collect_tools(message)
+        return _loss_reason(message)
 
     def observe_opening(self, data: bytes) -> None:
         """Read what a newly opened session says about the time that calls may take."""
@@ -238,16 +236,31 @@ class ToolGatewaySession:
 
     def mark_lost(self, reason: str) -> None:
         """Record that the environment is lost; the first reason counts."""
+        self._lose(EnvironmentLost, reason)
+
+    async def check(self, mcp_session: str | None, reason: str, status: int | None = None) -> None:
+        """Record that an MCP session is lost, if it is: ``reason`` may be made up by its own tools."""
+        upstream = self.upstream
+        lost = LostSession(upstream.url, upstream.headers, mcp_session, self._opened, status, reason)
+        if (failure := await failure_of(lost)) is not None:
+            self._lose(type(failure), reason)
+
+    def _lose(self, kind: type[EnvironmentLost], reason: str) -> None:
         if self.lost is None:
             parts = urlsplit(self.upstream.url)
             location = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-            self.lost = EnvironmentLost(f"{location}: {reason}")
+            self.lost = kind(f"{location}: {reason}")
 
     def _finish_call(self, call: Call, message: Mapping[str, Any]) -> None:
         result = message.get("result")
         failed = not isinstance(result, dict) or bool(result.get("isError"))
         self.end_call(call, failed, message)
-        if self.cassette is None or not self.cassette.records or call.recorded is None or self.lost:
+        if (
+            self.cassette is None
+            or not self.cassette.records
+            or call.recorded is None
+            or _loss_reason(message)
+        ):
             return
         if isinstance(result, dict) and "content" in result:
             self._write(partial(self.cassette.keep, call.recorded, {"result": result}))
@@ -287,5 +300,4 @@ def _loss_reason(message: Mapping[str, Any]) -> str | None:
         return None
     data = error.get("data")
     is_lost = isinstance(data, dict) and data.get("type") == "worker_lost"
-    message_text = str(error.get("message"))
-    return message_text if is_lost or message_text in _SESSION_ENDED_MESSAGES else None
+    return str(error.get("message")) if is_lost else None

@@ -20,6 +20,7 @@ from aiohttp import web
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.egress import EgressCounts
+from aworld_train.serving.env_gateway.endings import PATH, WORKER_LOST, Endings
 from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, forward
 from aworld_train.serving.env_gateway.intake import (
     MAX_MESSAGE_BYTES,
@@ -106,6 +107,7 @@ class Gateway:
             )
             for number, socket in enumerate(sockets)
         ]
+        self._endings = Endings(name, self.pool)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def application(self) -> web.Application:
@@ -114,6 +116,7 @@ class Gateway:
         app.router.add_get("/health", self.health)
         app.router.add_get("/metrics", self.show_metrics)
         app.router.add_route("*", "/mcp", self.mcp)
+        app.router.add_get(PATH, self.ending)
         app.router.add_post("/revoke", self.revoke)
         app.cleanup_ctx.append(self._run)
         return app
@@ -178,6 +181,17 @@ class Gateway:
         except Refusal as refusal:
             self.metrics.refused.labels(refusal.cause).inc()
             return refusal.response()
+
+    async def ending(self, request: web.Request) -> web.Response:
+        """What became of a session of this token; see ``Endings``."""
+        try:
+            claims = self.admission.admit(request)
+        except InvalidToken as reason:
+            return _unauthorized(reason)
+        except Refusal as refusal:
+            return refusal.response()
+        session_id = request.headers.get(SESSION_HEADER, "")
+        return web.json_response(self._endings.description(session_id, claims.token_id))
 
     async def revoke(self, request: web.Request) -> web.Response:
         """Carry out a signed order to revoke a token: its sessions end, and it is refused from now on."""
@@ -256,7 +270,7 @@ class Gateway:
             response = await self._open_in_turn(
                 request, claims, message, account, session_id, scoring, client.report
             )
-            return await client.answer(response, "worker_lost" if response.status >= 400 else "")
+            return await client.answer(response, WORKER_LOST if response.status >= 400 else "")
         except (ConnectionResetError, asyncio.CancelledError):
             if (session := self.pool.sessions.get(session_id)) is not None:
                 self._run_in_background(self._end(session, "vanished"))
@@ -322,6 +336,7 @@ class Gateway:
         if self.pool.sessions.pop(session.session_id, None) is None:
             return
         self.metrics.ended.labels(cause).inc()
+        self._endings.add(session, cause)
         await asyncio.shield(self._run_in_background(self._close_and_release(session)))
 
     async def _close_and_release(self, session: WorkerSession) -> None:
@@ -353,9 +368,11 @@ class Gateway:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _handle_worker_loss(self, link: WorkerLink) -> None:
+        self._endings.add_loss(link)
         for session_id in link.sessions:
-            if self.pool.sessions.pop(session_id, None) is not None:
-                self.metrics.ended.labels("worker_lost").inc()
+            if (session := self.pool.sessions.pop(session_id, None)) is not None:
+                self.metrics.ended.labels(WORKER_LOST).inc()
+                self._endings.add(session, WORKER_LOST)
         sys.stderr.write(f"worker {link.number} was lost with {len(link.sessions)} sessions\n")
         link.sessions.clear()
 

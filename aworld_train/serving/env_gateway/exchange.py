@@ -78,6 +78,7 @@ async def forward(
         if request.transport is None or request.transport.is_closing():
             session.vanished = time.monotonic()
             raise
+        session.broken = True
         if opening:
             return Refusal(502, "worker_lost", _WORKER_LOST).response()
         return await _report_lost_worker(request, message, response)

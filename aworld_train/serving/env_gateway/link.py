@@ -57,6 +57,7 @@ class WorkerLink:
         self.alive = False
         self.ready = False
         self.proved = False  # whether it has been ready since it was last lost
+        self.was_idle = False  # whether it was ready and had no session when it was last lost
         self.exclusive = True
         self.servers: list[str] = []
         self.broken: dict[str, str] = {}
@@ -187,6 +188,7 @@ class WorkerLink:
 
     async def _disconnect(self) -> None:
         """Close all connections, so that every open request fails, and report the loss."""
+        self.was_idle = self.ready and not self.sessions
         was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
         await self.reset()
         if was_alive or self.sessions:

@@ -34,6 +34,7 @@ class WorkerSession:
         last_active: When a request began or ended (monotonic clock, seconds).
         requests: How many are in progress, streams included.
         vanished: When the client broke off a request; None if it has sent another one since.
+        broken: Whether its worker broke off a request.
     """
 
     session_id: str
@@ -44,6 +45,7 @@ class WorkerSession:
     last_active: float = field(default_factory=time.monotonic)
     requests: int = 0
     vanished: float | None = None
+    broken: bool = False
 
 
 class Pool:

@@ -178,6 +178,9 @@ class Relay:
             return {"jsonrpc": "2.0", "id": number, "error": error.error}
         except asyncio.CancelledError:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": _CANCELLED, "message": "cancelled"}}
+        except Exception:  # of lists and capabilities that a server has made up
+            unreadable = CallFailure("tool_unavailable", "a tool server sent what cannot be read")
+            return {"jsonrpc": "2.0", "id": number, "error": unreadable.to_json()}
         finally:
             session.calls.pop(number, None)
 

@@ -4,9 +4,9 @@ A Python server takes more than half a second to import its libraries; forked fr
 and shares its memory. This process has one thread, gets every order over a socket, and holds no data of any session.
 Other processes of the same user cannot read or trace it, nor servers that were given secrets.
 
-In a container it is root, with no capabilities but those to change its user and to signal others, and tool servers run
-as a user of their own. So no tool can signal, read or replace the worker or this process, and this process alone ends
-what a session started, by one signal to all processes, which no fork escapes.
+In a container it is root, with no capabilities but those to change its user, to signal others and to set limits, and
+tool servers run as a user of their own. So no tool can signal, read or replace the worker or this process, and this
+process alone ends what a session started, by one signal to all processes, which no fork escapes.
 
 It runs as a script and imports the standard library alone, because it runs in the interpreter of the tool servers.
 
@@ -49,7 +49,9 @@ _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _CAPABILITIES = range(64)
 _MAX_ORDER_BYTES = 1 << 20
-_OOM_SCORE_ADJUSTMENT = "500"  # if memory runs out, the kernel ends a tool rather than this process
+# If memory runs out, the kernel ends a tool rather than this process or the worker. With CAP_SYS_RESOURCE this is also
+# the least that tools may set (proc_pid_oom_score_adj(5)).
+_OOM_SCORE_ADJUSTMENT = "500"
 _MAX_DESCRIPTORS = 3
 _MAX_PROBLEM_BYTES = 4000
 _READY = {"ready": True}
@@ -141,6 +143,7 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
             environment = json.loads(file.read())
         if not order["private"]:
             _prctl(_PR_SET_DUMPABLE, 1)
+        if user is not None or not order["private"]:  # the file is root's if it is not dumpable
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJUSTMENT)
         if user is not None:
             _change_user(user)

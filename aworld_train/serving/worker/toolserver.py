@@ -239,6 +239,8 @@ class ToolServerProcess:
             )
         except OSError as error:
             reason = CallFailure("tool_crashed", f"{self.name} cannot be read: {error.strerror}")
+        except Exception:  # whatever a server may send that its session has taken over
+            reason = CallFailure("tool_crashed", f"{self.name} sent what cannot be read, and was ended")
         self._end(process, reason)
 
     def _handle_line(self, process: _Process, line: bytes) -> None:

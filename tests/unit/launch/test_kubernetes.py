@@ -182,7 +182,7 @@ def test_workers_are_isolated_as_dockers_are() -> None:
     assert min(users) > 65_535
     volumes = {volume["name"]: volume["emptyDir"] for volume in pod["volumes"]}
     assert {volume["medium"] for volume in volumes.values()} == {"Memory"}
-    assert volumes["workspace-0"]["sizeLimit"] == "2048Mi"
+    assert volumes["workspace-0"]["sizeLimit"] == "1024Mi"
     (prepare,) = pod["initContainers"]
     owners = dict(json.loads(prepare["command"][-1]))
     assert {owners[f"/prepare/{number}/workspace"] for number in (0, 1)} == users

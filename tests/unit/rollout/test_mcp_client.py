@@ -110,33 +110,30 @@ async def test_an_answer_that_the_server_interrupts_goes_on_where_it_stopped(
 
     async with served(on_call, on_get) as (server, _), ToolSession(server) as tools:
         if interruptions > _MAX_RESUMPTIONS:
-            with pytest.raises(EnvironmentLost, match="ended before it was complete"):
-                await tools.call("any", {})
+            assert "ended before it was complete" in (await tools.call("any", {})).text
         else:
             assert (await tools.call("any", {})).text == "done"
     assert last_ids == ["first", *["second"] * (_MAX_RESUMPTIONS - 1)][:interruptions]
 
 
-async def test_an_answer_that_ends_before_it_is_complete_is_a_lost_environment() -> None:
+async def test_an_answer_that_ends_before_it_is_complete_is_an_error_result() -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         return await events(request, b": nothing\n\n")
 
     async with served(on_call) as (server, received), ToolSession(server) as tools:
-        with pytest.raises(EnvironmentLost, match="ended before it was complete"):
-            await tools.call("any", {})
+        assert "ended before it was complete" in (await tools.call("any", {})).text
         assert "GET" not in received  # it has no number from which it could go on
 
 
 @pytest.mark.parametrize(
     "body", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "result": {"content": [1]}}']
 )
-async def test_what_is_no_tool_result_is_a_lost_environment(body: bytes) -> None:
+async def test_what_is_no_tool_result_is_an_error_result(body: bytes) -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         return web.Response(body=body, content_type="application/json")
 
     async with served(on_call) as (server, _), ToolSession(server) as tools:
-        with pytest.raises(EnvironmentLost):
-            await tools.call("any", {})
+        assert (await tools.call("any", {})).is_error
 
 
 async def test_a_redirect_within_the_server_is_followed_and_a_session_is_four_requests() -> None:
@@ -166,8 +163,7 @@ async def test_a_redirect_to_another_server_is_not_followed() -> None:
         return web.Response(status=307, headers={"Location": "http://127.0.0.2:1/mcp"})
 
     async with served(redirect) as (server, _), ToolSession(server) as tools:
-        with pytest.raises(EnvironmentLost, match="HTTP 307"):
-            await tools.call("any", {})
+        assert "HTTP 307" in (await tools.call("any", {})).text
 
 
 def test_an_event_loop_that_ends_closes_its_connections(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,8 @@ class Episodes:
     compared_tasks: int = 4
     varied_tasks: int = 2
     outcomes: Counter[str] = field(default_factory=lambda: Counter(answered=8))
+    played: Counter[int] = field(default_factory=Counter)
+    dropped: Counter[int] = field(default_factory=Counter)
 
 
 GOOD: dict[str, Any] = {"loss": 0.1, "grad_norm": 1.0, "entropy": 0.6}
@@ -110,3 +112,32 @@ def test_the_outcome_that_all_episodes_had_is_named() -> None:
         watch.observe(step, GOOD, Episodes(outcomes=Counter(overlong=8)))
     (alarm,) = watch.alarms
     assert alarm.text.endswith("ended as overlong")
+
+
+def drops(*dropped: dict[int, int], tasks: int = 4, n: int = 8) -> list[tuple[dict[str, Any], Episodes]]:
+    """Steps with so many episodes of each task, of which so many are left out."""
+    played = Counter(dict.fromkeys(range(tasks), n))
+    return [(GOOD, Episodes(played=played, dropped=Counter(one))) for one in dropped]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "raised"),
+    [
+        ([{}, {0: 2}, {1: 2}, {2: 1, 3: 1}], []),
+        ([{0: 3}], [(1, "dropped_task")]),
+        ([{0: 1}, {0: 1}, {0: 1}, {0: 1}], [(3, "dropped_task")]),
+        ([{0: 8, 1: 8, 2: 8, 3: 8}], []),
+        ([{}, {0: 8, 1: 8, 2: 8, 3: 8}, {}], [(2, "dropped_step")]),
+        ([{0: 1, 1: 1, 2: 1, 3: 1}, {0: 2, 1: 2, 2: 2, 3: 2}], []),
+        ([{}, {0: 2, 1: 1}, {}], [(2, "dropped_step")]),
+        ([{0: 3}, {1: 2}, {1: 2}, {1: 2}], [(1, "dropped_task"), (3, "dropped_task")]),
+    ],
+)
+def test_a_step_or_a_task_with_more_than_its_share_of_what_is_left_out_raises_one_at_once(
+    dropped: list[dict[int, int]], raised: list[tuple[int, str]]
+) -> None:
+    assert kinds(drops(*dropped)) == raised
+
+
+def test_one_task_is_compared_with_no_other() -> None:
+    assert kinds(drops({0: 8}, {0: 8}, tasks=1)) == []

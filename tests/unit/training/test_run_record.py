@@ -119,6 +119,8 @@ def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> Non
         scored_response_tokens=60,
         rewards={(4, ""): {1.0, 0.5}},
         compared=Counter({4: 2}),
+        played=Counter({4: 2, -1: 3}),
+        dropped=Counter({-1: 1}),
     )
     assert tally(scored()).rewards == {(-1, ""): {1.0}}, "of a task without a number"
     assert (found.sampled_per_episode, tally().sampled_per_episode) == (20.0, None)
@@ -404,6 +406,7 @@ def test_the_summary_is_that_of_all_attempts(account: RunRecord, monkeypatch: py
         "tool_errors": 5,
         "environment_losses": 1,
         "outcomes": {"answered": 2, "environment": 1},
+        "dropped": {"-1": 1},
         "unscored": {"llm_judge: abstained": 1},
         "suspicions": {"x": 1},
         "val": {

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 
 from aworld_train.training.progress import Status
 from aworld_train.training.screen import screen
-from tests import replayed_run
 from tests.locations import REPOSITORY
 from tests.replayed_run import RECORDED
 from tests.terminal import Terminal
@@ -36,8 +34,8 @@ def show(tmp_path: Path) -> Iterator[Show]:
 
     def start(columns: int = 80, lines: int = 24, *notes: str, **environment: str) -> Terminal:
         go_on(tmp_path, *MOMENT, *notes)
-        program = partial(replayed_run.main, tmp_path)
-        terminal = Terminal(program, columns, lines, environment=environment, cwd=tmp_path)
+        variables = {"PYTHONPATH": str(REPOSITORY), **environment}
+        terminal = Terminal([*COMMAND, str(tmp_path)], columns, lines, environment=variables, cwd=tmp_path)
         terminals.append(terminal)
         return terminal
 

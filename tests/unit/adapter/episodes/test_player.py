@@ -29,7 +29,9 @@ from aworld_train.rollout.outcome import (
     EpisodeFailure,
     Outcome,
     ToolHelperFailed,
+    ToolsBroken,
 )
+from aworld_train.rollout.token_episode import TokenEpisode
 from tests.templates import ScriptedModel, cut_up
 from tests.vision import data_url, png
 
@@ -76,6 +78,28 @@ class Hanging(Asking):
         return await asyncio.Future()
 
 
+class WaitingForTheEngine(Hanging):
+    """Asks an engine that does not answer."""
+
+    async def play(self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str) -> str:
+        async def stall(*_: Any) -> Any:
+            await asyncio.Future()
+
+        assert isinstance(result.episode, TokenEpisode)
+        result.episode._model.generate = stall  # type: ignore[method-assign]
+        return await super().play(messages, task, result, model_name)
+
+
+class LosingAndHanging(Hanging):
+    """Goes on after its tools were lost."""
+
+    async def play(self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str) -> str:
+        try:
+            return await super().play(messages, task, result, model_name)
+        finally:
+            result.episode.fail(ToolsBroken("gone"))
+
+
 def says_42(tokenizer: Any) -> tuple[list[int], bool]:
     return [*cut_up(tokenizer, "42", 0), tokenizer.eos_token_id], True
 
@@ -120,11 +144,18 @@ async def played(
         ({"end": ValueError("a fault\nof this package")}, Outcome.infrastructure, "ValueError: a fault"),
         ({"end": AgentFailed("a bug of its own")}, Outcome.agent, "a bug of its own"),
         ({"end": ToolHelperFailed("no helper")}, Outcome.tool, "no helper"),
+        ({"end": ToolsBroken("no worker")}, Outcome.broken_tools, "no worker"),
         ({"draw": engine_fails}, Outcome.provider, "the engine failed"),
         ({"draw": engine_fails, "end": AgentFailed("a bug")}, Outcome.provider, "the engine failed"),
         ({"draw": engine_fails, "kind": Forgiving}, Outcome.provider, "the engine failed"),
         ({"turns": 2, "max_turns": 1}, Outcome.max_turns, "all 1 turns of this agent are used up"),
         ({"kind": Hanging, "episode_timeout": 0.05}, Outcome.timeout, "not over after 0.05 seconds"),
+        (
+            {"kind": WaitingForTheEngine, "episode_timeout": 0.4},
+            Outcome.provider,
+            "the engine took 0 of 0.4 seconds",
+        ),
+        ({"kind": LosingAndHanging, "episode_timeout": 0.05}, Outcome.broken_tools, "gone"),
         ({"turns": 0}, Outcome.agent, _NEVER_ASKED),
         ({"kind": Computing, "turns": 0}, Outcome.answered, None),
     ],
@@ -217,6 +248,23 @@ async def test_what_is_measured_and_scored_of_an_episode(monkeypatch: pytest.Mon
         "tool_call_count": 3,
         "tool_error_count": 1,
     }
+
+
+async def test_an_episode_that_lost_its_own_worker_is_scored_without_an_answer_and_not_played_again(
+    run_dir: Path,
+) -> None:
+    class Speaking(Asking):
+        """Has given an answer before it breaks its tools."""
+
+        async def play(
+            self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str
+        ) -> str:
+            result.answer = "42"
+            return await super().play(messages, task, result, model_name)
+
+    finished, line = await played(Speaking, end=ToolsBroken("gone"))
+    assert (line["treatment"], finished.is_scored, finished.result.answer) == ("trained", True, "")
+    assert not (run_dir / "traces" / "episodes.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from aworld_train.rollout.loss_evidence import LostSession
+from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.sse import event
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, relay
 from aworld_train.rollout.tools import ToolServer
@@ -42,6 +44,16 @@ class Agent:
         answer = json.loads(body)
         assert (status, answer["id"]) == (200, message["id"])
         return answer["error"]
+
+
+@pytest.fixture
+def evident_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever a session is checked, the environment is seen to be lost."""
+
+    async def failure_of(lost: LostSession) -> EnvironmentLost:
+        return EnvironmentLost(lost.reason)
+
+    monkeypatch.setattr("aworld_train.rollout.tool_gateway.session.failure_of", failure_of)
 
 
 @asynccontextmanager
@@ -98,7 +110,7 @@ async def test_only_what_the_protocol_needs_of_headers_passes_either_way() -> No
     ("message", "status", "has_session", "lost"),
     [
         *((OPEN, status, False, lost) for status, lost in ((200, False), (399, False), (400, True))),
-        *((PING, status, False, True) for status in (401, 403, 500)),
+        *((PING, status, False, True) for status in (401, 403)),
         *((PING, status, False, False) for status in (400, 402, 404, 499)),
         (PING, 404, True, True),
         (None, 500, True, False),
@@ -128,13 +140,13 @@ async def test_which_statuses_mean_a_loss(message: Any, status: int, has_session
         (b"", "Internal Server Error"),
     ],
 )
-async def test_a_loss_quotes_the_beginning_of_a_refusal(body: bytes, reason: str) -> None:
+async def test_an_error_quotes_the_beginning_of_a_refusal(body: bytes, reason: str) -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(body=body, status=500)
 
     async with relayed(handler) as agent:
-        await agent.send(PING)
-        assert str(agent.session.lost).endswith(f": HTTP 500: {reason}")
+        assert (await agent.error(PING))["message"] == f"there is no result: HTTP 500: {reason}"
+        assert agent.session.lost is None
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -226,7 +238,9 @@ async def test_a_stream_of_the_servers_messages_may_outlast_calls_and_break_off(
 
 
 @pytest.mark.parametrize(("message", "method"), [(None, "GET"), (NOTE, "POST")])
-async def test_what_has_no_id_gets_no_answer_when_the_environment_is_lost(message: Any, method: str) -> None:
+async def test_what_has_no_id_gets_no_answer_when_the_environment_is_lost(
+    message: Any, method: str, evident_loss: None
+) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -279,7 +293,7 @@ async def test_a_call_without_an_answer_is_cancelled_even_if_that_has_no_answer_
         assert "id" not in received[-1]
 
 
-async def test_a_call_whose_environment_is_lost_has_failed_and_is_not_waited_for() -> None:
+async def test_a_call_whose_environment_is_lost_has_failed_and_is_not_waited_for(evident_loss: None) -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(status=500)
 
@@ -290,7 +304,9 @@ async def test_a_call_whose_environment_is_lost_has_failed_and_is_not_waited_for
         assert all(record.is_error for record in agent.session.counts.records)
 
 
-async def test_an_error_of_the_system_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_the_system_is_checked_for_a_loss(
+    monkeypatch: pytest.MonkeyPatch, evident_loss: None
+) -> None:
     def fail(_: relay.CallRelay) -> None:
         raise OSError("no file is free")
 
@@ -306,7 +322,7 @@ async def test_an_error_of_the_system_is_a_loss(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("closing", [False, True])
 @pytest.mark.parametrize(("text", "reason"), [("one\ntwo", ": one"), ("", "")])
 async def test_only_a_connection_to_the_environment_that_breaks_is_a_loss(
-    closing: bool, text: str, reason: str
+    closing: bool, text: str, reason: str, evident_loss: None
 ) -> None:
     class Transport(asyncio.Transport):
         def is_closing(self) -> bool:

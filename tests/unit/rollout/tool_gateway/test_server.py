@@ -439,19 +439,19 @@ RESULT = {"jsonrpc": "2.0", "id": 7, "result": {"content": [{"type": "text", "te
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "lost"),
+    ("status", "message", "reason"),
     [
-        (200, {"error": {"code": -32000, "message": "gone", "data": {"type": "worker_lost"}}}, "gone"),
-        (200, {"error": {"code": 32600, "message": "Session terminated"}}, "Session terminated"),
+        (200, {"error": {"code": -32000, "message": "gone", "data": {"type": "worker_lost"}}}, None),
         (200, {"error": {"code": -32602, "message": "no such tool", "data": {"type": "unknown_tool"}}}, None),
         (500, {"error": {"code": -32603, "message": "oh no"}}, "HTTP 500: oh no"),
         (502, None, "HTTP 502: Bad Gateway"),
+        (401, None, "HTTP 401: Unauthorized"),
         (400, {"error": {"code": -32600, "message": "bad"}}, None),
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_which_answers_mean_a_loss(
-    gateway: ToolGateway, status: int, message: Any, lost: str | None, streamed: bool
+    gateway: ToolGateway, status: int, message: Any, reason: str | None, streamed: bool
 ) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 7, **message}).encode() if message else b""
 
@@ -467,22 +467,22 @@ async def test_which_answers_mean_a_loss(
         client.post(gateway_session.url, json=CALL, headers=HEADERS) as answer,
     ):
         received = await answer.read()
-    if status < 500:
-        assert received == (event(body) if streamed else body)
-        assert answer.status == status
-    else:
+    if reason is None:
+        assert (answer.status, received) == (status, event(body) if streamed else body)
+    elif status == 401 and not streamed:
         assert json.loads(received)["error"]["data"] == {"type": "environment_lost"}
-    if lost is None:
-        assert gateway_session.lost is None
-    elif not streamed or status == 200:
-        assert lost in str(gateway_session.lost)
+        assert str(gateway_session.lost).endswith(reason)
+    elif not streamed:
+        (part,) = json.loads(received)["result"]["content"]
+        assert part["text"] == f"Error: there is no result: {reason}"
+    assert (gateway_session.lost is not None) is (status == 401)
     assert gateway_session.counts.calls == 1
     await gateway_session.close()
     await runner.cleanup()
 
 
 @pytest.mark.parametrize("end", ["breaks off", "ends"])
-async def test_an_answer_that_stops_half_way_is_a_loss_said_in_the_stream_that_was_begun(
+async def test_an_answer_that_stops_half_way_is_an_error_said_in_the_stream_that_was_begun(
     gateway: ToolGateway, end: str
 ) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -501,9 +501,9 @@ async def test_an_answer_that_stops_half_way_is_a_loss_said_in_the_stream_that_w
         client.post(gateway_session.url, json=CALL, headers=HEADERS) as answer,
     ):
         *_, last = EventReader().feed(await answer.read())
-    assert json.loads(last)["error"]["data"] == {"type": "environment_lost"}
+    assert json.loads(last)["result"]["_meta"] == {"aworld-train/type": "no_result"}
     assert json.loads(last)["id"] == 7
-    assert gateway_session.lost is not None
+    assert gateway_session.lost is None
     await runner.cleanup()
 
 
@@ -796,7 +796,7 @@ async def test_a_lost_episode_s_session_does_not_keep_its_worker(gateway: ToolGa
             return web.Response()
         message = await request.json()
         if message["method"] == "tools/call":
-            return web.Response(status=500)
+            return web.Response(status=404)
         opened = {"jsonrpc": "2.0", "id": 0, "result": {}}
         return web.json_response(opened, headers={"Mcp-Session-Id": "mine"})
 

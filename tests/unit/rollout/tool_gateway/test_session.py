@@ -134,29 +134,23 @@ def test_results_and_errors_are_recorded_and_what_is_neither_is_not(tmp_path: Pa
     assert (tmp_path / "c").read_text().count('"tool"') == 2
 
 
-def test_the_answer_of_a_lost_environment_is_not_recorded(tmp_path: Path) -> None:
-    session = opened(Cassette(tmp_path / "c", Mode.record))
-    session.begin_call(None, call())
-    session.observe(None, answered(error={"message": "Connection closed"}))
-    assert str(session.lost) == "127.0.0.1:7: Connection closed"
-    assert summary(session) == [("t", "{}", "Error: Connection closed", True)]
-    assert not (tmp_path / "c").read_text()
-
-
 @pytest.mark.parametrize(
-    ("error", "lost"),
+    ("error", "loss"),
     [
-        ({"message": "gone", "data": {"type": "worker_lost"}}, True),
-        ({"message": "Session terminated"}, True),
-        ({"message": "gone", "data": {"type": "busy"}}, False),
-        ({"message": "gone", "data": "worker_lost"}, False),
-        ("Session terminated", False),
+        ({"message": "gone", "data": {"type": "worker_lost"}}, "gone"),
+        ({"message": "gone", "data": {"type": "busy"}}, None),
+        ({"message": "gone", "data": "worker_lost"}, None),
+        ("gone", None),
     ],
 )
-def test_a_loss_is_seen_whatever_the_answer_is_to(error: Any, lost: bool) -> None:
-    session = opened()
-    session.observe("a", answered(None, error=error))
-    assert (session.lost is not None) is lost
+def test_an_answer_that_tells_of_a_loss_is_not_recorded_and_not_believed(
+    tmp_path: Path, error: Any, loss: str | None
+) -> None:
+    session = opened(Cassette(tmp_path / "c", Mode.record))
+    session.begin_call(None, call())
+    assert session.observe(None, answered(error=error)) == loss
+    assert session.lost is None
+    assert bool((tmp_path / "c").read_text()) is (loss is None and isinstance(error, dict))
 
 
 def test_the_first_reason_of_a_loss_counts() -> None:

@@ -567,6 +567,72 @@ async def test_a_worker_that_is_lost_takes_its_sessions_along_and_is_used_again(
         assert served.pool.states()["busy"] == 1
 
 
+async def ending(client: Client, session: Mapping[str, str]) -> dict[str, Any]:
+    """What the gateway says of a session, without its uptime."""
+    async with client.http.get(client.url.replace("/mcp", "/session"), headers=session) as answer:
+        said: dict[str, Any] = await answer.json()
+    assert said.pop("uptime", 1.0) > 0.0
+    return said
+
+
+async def test_what_became_of_a_session_is_said_to_its_token(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as client:
+        worker.report(ready=True, slots=2)
+        session, other = [await opened(client.http, client.url) for _ in range(2)]
+        assert await ending(client, session) == {"gateway": "name", "session": "open"}
+        unknown = {"gateway": "name", "session": "unknown"}
+        assert await ending(client, session | shown("another")) == unknown
+        assert await ending(client, {"Mcp-Session-Id": "none"}) == unknown
+        assert "error" in await ending(client, session | {"Authorization": "Bearer x"})
+        async with client.http.delete(client.url, headers=session):
+            pass
+        lost = {"gateway": "name", "worker": 0, "others": False}
+        assert await ending(client, session) == lost | {"session": "closed"}
+        worker.end()
+        assert await until(lambda: not client.gateway.pool.sessions)
+        assert await ending(client, other) == lost | {"session": "worker_lost"}
+        assert await ending(client, other | shown("another")) == unknown
+
+
+async def test_a_worker_that_breaks_off_an_answer_is_lost_to_its_session(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path) as socket,
+        between(socket, lambda data: b"echo" in data, tmp_path) as path,
+        gateway(path) as client,
+    ):
+        session = await opened(client.http, client.url)
+        async with client.http.post(client.url, json=calling("echo", text=""), headers=session) as answer:
+            assert (await answer.json())["error"]["data"] == {"type": "worker_lost"}
+        assert (await ending(client, session))["session"] == "worker_lost"
+
+
+async def test_idle_workers_that_are_lost_at_the_same_time_are_said(tmp_path: Path) -> None:
+    folders = [tmp_path / "busy", tmp_path / "idle"]
+    for folder in folders:
+        folder.mkdir()
+    async with (
+        scripted(folders[0], agreeing) as busy,
+        scripted(folders[1], agreeing, derive_secret(SECRET, 1)) as idle,
+        gateway(busy.socket) as client,
+    ):
+        made = Gateway("name", SECRET, [busy.socket, idle.socket], LIMITS).pool.links[1]
+        link = WorkerLink(
+            1, idle.socket, made._channel, False, lambda: None, client.gateway._handle_worker_loss, print
+        )
+        following = asyncio.create_task(link.follow())
+        busy.report(ready=True)
+        idle.report(ready=True)
+        session = await opened(client.http, client.url)
+        assert await until(lambda: link.ready)
+        busy.end()
+        assert await until(lambda: not client.gateway.pool.sessions)
+        assert not (await ending(client, session))["others"]
+        idle.end()
+        assert await until(lambda: not link.alive)
+        assert (await ending(client, session))["others"]
+        following.cancel()
+
+
 async def test_a_session_ends_where_it_is_not_used_and_not_during_a_request(tmp_path: Path) -> None:
     begun, proceed = asyncio.Event(), asyncio.Event()
 

@@ -263,6 +263,18 @@ async def end(server: Server) -> None:
     os.close(server.output)
 
 
+async def test_whatever_a_server_sends_its_requests_do_not_wait_for_ever(server: Server) -> None:
+    """At some depth, which depends on the interpreter, a message can be read and its answer not be written."""
+    await server.greet()
+    requesting, number = await server.request("tools/call")
+    deep = [f'{{"method": "ping", "id": {"[" * depth}{"]" * depth}}}' for depth in range(900, 1000)]
+    await asyncio.to_thread(server.write, *deep, {"id": number, "result": {}})
+    try:
+        assert await asyncio.wait_for(requesting, WITHIN) == {}
+    except CallFailure as failure:
+        assert (failure.kind, str(failure)) == ("tool_crashed", "s sent what cannot be read, and was ended")
+
+
 @pytest.mark.parametrize(
     ("work", "kind", "message"),
     [

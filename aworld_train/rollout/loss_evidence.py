@@ -1,0 +1,106 @@
+"""Who is to blame when a tool session gives no result: the environment, or what the session itself did.
+
+Whatever comes as an answer may be forged by the session's own tools. So the environment is blamed only if a place that
+they cannot reach shows its fault: the gateway does not answer or was started anew, it ended the session itself, it lost
+idle workers at the same time, or the container engine saw that the worker was killed from outside.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from aworld_train.env.engine_events import killed_from_outside
+from aworld_train.network import proxy_for
+from aworld_train.rollout.http_client import SessionPerLoop
+from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
+
+_HTTP = SessionPerLoop(keepalive_seconds=5.0)
+_ASK_SECONDS = 15.0
+_SECOND_LOOK_SECONDS = 2.0  # in which a fault that hits more than this session shows
+_ENDED_BY_GATEWAY = ("closed", "expired", "idle", "revoked", "stopped")
+
+
+@dataclass(frozen=True)
+class LostSession:
+    """A session that gave no result.
+
+    Attributes:
+        url: MCP endpoint.
+        headers: Of its requests, without its id.
+        session_id: Its id; None where the server gave none.
+        opened: When it was opened, or earlier (monotonic clock).
+        status: The HTTP status of the refusal, if there was one.
+        reason: What the client saw.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    session_id: str | None
+    opened: float
+    status: int | None
+    reason: str
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.opened
+
+
+async def failure_of(session: LostSession) -> EnvironmentLost | None:
+    """The failure that ends the episode; None if the session is still there, so that only the result is missing."""
+    word = await _gateway_word(session)
+    if word is None or _shows_fault(word, session):
+        return EnvironmentLost(f"{session.url}: {session.reason}")
+    if word.get("session") == "open" or ("gateway" not in word and session.status != HTTPStatus.NOT_FOUND):
+        return None
+    if word.get("session") == "worker_lost":
+        if await _engine_saw_fault(word, session):
+            return EnvironmentLost(f"{session.url}: {session.reason}")
+        await asyncio.sleep(_SECOND_LOOK_SECONDS)
+        word = await _gateway_word(session)
+        if word is None or _shows_fault(word, session) or await _engine_saw_fault(word, session):
+            return EnvironmentLost(f"{session.url}: {session.reason}")
+    return ToolsBroken(f"{session.url}: {session.reason}")
+
+
+def _shows_fault(word: Mapping[str, Any], session: LostSession) -> bool:
+    """Whether the gateway is another one than that of the session, has ended it, or lost idle workers with it."""
+    return (
+        session.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+        or (word.get("session") == "unknown" and word["uptime"] < session.age)
+        or word.get("session") in _ENDED_BY_GATEWAY
+        or word.get("others", False)
+    )
+
+
+async def _engine_saw_fault(word: Mapping[str, Any], session: LostSession) -> bool:
+    port = urlsplit(session.url).port
+    if port is None or "worker" not in word:
+        return False
+    return await asyncio.to_thread(killed_from_outside, word["gateway"], port, word["worker"], session.age)
+
+
+async def _gateway_word(session: LostSession) -> Mapping[str, Any] | None:
+    """What the gateway says of the session; empty from a server without our gateway, None if there is no answer."""
+    url = urljoin(session.url, "/session")
+    headers = {**session.headers, "Mcp-Session-Id": session.session_id or ""}
+    try:
+        async with asyncio.timeout(_ASK_SECONDS):
+            http = await _HTTP.get()
+            async with http.get(
+                url, headers=headers, proxy=proxy_for(url), allow_redirects=False
+            ) as response:
+                body = await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return None
+    try:
+        word = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return word if isinstance(word, dict) and "gateway" in word else {}

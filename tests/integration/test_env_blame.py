@@ -1,0 +1,115 @@
+"""Who is blamed for the loss of a worker: the session that used it up, or who killed it from outside."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from aworld_train.env import EnvConnection, down, up
+from aworld_train.env.backend import Size
+from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
+from aworld_train.rollout.tools import ToolServer, ToolSession
+from tests.environments import ODD, all_ready, containers, need_docker, workers
+from tests.hostile import python
+
+pytestmark = pytest.mark.timeout(300)
+NAME = "blame"
+MEMORY = 384 << 20
+# Says that it is to be spared, in many processes, each smaller than the worker, until there is no memory left.
+GREEDY = """
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        open("/proc/self/oom_score_adj", "w").write("0")
+        kept = b"x" * (8 << 20)
+        time.sleep(60)
+"""
+FILL = "for d in /workspace $HOME /tmp /dev/shm; do (while cat /dev/zero >> $d/big; do :; done &) ; done; sleep 2"
+
+
+# Ends the process that has started the spawner, which has started the server, which has started this.
+PARRICIDE = """
+import os, signal
+pid = os.getpid()
+while b"serving" b".worker" not in open(f"/proc/{pid}/cmdline", "rb").read():
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+os.kill(pid, signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def processes() -> Iterator[EnvConnection]:
+    yield up(ODD, name=f"{NAME}-here", backend="process", workers=2, servers=("odd",), wait=120)
+    down(f"{NAME}-here")
+
+
+async def test_a_session_that_ends_its_own_worker_is_to_blame_and_another_one_goes_on(
+    processes: EnvConnection,
+) -> None:
+    server = server_of(processes)
+    async with ToolSession(server) as tools, ToolSession(server) as beside:
+        assert (await beside.call("echo", {"text": "on"})).text == "on"
+        with pytest.raises(ToolsBroken):
+            await tools.call("shell", {"command": python(PARRICIDE)})
+        assert (await beside.call("echo", {"text": "on"})).text == "on"
+
+
+async def test_workers_that_are_lost_with_idle_ones_are_a_fault_of_the_environment(
+    processes: EnvConnection,
+) -> None:
+    assert all_ready(processes)
+    async with ToolSession(server_of(processes)) as tools:
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await asyncio.sleep(1.0)
+        for one in workers(f"{NAME}-here"):
+            one.kill()
+        with pytest.raises(EnvironmentLost) as lost:
+            await waiting
+        assert not isinstance(lost.value, ToolsBroken)
+
+
+@pytest.fixture(scope="module")
+def blamed() -> Iterator[EnvConnection]:
+    need_docker()
+    yield up(ODD, name=NAME, backend="docker", workers=1, size=Size(1.0, MEMORY), servers=("odd",), wait=120)
+    down(NAME)
+
+
+def server_of(connection: EnvConnection) -> ToolServer:
+    return ToolServer(connection.mcp_url, {"Authorization": f"Bearer {connection.token}"}, 60, 120)
+
+
+async def test_a_session_that_fills_its_disks_has_its_worker_afterwards(blamed: EnvConnection) -> None:
+    assert all_ready(blamed)
+    async with ToolSession(server_of(blamed)) as tools:
+        await tools.call("shell", {"command": FILL})
+        assert (await tools.call("echo", {"text": "on"})).text == "on"
+
+
+async def test_memory_that_runs_out_in_a_session_is_the_doing_of_that_session(blamed: EnvConnection) -> None:
+    assert all_ready(blamed)
+    async with ToolSession(server_of(blamed)) as tools:
+        await tools.call("shell", {"command": "true"})
+        try:
+            for _ in range(3):
+                await tools.call("shell", {"command": f"{FILL}; {python(GREEDY)}"})
+        except ToolsBroken:  # where the engine cannot keep tools from asking to be spared
+            return
+        assert not (await tools.call("echo", {"text": "on"})).is_error
+
+
+@pytest.mark.parametrize("part", ["worker-0", "gateway"])
+async def test_a_part_that_is_killed_from_outside_is_a_fault_of_the_environment(
+    blamed: EnvConnection, part: str
+) -> None:
+    assert all_ready(blamed)
+    async with ToolSession(server_of(blamed)) as tools:
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await asyncio.sleep(1.0)
+        (one,) = (one for one in containers(NAME) if one.name.endswith(part))
+        os.kill(one.attrs["State"]["Pid"], signal.SIGKILL)
+        with pytest.raises(EnvironmentLost) as lost:
+            await waiting
+        assert not isinstance(lost.value, ToolsBroken)
