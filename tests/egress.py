@@ -161,9 +161,26 @@ class Egress:
                 await asyncio.sleep(0.05)
 
 
+# What a container without IPv6 has: a network of its own with nothing but loopback, and no address ::1.
+_WITHOUT_IPV6 = """
+import fcntl, os, socket, struct, sys
+open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w").write("1")
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def need_network_namespaces() -> None:
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode:
+        pytest.skip("only root may have a network of its own here")
+
+
 @contextlib.asynccontextmanager
-async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
-    """An egress with these rules, and a worker's port that leads to it."""
+async def running(rules: dict[str, EgressRule], ipv6: bool = True) -> AsyncIterator[Egress]:
+    """An egress with these rules, and a worker's port that leads to it.
+
+    With ``ipv6=False`` it is in a network of its own, in which there is nothing but it and no IPv6.
+    """
     need_egress()
     names = NameServer()
     with tempfile.TemporaryDirectory(prefix="egress-test-") as name:
@@ -176,7 +193,7 @@ async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
             "squid_port": free_port(),
             "resolver": f"127.53.{os.getpid() % 250 + 1}.{next(_numbers)}",
         }
-        process = start(settings, folder / "log")
+        process = start(settings, folder / "log", ipv6)
         try:
             async with proxy_port(str(folder / "egress.sock"), port=0) as proxy:
                 egress = Egress(process, folder, proxy.port, passwords, names, folder / "log", settings)
@@ -188,11 +205,12 @@ async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
             process.wait(timeout=_SECONDS)
 
 
-def start(settings: dict[str, Any], log: Path) -> "subprocess.Popen[bytes]":
+def start(settings: dict[str, Any], log: Path, ipv6: bool = True) -> "subprocess.Popen[bytes]":
     """The egress of an environment, as a process."""
+    prefix = [] if ipv6 else ["unshare", "--net", sys.executable, "-c", _WITHOUT_IPV6]
     with log.open("ab") as written:
         return subprocess.Popen(
-            [sys.executable, "-m", "aworld_train.serving.egress"],
+            [*(prefix or [sys.executable]), "-m", "aworld_train.serving.egress"],
             env={**os.environ, "AWORLD_EGRESS": json.dumps(settings)},
             stdin=subprocess.DEVNULL,
             stdout=written,

@@ -43,6 +43,11 @@ def print_json(value: Any) -> None:
         raise DiskFull(f"The output cannot be written: {error.strerror}.") from error
 
 
+def visible(text: str) -> str:
+    """A text whose control characters do nothing to the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, optional: Sequence[str] = ()
 ) -> None:

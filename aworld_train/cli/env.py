@@ -382,7 +382,7 @@ def logs_command(
     from aworld_train.env.status import log_lines
 
     for line in log_lines(_record(name), lines, follow):
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(console.visible(line) + "\n")
         sys.stdout.flush()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
-from aworld_train.cli.console import note, out, print_json, print_table
+from aworld_train.cli.console import note, out, print_json, print_table, visible
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
@@ -111,7 +111,7 @@ def trace_token(
         print_json(origin.to_json())
         return
     for name, text in _origin_facts(origin).items():
-        out.print(f"{name:<12}{_visible(text)}", markup=False, soft_wrap=True)
+        out.print(f"{name:<12}{visible(text)}", markup=False, soft_wrap=True)
 
 
 def prune(
@@ -231,7 +231,7 @@ def _print_episode(episode: "StoredEpisode", max_chars: int | None) -> None:
                     *((f"→ {call.name}({call.arguments})", "cyan") for call in message.tool_calls),
                 ):
                     if text:
-                        out.print(Text(_visible(_cut(text, max_chars)), style=style), soft_wrap=True)
+                        out.print(Text(visible(_cut(text, max_chars)), style=style), soft_wrap=True)
     score = episode.content.score
     if score is not None:
         _fact("score", f"{_number(score.score)} by {score.scorer}, extracted {score.extracted!r}")
@@ -312,7 +312,7 @@ def _plain(episode: "StoredEpisode") -> dict[str, Any]:
 
 
 def _fact(name: str, text: str) -> None:
-    out.print(f"{name:<10}{_visible(text)}", markup=False, soft_wrap=True)
+    out.print(f"{name:<10}{visible(text)}", markup=False, soft_wrap=True)
 
 
 def _number(value: Any) -> str:
@@ -329,8 +329,3 @@ def _cut(text: str, limit: int | None) -> str:
         return text
     half = limit // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters, --full shows them …]\n{text[-half:]}"
-
-
-def _visible(text: str) -> str:
-    """A text whose control characters do nothing to the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)

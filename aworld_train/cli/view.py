@@ -61,6 +61,7 @@ async def _serve(folder: Path, shown: str | None, port: int | None, *, browser: 
     import webbrowser
     from urllib.parse import urlencode
 
+    from aworld_train import temporary
     from aworld_train.view.server import PageServer
 
     ended = asyncio.Event()
@@ -75,6 +76,19 @@ async def _serve(folder: Path, shown: str | None, port: int | None, *, browser: 
             print_json({"url": address, "port": server.port})
         else:
             note(f"The page is at {address}\nThe address works once. Ctrl-C ends the server.")
-        if browser:
-            await asyncio.to_thread(webbrowser.open, address)
-        await ended.wait()
+        with temporary.folder_of("view") as private:
+            if browser:
+                await asyncio.to_thread(webbrowser.open, _page_that_leads_to(address, private).as_uri())
+            await ended.wait()
+
+
+def _page_that_leads_to(address: str, folder: Path) -> Path:
+    """A file for the browser: the command line that starts it can be read by every user of the machine."""
+    from html import escape
+
+    page = folder / "open.html"
+    page.write_text(
+        f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">',
+        encoding="utf-8",
+    )
+    return page

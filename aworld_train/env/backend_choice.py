@@ -63,7 +63,8 @@ def choose_backend(
         report_progress(
             Remark(
                 f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read "
-                "its files and keys, use its network, outlive a session. Only containers protect from that."
+                "its files and keys, use its network and every system call, outlive a session. Only containers protect "
+                "from that."
             )
         )
     return open_backend(name)

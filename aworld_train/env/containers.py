@@ -26,6 +26,7 @@ from aworld_train.env.egress import egress_settings, forbidden_networks, machine
 from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
 from aworld_train.env.images import LABEL, RUNTIME_FOLDER, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.seccomp import seccomp_option
 from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
 from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
@@ -469,7 +470,7 @@ def _container_limits(size: Size, cores: int) -> dict[str, Any]:
     return {
         "read_only": True,
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
+        "security_opt": ["no-new-privileges", seccomp_option()],
         "pids_limit": _PIDS,
         "nano_cpus": int(min(size.cpus, cores) * 1e9),
         "mem_limit": size.memory,

@@ -28,13 +28,15 @@ class EnvDirectory:
     def digest(self) -> str:
         """A hash of the names and contents of its files; it differs after any change.
 
-        Caches do not count: ``__pycache__`` and hidden folders.
+        Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
         """
         hashed = hashlib.sha256()
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path)
             is_cached = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
-            if file.is_file() and not is_cached:
+            if file.is_symlink() and not is_cached:
+                hashed.update(f"{name}\0link\0{file.readlink()}\0".encode())
+            elif file.is_file() and not is_cached:
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
         return hashed.hexdigest()

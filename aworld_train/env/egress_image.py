@@ -12,6 +12,7 @@ from typing import Any
 import aworld_train
 from aworld_train.env import images
 from aworld_train.env.backend import ProgressReporter
+from aworld_train.env.seccomp import seccomp_option
 from aworld_train.serving import egress
 
 _PACKAGES = ("aiohttp",)
@@ -97,7 +98,7 @@ def egress_container_options() -> dict[str, Any]:
         "read_only": True,
         "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_FILES_BYTES},uid={user},gid={user},mode=0700"},
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
+        "security_opt": ["no-new-privileges", seccomp_option()],
         "sysctls": {"net.ipv4.ip_unprivileged_port_start": "53"},
         "pids_limit": _PIDS,
         "mem_limit": _MEMORY,

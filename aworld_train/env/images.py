@@ -13,6 +13,7 @@ import tarfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,26 @@ LABEL = "aworld-train"
 _PACKAGES = ("aiohttp", "prometheus-client", "pyjwt")
 _SHARED = ("__init__.py", "errors.py", "masking.py", "serving")
 _LOG_LINES = 25
+# Files and folders that hold keys, by name: never in an image, even where its author did not exclude them.
+_SECRETS = (
+    *(
+        ".env",
+        ".env.*",
+        "*.env",
+        ".envrc",
+        ".git",
+        ".netrc",
+        ".pypirc",
+        ".npmrc",
+        ".pgpass",
+        ".git-credentials",
+    ),
+    *(".ssh", ".aws", ".azure", ".kube", ".docker", ".gnupg", ".config", "id_rsa", "id_ecdsa", "id_ed25519"),
+    *("*.key", "*.p12", "*.pfx", "*.kdbx", "credentials.json"),
+)
+_EXAMPLES = (".env.example", ".env.sample", ".env.template", "example.env")
+_PEM = ".pem"
+_PRIVATE_KEY = b"PRIVATE KEY-----"
 _STEP = re.compile(r"^Step \d+/\d+ : ")
 _SERVERS_ARGUMENT = re.compile(r"^\s*ARG\s+SERVERS\b", re.MULTILINE | re.IGNORECASE)
 _LAYER_FINISHED = ("Already exists", "Pull complete")
@@ -101,7 +122,9 @@ def build(
     labels = {f"{LABEL}.directory": directory.name}
     report_progress(f"Building the image of {directory.name}; the first time takes minutes.")
     arguments = {"SERVERS": ",".join(only)} if only and _takes_servers_argument(directory) else {}
-    context = _directory_context(directory)
+    context, left_out = _directory_context(directory)
+    if left_out:
+        report_progress(f"Left out of the image of {directory.name}: {'; '.join(left_out)}.")
     build_context(
         client,
         context,
@@ -181,17 +204,35 @@ def _lines(part: dict[str, Any]) -> Iterator[str]:
             yield line.rstrip()
 
 
-def _directory_context(directory: EnvDirectory) -> bytes:
+def _directory_context(directory: EnvDirectory) -> tuple[bytes, list[str]]:
+    """The build context, and what is left out of it: secrets, and links that lead out of the directory."""
     from docker.utils.build import exclude_paths
 
     ignore = directory.path / ".dockerignore"
     patterns = ignore.read_text().splitlines() if ignore.is_file() else []
     patterns = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
-    # Secrets are never in an image, even where its author did not exclude them.
-    chosen = exclude_paths(str(directory.path), [*patterns, "**/.env", "**/__pycache__"])
-    return pack(
-        {name: (directory.path / name) for name in sorted(chosen) if (directory.path / name).is_file()}
-    )
+    files = {}
+    left_out: dict[str, None] = {}
+    for name in sorted(exclude_paths(str(directory.path), [*patterns, "**/__pycache__"])):
+        path = directory.path / name
+        if secret := _secret_part(directory.path, name):
+            left_out[f"{secret} (may hold secrets)"] = None
+        elif path.is_symlink() and not path.resolve().is_relative_to(directory.path):
+            left_out[f"{name} (a link out of the directory)"] = None
+        elif path.is_symlink() or path.is_file():
+            files[name] = path
+    return pack(files), list(left_out)
+
+
+def _secret_part(folder: Path, name: str) -> str:
+    """The path of the file or folder by which ``name`` may hold secrets; empty if none."""
+    *_, path = parts = [*reversed(Path(name).parents), Path(name)]
+    for part in parts:
+        if part.name not in _EXAMPLES and any(fnmatch(part.name.lower(), pattern) for pattern in _SECRETS):
+            return str(part)
+    file = folder / path
+    is_key = path.suffix == _PEM and file.is_file() and _PRIVATE_KEY in file.read_bytes()
+    return name if is_key else ""
 
 
 def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
@@ -214,11 +255,18 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
-    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers."""
+    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers.
+
+    A link is a link in it: what it leads to is not read.
+    """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
+            if isinstance(content, Path) and content.is_symlink():
+                entry.type, entry.linkname = tarfile.SYMTYPE, str(content.readlink())
+                tar.addfile(entry)
+                continue
             data = content if isinstance(content, bytes) else content.read_bytes()
             entry.size = len(data)
             entry.mode = 0o644 if isinstance(content, bytes) else content.stat().st_mode & 0o755 | 0o444

@@ -163,8 +163,8 @@ def _require_passed(score: Score, place: str) -> None:
     raise RewardError(
         f"The scorer code_tests cannot be used {place}: {reason}. Code that can read other processes could read the "
         "key of its verdict and give itself any score, so nothing was played or scored. Start the environment where "
-        "the kernel has Landlock: Linux 5.13 or later with landlock in /sys/kernel/security/lsm, in containers by "
-        "Docker 23 or later and not by gVisor (env.runtime). Or name another scorer (reward.scorer)."
+        "the kernel has Landlock: Linux 5.13 or later with landlock in /sys/kernel/security/lsm, and not gVisor "
+        "(env.runtime). Or name another scorer (reward.scorer)."
     )
 
 

@@ -24,7 +24,17 @@ from aworld_train.env.egress import EgressRule
 from aworld_train.serving.egress.hosts import resolve_hosts
 from aworld_train.serving.egress.settings import user_name
 from aworld_train.serving.env_gateway.egress import EgressCounts
-from tests.egress import PUBLIC, SECOND_PUBLIC, Egress, resolve, running, site, start, wait_until_up
+from tests.egress import (
+    PUBLIC,
+    SECOND_PUBLIC,
+    Egress,
+    need_network_namespaces,
+    resolve,
+    running,
+    site,
+    start,
+    wait_until_up,
+)
 
 SECONDS = 20.0
 PRIVATE = "127.66.0.1"
@@ -170,6 +180,32 @@ async def test_what_is_not_public_is_refused_by_number_and_by_name() -> None:
         assert set(found.values()) == {403}, found
         assert set(plain.values()) == {403}, plain
         assert await egress.outcomes("web", 2 * len(NOT_PUBLIC)) == {"refused_address": 2 * len(NOT_PUBLIC)}
+
+
+async def test_an_ipv6_address_is_refused_where_there_is_no_ipv6_and_everybody_elses_requests_go_on() -> None:
+    need_network_namespaces()
+    hosts = (
+        "[::1]",
+        "[::]",
+        "[2606:4700::1111]",
+        "[::ffff:127.0.0.1]",
+        "[::1%lo]",
+        "::1",
+        "0::1",
+        "ip6-localhost",
+    )
+    async with running({"web": open_to(), "other": listed("127.0.0.1")}, ipv6=False) as egress:
+        found = {}
+        for host in hosts:
+            found[host] = {
+                await raw(egress, f"CONNECT {host}:80 HTTP/1.1"),
+                await raw(egress, f"GET http://{host}:80/ HTTP/1.1"),
+            }
+            assert await connect(egress, "127.0.0.1:1", "other") == 503, host  # nothing listens there
+        assert egress.process.poll() is None
+        assert "started again" not in egress.log.read_text()
+        assert {host for host, statuses in found.items() if not statuses <= {400, 403, 503}} == set()
+        assert found["[::1]"] == {403}
 
 
 async def test_a_name_that_means_another_address_a_moment_later_leads_nowhere_private() -> None:
@@ -337,14 +373,33 @@ async def test_much_passes_both_ways_and_who_does_not_read_holds_it_up() -> None
     server.close()
 
 
-async def test_when_squid_or_unbound_is_killed_the_egress_ends_and_another_takes_its_place() -> None:
+async def is_served(egress: Egress, page: str, restarts: int) -> bool:
+    """Wait until the page is reached after that many restarts."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            if (await egress.counts())["restarts"] == restarts and (await get(egress, page))[0] == 200:
+                return True
+            await asyncio.sleep(0.05)
+
+
+async def test_squid_and_unbound_are_started_again_a_few_times_and_then_the_egress_ends() -> None:
     for program in ("squid", "unbound"):
         async with site(PUBLIC) as port, running({"web": open_to()}) as egress:
             page = f"http://{PUBLIC}:{port}/"
-            children = psutil.Process(egress.process.pid).children(recursive=True)
-            next(child for child in children if child.name() == program).send_signal(signal.SIGKILL)
+
+            def kill(program: str = program, egress: Egress = egress) -> list[psutil.Process]:
+                children = psutil.Process(egress.process.pid).children(recursive=True)
+                next(child for child in children if child.name() == program).send_signal(signal.SIGKILL)
+                return children
+
+            for restart in range(1, 6):
+                kill()
+                assert await is_served(egress, page, restart)
+            children = kill()
             assert await asyncio.to_thread(egress.process.wait, SECONDS) == 1
-            assert f"The egress ends: {program} ended with SIGKILL" in egress.log.read_text()
+            log = egress.log.read_text()
+            assert f"{program} ended with SIGKILL; it is started again (restart 5)" in log
+            assert f"The egress ends: {program} ended with SIGKILL, after 5 restarts within a minute" in log
             _, still_alive = await asyncio.to_thread(psutil.wait_procs, children, SECONDS)
             assert not still_alive
             # The worker's port stays, and says what is wrong.

@@ -239,6 +239,33 @@ async def test_a_session_that_tampers_with_its_worker_does_not_reach_the_next(fr
                 assert await call(opened, "echo", text="on") == "on"
 
 
+# Leaves what an owner can leave on a folder, and shows what it found there.
+NOTES = """
+import fcntl, os, struct
+for folder in ("/workspace", "/tmp", os.environ["HOME"], "/dev/shm", "/dev/mqueue"):
+    found = os.stat(folder)
+    print(folder, oct(found.st_mode), found.st_atime_ns, found.st_mtime_ns, end=" ")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        print(fcntl.ioctl(descriptor, 0x80086601, bytes(8))[0])  # FS_IOC_GETFLAGS
+        os.utime(folder, ns=(1_234_567_890_123_456_789,) * 2)
+        fcntl.ioctl(descriptor, 0x40086602, struct.pack("=Q", 0xC0))  # FS_IOC_SETFLAGS: NODUMP, NOATIME
+    except OSError:
+        print("none")
+"""
+
+
+async def test_no_flag_and_no_time_of_a_folder_reaches_the_next_session(fragile: EnvConnection) -> None:
+    found = []
+    for _ in range(6):  # both workers, each more than once
+        assert all_ready(fragile)
+        async with session(fragile) as opened:
+            found.append(await call(opened, "shell", command=f"python3 -c '{NOTES}'"))
+    later = [line.split() for output in found[2:] for line in output.splitlines() if line.startswith("/")]
+    assert not any("1234567890123456789" in line for line in later), found
+    assert {line[4] for line in later if len(line) == 5} <= {"0", "none"}, found
+
+
 # Starts that are cut off
 
 

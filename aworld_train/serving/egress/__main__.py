@@ -1,7 +1,8 @@
 """``python -m aworld_train.serving.egress``: settings as one JSON object in ``AWORLD_EGRESS`` (see ``settings``).
 
 Runs Squid and Unbound, forwards the workers' sockets to Squid, counts the requests in Squid's log, and writes a line
-for each refusal. When one of the two ends, so does this process: the engine starts it again, and workers reconnect.
+for each refusal. One of the two that ends is started again, `_MAX_RESTARTS` times a minute at most; then this process
+ends, and the engine starts it again, with pauses that grow.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,11 +30,13 @@ _DNS_PORT = 53
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 512  # of one worker
 _LINE_BYTES = 1 << 17
+_MAX_RESTARTS = 5
+_RESTART_SECONDS = 60.0
 _RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def main() -> NoReturn:
-    """Serve until SIGTERM or SIGINT, or until Squid or Unbound has ended."""
+    """Serve until SIGTERM or SIGINT, or until Squid or Unbound has ended too often."""
     try:
         settings = read_settings(json.loads(os.environ.pop("AWORLD_EGRESS")))
     except (KeyError, ValueError) as error:
@@ -57,32 +61,43 @@ async def _run(settings: Settings) -> int:
             # Unbound needs a port that may be reserved for root, and changes its user by itself.
             unbound = Program(["unbound", "-d", "-c", str(folder / "unbound.conf")], None)
             squid = Program(["squid", "-N", "-d", "0", "-f", str(folder / "squid.conf")], unprivileged_user())
-            for program, host, port in (
-                (unbound, settings.resolver, _DNS_PORT),
-                (squid, "127.0.0.1", settings.squid_port),
-            ):
+            addresses = {unbound: (settings.resolver, _DNS_PORT), squid: ("127.0.0.1", settings.squid_port)}
+            for program, address in addresses.items():
                 stack.push_async_callback(program.stop)
-                await program.start(host, port)
+                await program.start(*address)
             for path in settings.sockets:
                 await stack.enter_async_context(_forward_socket(path, settings.squid_port))
             await stack.enter_async_context(_serve_counts(settings.counts, counts))
             sys.stderr.write(
                 f"{len(settings.accounts)} servers have egress, through {len(settings.sockets)} sockets.\n"
             )
-            return await _wait_for_end(stopped, (unbound, squid))
+            return await _keep_running(stopped, addresses, counts)
 
 
-async def _wait_for_end(stopped: asyncio.Event, programs: tuple[Program, ...]) -> int:
-    """The exit code: 0 if this was stopped, 1 if one of the programs ended."""
+async def _keep_running(
+    stopped: asyncio.Event, addresses: Mapping[Program, tuple[str, int]], counts: Counts
+) -> int:
+    """Start programs again that end; the exit code: 0 if this was stopped, 1 if they ended too often."""
     stopping = asyncio.ensure_future(stopped.wait())
-    program_ends = [asyncio.ensure_future(program.wait_for_end()) for program in programs]
-    await asyncio.wait([stopping, *program_ends], return_when=asyncio.FIRST_COMPLETED)
-    if stopping.done():
-        return 0
-    for program_end in program_ends:
-        if program_end.done():
-            sys.stderr.write(f"The egress ends: {program_end.result()}.\n")
-    return 1
+    ends = {asyncio.ensure_future(program.wait_for_end()): program for program in addresses}
+    recent: deque[float] = deque(maxlen=_MAX_RESTARTS)
+    while True:
+        await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            return 0
+        for end in [end for end in ends if end.done()]:
+            now = asyncio.get_running_loop().time()
+            if len(recent) == _MAX_RESTARTS and now - recent[0] < _RESTART_SECONDS:
+                sys.stderr.write(
+                    f"The egress ends: {end.result()}, after {_MAX_RESTARTS} restarts within a minute.\n"
+                )
+                return 1
+            recent.append(now)
+            counts.restarts += 1
+            program = ends.pop(end)
+            sys.stderr.write(f"{end.result()}; it is started again (restart {counts.restarts}).\n")
+            await program.start(*addresses[program])
+            ends[asyncio.ensure_future(program.wait_for_end())] = program
 
 
 def _nameservers(settings: Settings) -> tuple[str, ...]:

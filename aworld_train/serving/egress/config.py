@@ -3,6 +3,9 @@
 For each server Squid allows, in this order: the hosts that it names, whatever their address; then all else that the
 server may reach, if the name resolves and none of its addresses is forbidden. A name that the server may not reach is
 not resolved, so that no data leaves in DNS queries.
+
+An IPv6 address is refused before anything compares it: containers have no IPv6, and Squid ends when it converts such an
+address there (https://bugs.squid-cache.org/show_bug.cgi?id=5154). For the same reason Squid does not read /etc/hosts.
 """
 
 import hashlib
@@ -22,6 +25,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _RECORDS = {4: "A", 6: "AAAA"}
 _SQUID = """\
 http_port 127.0.0.1:{port}
+hosts_file none
 visible_hostname aworld-egress
 httpd_suppress_version_string on
 pid_filename none
@@ -60,6 +64,7 @@ auth_param basic casesensitive on
 acl authenticated proxy_auth REQUIRED
 acl connect method CONNECT
 acl http proto HTTP
+acl ipv6 dstdom_regex -n :
 acl resolved dst all
 acl forbidden dst "{folder}/forbidden"
 acl by_address annotate_transaction reason=address
@@ -70,6 +75,7 @@ deny_info 503:ERR_DNS_FAIL by_name
 http_access deny manager
 http_access deny !authenticated
 http_access deny !connect !http by_host
+http_access deny ipv6 by_address
 {rules}
 http_access deny all by_host
 """

@@ -60,9 +60,14 @@ def parse_line(line: str) -> ProxyRequest | None:
 
 
 class Counts:
-    """Sums since the start, by server; unknown names share one entry, so that no request can add a name."""
+    """Sums since the start, by server; unknown names share one entry, so that no request can add a name.
+
+    Attributes:
+        restarts: How often Squid or Unbound was started again.
+    """
 
     def __init__(self, servers: tuple[str, ...]):
+        self.restarts = 0
         self._servers = servers
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._bytes: Counter[tuple[str, str]] = Counter()
@@ -75,10 +80,11 @@ class Counts:
         self._bytes[server, "received"] += request.received
 
     def to_json(self) -> dict[str, Any]:
-        """By server, how many requests had which outcome, and bytes."""
+        """By server, how many requests had which outcome, and bytes; and the restarts."""
         return {
             "requests": _nested(self._outcomes),
             "bytes": _nested(self._bytes),
+            "restarts": self.restarts,
         }
 
 

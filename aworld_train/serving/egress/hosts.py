@@ -14,9 +14,6 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_NAME_LENGTH = 253  # RFC 1035, as text
-_MAPPED = ipaddress.IPv6Network(
-    "::ffff:0:0/96"
-)  # RFC 4291: IPv4 addresses in IPv6 form, which Squid takes for IPv4 addresses
 _PLACEHOLDER = re.compile(r"^\{\w+\}(?=\.)")
 _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 
@@ -35,6 +32,10 @@ class Host:
     network: Network | None = None
     port: int | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.network, ipaddress.IPv6Network):
+            raise ValueError(f"{self.network} is IPv6, and an environment's way out has IPv4 alone")
+
     @property
     def is_domain(self) -> bool:
         """Whether it includes subdomains."""
@@ -44,8 +45,7 @@ class Host:
         if self.network is None:
             shown = self.name
         elif self.network.prefixlen == self.network.max_prefixlen:
-            address = str(self.network.network_address)
-            shown = f"[{address}]" if ":" in address and self.port else address
+            shown = str(self.network.network_address)
         else:
             shown = str(self.network)
         return shown if self.port is None else f"{shown}:{self.port}"
@@ -61,18 +61,17 @@ def parse_host(text: str) -> Host:
     if "/" in text:
         return Host(network=_network(text))
     try:
-        return Host(network=_address(text.removeprefix("[").removesuffix("]")))
+        network = _address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         host, colon, number = text.rpartition(":")
+    else:
+        return Host(network=network)
     if not colon:
         return Host(name=_name(text))
     port = int(number) if number.isdecimal() and len(number) <= 5 else 0
     if not 1 <= port <= 65535:
         raise ValueError(f"{text!r} has no port from 1 to 65535 after its colon")
-    try:
-        return Host(network=_address(host.removeprefix("[").removesuffix("]")), port=port)
-    except ValueError:
-        return Host(name=_name(host), port=port)
+    return _host(host.removeprefix("[").removesuffix("]"), port)
 
 
 def hosts_in(value: str) -> tuple[Host, ...]:
@@ -122,11 +121,15 @@ def _host_or_url(text: str) -> Host:
         raise ValueError("it holds a URL that cannot be read") from None
     if not url.hostname or port is None:
         raise ValueError("it holds a URL that is not http or https with a host")
-    host = _PLACEHOLDER.sub("", url.hostname)
+    return _host(_PLACEHOLDER.sub("", url.hostname), port)
+
+
+def _host(name: str, port: int) -> Host:
     try:
-        return Host(network=_address(host), port=port)
+        network = _address(name)
     except ValueError:
-        return Host(name=_name(host), port=port)
+        return Host(name=_name(name), port=port)
+    return Host(network=network, port=port)
 
 
 def _network(text: str) -> Network:
@@ -136,16 +139,12 @@ def _network(text: str) -> Network:
         raise ValueError(f"{text!r} is no network: {error}") from None
     if network.prefixlen == 0:
         raise ValueError(f"{text!r} is every address: say `egress: open` for public ones")
-    if isinstance(network, ipaddress.IPv6Network) and network.overlaps(_MAPPED):
-        raise ValueError(f"{text!r} holds IPv4 addresses: write them as an IPv4 network")
     return network
 
 
 def _address(text: str) -> Network:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            raise ValueError(f"{text!r} has a zone, which means nothing in another container")
         address = address.ipv4_mapped or address
     return ipaddress.ip_network(address)
 

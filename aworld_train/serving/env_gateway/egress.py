@@ -22,7 +22,7 @@ class EgressCounts(Collector):
 
     def __init__(self, socket: str):
         self._socket = socket
-        self._counts: dict[str, dict[str, dict[str, int]]] = {"requests": {}, "bytes": {}}
+        self._counts: dict[str, Any] = {"requests": {}, "bytes": {}, "restarts": 0}
         self._is_up = False
         self._next_refresh = 0.0
         self._registry = CollectorRegistry()
@@ -62,6 +62,11 @@ class EgressCounts(Collector):
         """For a registry of prometheus_client."""
         yield GaugeMetricFamily(
             "aworld_egress_up", "Whether the egress proxy answers.", value=float(self._is_up)
+        )
+        yield CounterMetricFamily(
+            "aworld_egress_restarts",
+            "Restarts of Squid and Unbound in the egress container.",
+            value=self._counts["restarts"],
         )
         requests = CounterMetricFamily(
             "aworld_egress_requests", "Requests to the egress proxy.", labels=["server", "outcome"]

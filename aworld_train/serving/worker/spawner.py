@@ -36,6 +36,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -47,6 +48,11 @@ from typing import Any, NoReturn
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+# System calls, the same on all architectures, and rights on files and folders: from linux/landlock.h.
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_VERSION = 1
+_MAKE_BLOCK_DEVICE, _MOVE = 1 << 11, 1 << 13
 _CAPABILITIES = range(64)
 _MAX_ORDER_BYTES = 1 << 20
 # If memory runs out, the kernel ends a tool rather than this process or the worker. With CAP_SYS_RESOURCE this is also
@@ -86,6 +92,11 @@ def main() -> None:
             traceback.print_exc()  # it fails again when this server is started, and others are not affected
     if "anyio" in sys.modules:  # anyio imports its backend, which every MCP server needs, on first use
         importlib.import_module("anyio._backends._asyncio")
+    if user is not None and not _has_domains():
+        sys.stderr.write(
+            "This kernel has no Landlock that keeps servers apart: the variables of what a server starts, keys and "
+            "proxy passwords among them, can be read by the session's other servers.\n"
+        )
     wipe_module = _load_wipe_module()
     gc.collect()
     gc.freeze()  # so that garbage collection in a child does not copy shared pages
@@ -147,6 +158,7 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJUSTMENT)
         if user is not None:
             _change_user(user)
+            _enter_own_domain()
             # The kernel resets both settings when the user changes.
             _prctl(_PR_SET_DUMPABLE, int(not order["private"]))
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # some servers do not end when their input is closed
@@ -180,6 +192,31 @@ def _change_user(user: ToolUser) -> None:
     os.setgroups([])
     os.setresgid(user.id, user.id, user.id)
     os.setresuid(user.id, user.id, user.id)
+
+
+def _has_domains() -> bool:
+    """Whether processes can be kept apart; the Landlock of Linux 5.13 to 5.18 would forbid to move files as well."""
+    return bool(_libc().syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION) >= 2)
+
+
+def _enter_own_domain() -> None:
+    """Put this process and all that it starts into a Landlock domain, into which no other server's processes can look.
+
+    A child has its server's variables, keys among them, and the kernel would show them to all processes of the same
+    user. The domain forbids nothing else but to make block devices, which tools cannot anyway.
+    """
+    if not _has_domains():
+        return
+    libc = _libc()
+    rights = ctypes.c_uint64(_MAKE_BLOCK_DEVICE | _MOVE)
+    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rights), ctypes.sizeof(rights), 0)
+    root = os.open("/", os.O_PATH)
+    rule = struct.pack("=Qi", _MOVE, root)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) or libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
+        raise OSError(ctypes.get_errno(), "a server cannot be kept apart from others")
+    os.close(root)
+    os.close(domain)
 
 
 def _kill_group(pid: int) -> None:
@@ -242,7 +279,11 @@ def _find(function: str) -> Any:
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value)
+    _libc().prctl(option, value)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 if __name__ == "__main__":

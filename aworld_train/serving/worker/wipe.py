@@ -7,11 +7,15 @@ It imports the standard library alone, because the spawner loads it as a file.
 """
 
 import contextlib
+import ctypes
+import fcntl
 import itertools
 import os
 import signal
 import stat
+import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +24,11 @@ from pathlib import Path
 _SECONDS = 10.0
 _SYSV = ("shm", "msg", "sem")
 _TEST_SCRIPT = b"#!/bin/sh\n"
+_IPC_RMID = 0
+_COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE of linux/time.h, by which the kernel stamps files
+# From linux/fs.h; tmpfs has these flags since Linux 6.0.
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+_OWNERS_FLAGS = 0x40 | 0x80  # FS_NODUMP_FL, FS_NOATIME_FL
 
 
 class NotClean(Exception):
@@ -98,14 +107,28 @@ def clean_container() -> None:
         NotClean: Something is left, or a folder cannot be used any more.
     """
     folders, queues = container_folders()
+    began = time.clock_gettime_ns(_COARSE_CLOCK)
     clean_folders(folders)
     for folder in queues:
         empty(folder)
+        _touch(folder)
     _verify_folders((*folders, *queues))
+    for folder in (*folders, *queues):
+        _reset_times(folder, began)
+    _remove_system_v()
     for kind in _SYSV:
         # The first line names the columns.
         if len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) > 1:
             raise NotClean(f"System V {kind} is left")
+
+
+def _remove_system_v() -> None:
+    """Remove what the owner may; no process is left that uses it."""
+    libc = ctypes.CDLL(None)
+    for kind in _SYSV:
+        for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
+            # The last two arguments are command and buffer, or the number of a semaphore and the command.
+            getattr(libc, f"{kind}ctl")(int(line.split()[1]), _IPC_RMID, 0)
 
 
 def clean_folders(folders: Iterable[Path]) -> None:
@@ -196,7 +219,11 @@ def _verify_folders(folders: Iterable[Path]) -> None:
 
 
 def _restore(folder: Path) -> None:
-    """Reset what an owner can change of a mount point itself: its mode, access lists and extended attributes."""
+    """Reset what an owner can change of a mount point itself, but its times, which the wipe still changes.
+
+    Raises:
+        NotClean: Something is not as it was.
+    """
     if folder.stat().st_uid != os.geteuid():
         return
     names = []
@@ -206,6 +233,44 @@ def _restore(folder: Path) -> None:
         if name.startswith(("user.", "system.")):
             os.removexattr(folder, name)
     folder.chmod(stat.S_IRWXU)
+    if _flags(folder) & _OWNERS_FLAGS:
+        _flags(folder, _flags(folder) & ~_OWNERS_FLAGS)
+    if _flags(folder) & _OWNERS_FLAGS or stat.S_IMODE(folder.stat().st_mode) != stat.S_IRWXU:
+        raise NotClean(f"{folder} keeps a mode or flags that a session gave it")
+
+
+def _flags(folder: Path, value: int | None = None) -> int:
+    """The flags of its inode, which are set if there is a value; 0 where the file system has none."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if value is not None:
+            fcntl.ioctl(descriptor, _SET_FLAGS, struct.pack("=Q", value))
+        return int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), sys.byteorder)
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)
+
+
+def _reset_times(folder: Path, began: int) -> None:
+    """Set the times of an own folder to 0; those of another user's are of the wipe, which wrote and read it.
+
+    Raises:
+        NotClean: A time is one that a session chose.
+    """
+    is_own = folder.stat().st_uid == os.geteuid()
+    if is_own:
+        os.utime(folder, ns=(0, 0))
+    status = folder.stat()
+    times = (status.st_atime_ns, status.st_mtime_ns)
+    if any(times) if is_own else min(*times, status.st_ctime_ns) < began:
+        raise NotClean(f"{folder} has times of a session")
+
+
+def _touch(folder: Path) -> None:
+    file = folder / f".proof-{os.getpid()}"
+    file.touch()
+    file.unlink()
 
 
 def _check_usable(folder: Path) -> None:

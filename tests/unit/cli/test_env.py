@@ -1,6 +1,7 @@
 """``aworld-train env`` where nothing is up: what it prints, and which errors it raises."""
 
 import json
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
+
+
+def test_what_a_tool_wrote_into_the_log_does_nothing_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = "worker-0 | \x1b]0;owned\x07 \x1b[2J\x9b31m\rgateway-0 | all is well\tä"
+    monkeypatch.setattr(env, "_record", lambda name: None)
+    monkeypatch.setattr(sys.modules["aworld_train.env.status"], "log_lines", lambda *_: iter([written]))
+    assert run("logs").stdout == (
+        "worker-0 | \\x1b]0;owned\\x07 \\x1b[2J\\x9b31m\\rgateway-0 | all is well\tä\n"
+    )
 
 
 def test_list_shows_the_calculator() -> None:

@@ -1,14 +1,16 @@
 """The files that are copied into images are enough to run each program there."""
 
+import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from aworld_train.env import egress_image, images
-from aworld_train.env.directory import find_directory
+from aworld_train.env.directory import EnvDirectory, find_directory
 from aworld_train.serving import egress, env_gateway, worker
 
 
@@ -42,3 +44,55 @@ def test_a_program_starts_from_the_files_of_its_image(
     assert first_error in finished.stderr
     traced = [line for line in finished.stderr.splitlines() if "aworld_train/serving" in line]
     assert all(str(tmp_path) in line for line in traced)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> EnvDirectory:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "servers.yaml").write_text("{name: tools, servers: {s: {command: [run]}}}")
+    (folder / "server.py").write_text("run()")
+    return find_directory(folder)
+
+
+def test_secrets_of_a_directory_are_not_in_its_build_context_and_are_said(directory: EnvDirectory) -> None:
+    secret_files = (
+        *(".env", ".env.local", "keys.env", "below/prod.ENV", ".git/config", ".ssh/id_rsa", "below/.netrc"),
+        *("tls.key", "server.pem", "id_ed25519"),
+    )
+    for name in (*secret_files, ".env.example", "ca.pem"):
+        file = directory.path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("-----BEGIN PRIVATE KEY-----\nSECRET" if name == "server.pem" else "SECRET")
+    context, left_out = images._directory_context(directory)
+    with tarfile.open(fileobj=io.BytesIO(context)) as archive:
+        assert set(archive.getnames()) == {"servers.yaml", "server.py", ".env.example", "ca.pem"}
+    shown = {entry.removesuffix(" (may hold secrets)") for entry in left_out}
+    assert shown == {
+        name.replace(".git/config", ".git").replace(".ssh/id_rsa", ".ssh") for name in secret_files
+    }
+
+
+def test_a_link_is_not_followed_and_one_that_leads_out_of_the_directory_is_left_out(
+    directory: EnvDirectory, tmp_path: Path
+) -> None:
+    outside = tmp_path / "shadow"
+    outside.write_text("SECRET")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("SECRET")
+    for name, target in (
+        ("out", outside),
+        ("up", Path("../shadow")),
+        ("folder", tmp_path / "folder"),
+        ("inside", Path("server.py")),
+    ):
+        (directory.path / name).symlink_to(target)
+    context, left_out = images._directory_context(directory)
+    with tarfile.open(fileobj=io.BytesIO(context)) as archive:
+        assert set(archive.getnames()) == {"servers.yaml", "server.py", "inside"}
+        assert archive.getmember("inside").linkname == "server.py"
+    assert b"SECRET" not in context
+    assert left_out == [f"{name} (a link out of the directory)" for name in ("folder", "out", "up")]
+    before = directory.digest()
+    outside.write_text("ANOTHER")
+    assert directory.digest() == before

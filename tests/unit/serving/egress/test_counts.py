@@ -31,6 +31,7 @@ def test_lines_are_counted_by_server_and_outcome() -> None:
             "odd näme": {"received": 2, "sent": 1},
             "web": {"received": 2008, "sent": 104},
         },
+        "restarts": 0,
     }
 
 

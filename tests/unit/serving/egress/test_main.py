@@ -68,8 +68,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return arguments
 
 
-@pytest.mark.parametrize("ends", [True, False], ids=["Squid ends", "it is told to end"])
-async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
+@pytest.mark.parametrize("ends", [True, False], ids=["Squid ends again and again", "it is told to end"])
+async def test_it_counts_and_forwards_until_a_program_ends_too_often_or_it_is_told(
     tmp_path: Path, written: list[Any], capsys: pytest.CaptureFixture[str], ends: bool
 ) -> None:
     requests: list[bytes] = []
@@ -114,6 +114,7 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
             return await counted(counts) == {
                 "requests": {"web": {"ok": 1, "refused_host": 1}, "-": {"refused_credentials": 1}},
                 "bytes": {"web": {"sent": 4, "received": 6}, "-": {"sent": 0, "received": 5}},
+                "restarts": 0,
             }
 
         await until(all_are_counted)
@@ -140,7 +141,10 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
         "refused_host web b.org:80",
         "refused_credentials - c.org:80",
     ]
-    assert log_lines[3:] == (["The egress ends: squid ended with 9."] if ends else [])
+    restarts = [f"squid ended with 9; it is started again (restart {number})." for number in range(1, 6)]
+    end = "The egress ends: squid ended with 9, after 5 restarts within a minute."
+    assert log_lines[3:] == ([*restarts, end] if ends else [])
+    assert [one[0] for one in Running.started[2:]] == (["squid"] * 5 if ends else [])
     assert Running.stopped == ["squid", "unbound"]
 
 

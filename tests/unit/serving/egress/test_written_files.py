@@ -26,7 +26,7 @@ def written(folder: Path, *, is_open: bool = False, hosts: tuple[str, ...] = HOS
 def rules(files: dict[str, str]) -> list[str]:
     """Squid's rules of the server."""
     lines = files["squid.conf"].splitlines()
-    first = lines.index("http_access deny !connect !http by_host") + 1
+    first = lines.index("http_access deny ipv6 by_address") + 1
     return lines[first : lines.index("http_access deny all by_host")]
 
 
@@ -76,10 +76,11 @@ def test_a_server_that_names_nothing_reaches_nothing(tmp_path: Path) -> None:
 def test_who_asks_and_where_is_decided_before_any_server_s_rule(tmp_path: Path) -> None:
     lines = written(tmp_path)["squid.conf"].splitlines()
     decisions = [line for line in lines if line.startswith("http_access")]
-    assert decisions[:3] == [
+    assert decisions[:4] == [
         "http_access deny manager",
         "http_access deny !authenticated",
         "http_access deny !connect !http by_host",
+        "http_access deny ipv6 by_address",
     ]
     assert decisions[-1] == "http_access deny all by_host"
     assert "http_port 127.0.0.1:4000" in lines and "dns_nameservers 127.0.0.5" in lines

@@ -15,6 +15,7 @@ from tests.unit.serving.env_gateway.test_app import agreeing, gateway, scripted
 COUNTS = {
     "requests": {"web": {"ok": 5, "refused_host": 2}, "-": {"refused_credentials": 1, "failed": 4}},
     "bytes": {"web": {"received": 700, "sent": 30}},
+    "restarts": 2,
 }
 
 
@@ -53,11 +54,12 @@ def lines(counts: EgressCounts) -> set[str]:
 async def test_counts_are_shown_by_server_and_outcome(container: Container) -> None:
     counts = EgressCounts(container.socket)
     assert counts.described() == {"status": "down", "refused": 0}
-    assert lines(counts) == {"aworld_egress_up 0.0"}
+    assert lines(counts) == {"aworld_egress_up 0.0", "aworld_egress_restarts_total 0.0"}
     await counts.refresh()
     assert counts.described() == {"status": "ok", "refused": 3}
     assert lines(counts) == {
         "aworld_egress_up 1.0",
+        "aworld_egress_restarts_total 2.0",
         'aworld_egress_requests_total{outcome="ok",server="web"} 5.0',
         'aworld_egress_requests_total{outcome="refused_host",server="web"} 2.0',
         'aworld_egress_requests_total{outcome="refused_credentials",server="-"} 1.0',
@@ -82,7 +84,7 @@ async def test_the_last_counts_stay_while_it_does_not_answer_and_it_is_asked_onc
     now += 0.1
     await counts.refresh()
     assert (container.requests, counts.described()) == (2, {"status": "down", "refused": 3})
-    assert "aworld_egress_up 0.0" in lines(counts) and len(lines(counts)) == 7
+    assert "aworld_egress_up 0.0" in lines(counts) and len(lines(counts)) == 8
     container.status, container.body = 200, COUNTS
     now += 1.0
     await counts.refresh()

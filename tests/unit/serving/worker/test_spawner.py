@@ -204,6 +204,37 @@ def test_a_server_runs_as_the_user_of_tools_and_still_ends_with_the_spawner(
         assert lines.read() == ""
 
 
+def start_child() -> None:
+    """A server that starts a program, which inherits its variables, and moves a file between folders."""
+    child = subprocess.Popen(["sleep", "600"])
+    Path("from/here").mkdir(parents=True)
+    Path("from/here/file").touch()
+    Path("from/here/file").rename("moved")
+    sys.stdout.write(f"{child.pid}\n")
+    sys.stdout.flush()
+    child.wait()
+
+
+def test_no_server_reads_the_variables_of_what_another_one_started(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may change to the user of tools")
+    if not spawner._has_domains():
+        pytest.skip("this kernel has no Landlock that keeps servers apart")
+    starter = Spawner(tmp_path / "log", f"{HERE}:start_child", user=NOBODY)
+    assert starter.answer() == {"ready": True}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as workspace:
+        os.chown(workspace, NOBODY.id, NOBODY.id)
+        with_keys = Server(starter, Path(workspace), private=True, function=f"{HERE}:start_child")
+        with with_keys.lines() as lines:
+            child = int(lines.readline())
+            read = f"id -u; cat /proc/{child}/environ; ls -l /proc/{child}/exe; cat /proc/self/environ"
+            output = Server(starter, Path(workspace), argv=["sh", "-c", f"({read}) 2>&1"]).read()
+            starter.close()
+        assert Path(workspace, "moved").exists()
+    assert output.splitlines()[0] == str(NOBODY.id)
+    assert output.count("OWN=value") == 1 and output.count("Permission denied") == 2, output
+
+
 def test_a_program_has_only_the_variables_of_its_order(running: Spawner, tmp_path: Path) -> None:
     script = "pwd; cat; env; echo end of $0"
     server = Server(running, tmp_path, argv=["sh", "-c", script, "it"])
