@@ -1,0 +1,14 @@
+"""Text as tokenizers and UTF-8 can hold it.
+
+JSON can hold half of a surrogate pair as an escape. Tools that cut a text in the middle of an emoji send one, and
+models write them.
+"""
+
+
+def whole_text(text: str) -> str:
+    """The text with U+FFFD for each half of a surrogate pair; two halves that follow each other become a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
