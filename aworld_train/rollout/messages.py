@@ -100,6 +100,12 @@ class Message:
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
 
+    @property
+    def size(self) -> int:
+        """How many characters of text it has."""
+        texts = (self.content, self.reasoning, *(call.arguments for call in self.tool_calls))
+        return sum(map(len, texts))
+
     def same_reasoning(self, recorded: "Message") -> bool:
         """Whether the reasoning that was sent is the recorded one; none at all is taken for the recorded one."""
         return not self.reasoning or self.reasoning.strip() == recorded.reasoning.strip()
@@ -261,8 +267,11 @@ class Conversation(Protocol):
             RequestRefused: with the status and code for the agent.
         """
 
-    def undelivered(self, completion: Completion) -> None:
-        """Take note that an answer did not reach the client."""
+    def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
+        """Take note that an answer may not have reached the client; one that was not sent has not."""
+
+    def note_overlong(self) -> None:
+        """Take note that a request was refused because the model's context cannot hold it."""
 
     async def count_tokens(self, request: ChatRequest) -> int:
         """The number of tokens that a request would give the model.
