@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from aworld_train.env import address, down, find, registry, status, up
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens
 
 SECRET = tokens.new_secret()
@@ -26,10 +27,10 @@ RECORD = Record(
     directory="/somewhere",
     fingerprint="f",
     machine=address.machine(),
-    owner=Owner(pid=7, started=1.5),
+    owner=ProcessIdentity(7, "unix/1.5"),
     ready=True,
-    starter=Owner(pid=8, started=2.5),
-    handle={"pid": 1, "started": 0.5, "folder": "/nowhere"},
+    starter=ProcessIdentity(8, "unix/2.5"),
+    handle={"pid": 1, "started": "unix/0.5", "folder": "/nowhere"},
 )
 
 
@@ -113,6 +114,15 @@ def test_what_was_never_written_is_none() -> None:
 def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name"):
         registry.read(name)
+
+
+def test_a_record_of_before_processes_had_identities_cannot_be_read() -> None:
+    registry.write(RECORD)
+    stored = json.loads(registry.record_path("tools").read_text())
+    stored["owner"] = {"pid": 7, "started": 1.5}
+    registry.record_path("tools").write_text(json.dumps(stored))
+    with pytest.raises(EnvironmentFailure, match=r"tools\.json cannot be read"):
+        registry.read("tools")
 
 
 @pytest.mark.parametrize(
