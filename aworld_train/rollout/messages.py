@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
+from aworld_train.rollout.whole_text import load_whole, whole_text
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 from aworld_train.thinking import part_text
 
@@ -289,7 +290,7 @@ def canonical_arguments(arguments: str) -> str:
     """
     try:
         value = json.loads(arguments, parse_float=_number, parse_int=_integer)
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return whole_text(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
     except (ValueError, RecursionError):
         return arguments.strip()
 
@@ -320,7 +321,7 @@ def _as_text(arguments: Any) -> str:
 
 def _object_or_text(arguments: str) -> Any:
     try:
-        value = json.loads(arguments)
+        value = load_whole(arguments)
     except (ValueError, RecursionError):
         return arguments
     return value if isinstance(value, dict) else arguments

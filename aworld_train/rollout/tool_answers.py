@@ -1,11 +1,10 @@
 """Reads what a tool server sends within limits, since the session that it serves may have taken it over."""
 
-import json
 from typing import Any
 
 import aiohttp
 
-from aworld_train.rollout.whole_text import whole_text
+from aworld_train.rollout.whole_text import load_whole
 
 MAX_BYTES = 32 << 20  # after decompression; room for one image of the most bytes, in Base64
 MAX_VALUES = 2 << 20  # in one answer: an empty array is 3 bytes of JSON and 64 of memory
@@ -46,10 +45,9 @@ def parse(data: bytes) -> Any:
     if len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise AnswerExceeds(f"the answer has more than {MAX_VALUES:,} values, ask for less at once")
     try:
-        value = json.loads(data)
+        value = load_whole(data.decode("utf-8", "surrogatepass"))
         if depth(value) <= MAX_DEPTH:
-            is_plain = b"\\u" not in data and b"\xed" not in data
-            return value if is_plain else json.loads(whole_text(json.dumps(value, ensure_ascii=False)))
+            return value
     except RecursionError:
         pass
     raise AnswerExceeds(f"the answer is nested more than {MAX_DEPTH} deep")
