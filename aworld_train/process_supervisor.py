@@ -105,7 +105,10 @@ def _place() -> str:
     """The boot, and the PID namespace of this process where there are such."""
     if sys.platform != "linux":
         return "unix"
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # some sandboxes have no such file
+        boot = "unknown"
     return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 

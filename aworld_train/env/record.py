@@ -72,8 +72,8 @@ class Record:
     @property
     def is_elsewhere(self) -> bool:
         """Whether it is of another machine or container, whose processes this one cannot see."""
-        processes = (self.owner, self.starter)
-        return self.machine != address.machine() or any(one.is_elsewhere for one in processes if one)
+        process = self.owner if self.ready else self.starter
+        return self.machine != address.machine() or (process is not None and process.is_elsewhere)
 
     @property
     def missing(self) -> Sequence[str]:

@@ -64,7 +64,7 @@ class LocalLauncher:
         if not is_in_use(run_dir):
             raise UsageError(f"No process works on the run in {run_dir}.")
         holder = holder_of(run_dir)
-        if holder is None or holder.host != platform.node():
+        if holder is None or holder.host != platform.node() or holder.process.is_elsewhere:
             where = f"process {holder.process.pid} on {holder.host}" if holder else "another process"
             raise UsageError(
                 f"The run in {run_dir} belongs to {where}; end it there, with Ctrl-C or SIGTERM."

@@ -224,7 +224,8 @@ class Episode(ABC):
 
     def note_overlong(self) -> None:
         """Take note that a request was refused because the model's context cannot hold it."""
-        self._newest = Outcome.overlong
+        if not self.over.is_set():
+            self._newest = Outcome.overlong
 
     def fail(self, failure: EpisodeFailure) -> None:
         """End the episode with a failure; the first one counts."""

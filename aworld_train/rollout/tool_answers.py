@@ -45,7 +45,7 @@ def parse(data: bytes) -> Any:
     if len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise AnswerExceeds(f"the answer has more than {MAX_VALUES:,} values, ask for less at once")
     try:
-        value = load_whole(data.decode("utf-8", "surrogatepass"))
+        value = load_whole(data.decode("utf-8-sig", "surrogatepass"))
         if depth(value) <= MAX_DEPTH:
             return value
     except RecursionError:

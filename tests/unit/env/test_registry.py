@@ -1,7 +1,9 @@
 """The records of what is up: private, whole, and changed by one at a time."""
 
 import json
+import os
 import stat
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +116,15 @@ def test_what_was_never_written_is_none() -> None:
 def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name"):
         registry.read(name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no PID namespaces")
+def test_one_that_ends_with_a_process_of_another_container_is_elsewhere() -> None:
+    boot, namespace, ticks = ProcessIdentity.of(os.getpid()).started.split("/")
+    hidden = ProcessIdentity(7, f"{boot}/{int(namespace) + 1}/{ticks}")
+    registry.write(replace(RECORD, owner=hidden))
+    registry.write(replace(RECORD, name="by-hand", owner=None, starter=hidden))
+    assert [(shown.name, shown.state) for shown in status()] == [("by-hand", "dead"), ("tools", "elsewhere")]
 
 
 def test_a_record_of_before_processes_had_identities_cannot_be_read() -> None:
