@@ -180,7 +180,7 @@ class ProcessBackend:
         supervised = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
         supervised += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:
-            supervised += ["--owner", str(plan.owner)]
+            supervised.append(f"--owner={plan.owner}")
         command = [sys.executable, "-P", "-m", "aworld_train.serving.local"]
         try:
             started = subprocess.run(
