@@ -4,7 +4,7 @@ It starts the program as its child and waits. When the program ends, when the su
 the owner has ended (also by SIGKILL, because the supervisor polls it), it ends every descendant and then itself. On
 Linux the program dies with the supervisor, and orphaned descendants become the supervisor's children, so none escapes.
 
-    python -P process_supervisor.py --owner-pid PID --owner-started UNIX_TIME -- COMMAND ...
+    python -P process_supervisor.py --owner IDENTITY -- COMMAND ...
 
 exits with COMMAND's exit code. With ``--detach LOG`` it first leaves the caller's session, prints its own pid, and
 writes the output of COMMAND to LOG; ``--record FILE`` is deleted if the owner ends first. With ``--stdin`` COMMAND
@@ -23,8 +23,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 import psutil
 
@@ -33,29 +35,81 @@ GRACE = 5.0
 _INTERVAL = 0.2
 _LOOK_SECONDS = 5.0  # between two looks for new shared memory
 _MAX_LOOKS = 6
-_SAME_START = 2.0
-"""Seconds by which two readings of one creation time may differ when the system clock was set in between."""
 # From linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def find_process(pid: int, started: float) -> psutil.Process | None:
-    """The process ``pid`` that was created at ``started`` (Unix time, seconds), or None where it has ended.
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process, told apart from those that the system gives its pid to later; as text ``PID STARTED``.
 
-    A pid that was reused by another process is not found; neither is a zombie.
+    Attributes:
+        pid: Its process id.
+        started: When it was started, in a form that does not move with the system clock: on Linux
+            ``BOOT/NAMESPACE/TICKS``, the boot's id, the PID namespace of who asked, and the clock ticks since the boot;
+            elsewhere ``unix/SECONDS``.
     """
+
+    pid: int
+    started: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.started}"
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """The identity of the process that has this pid now.
+
+        Raises:
+            psutil.NoSuchProcess: None has.
+        """
+        if sys.platform != "linux":
+            return cls(pid, f"unix/{psutil.Process(pid).create_time()!r}")
+        try:
+            # The name, in parentheses, may hold spaces; 22 fields are counted from the pid on in proc_pid_stat(5).
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            raise psutil.NoSuchProcess(pid) from None
+        return cls(pid, f"{_place()}/{fields[22 - 3]}")
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The identity in a text.
+
+        Raises:
+            ValueError: The text holds none.
+        """
+        pid, started = text.split()
+        if "/" not in started:
+            raise ValueError(f"{started!r} says no start")
+        return cls(int(pid), started)
+
+    def find(self) -> psutil.Process | None:
+        """The process; None where it has ended, its zombie included."""
+        try:
+            process = psutil.Process(self.pid)
+            is_same = ProcessIdentity.of(self.pid) == self
+            return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it was started since the boot in another PID namespace, a container's: nobody here can find it."""
+        place, own = self.started.rpartition("/")[0], _place()
+        return place != own and place.partition("/")[0] == own.partition("/")[0]
+
+
+def _place() -> str:
+    """The boot, and the PID namespace of this process where there are such."""
+    if sys.platform != "linux":
+        return "unix"
     try:
-        process = psutil.Process(pid)
-        same = abs(process.create_time() - started) < _SAME_START
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.NoSuchProcess:
-        return None
-
-
-def started(pid: int) -> float:
-    """When a process was created, in the form that `find_process` takes."""
-    return float(psutil.Process(pid).create_time())
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # some sandboxes have no such file
+        boot = "unknown"
+    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def lives(process: psutil.Process) -> bool:
@@ -72,8 +126,7 @@ def main() -> int:
     parser.add_argument("--detach", type=Path, metavar="LOG")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--remove", type=Path)
-    parser.add_argument("--owner-pid", type=int)
-    parser.add_argument("--owner-started", type=float)
+    parser.add_argument("--owner", type=ProcessIdentity.read, metavar="IDENTITY")
     parser.add_argument("--stdin", action="store_true")
     parser.add_argument("--grace", type=float, default=GRACE)
     parser.add_argument("command", nargs="+")
@@ -81,8 +134,8 @@ def main() -> int:
     stopped = _stop_signal()
     if options.detach is not None:
         _detach(options.detach)
-    owner = find_process(options.owner_pid, options.owner_started) if options.owner_pid is not None else None
-    orphaned = options.owner_pid is not None and owner is None
+    owner = options.owner.find() if options.owner is not None else None
+    orphaned = options.owner is not None and owner is None
     status: int | None = None
     shared = SharedMemory()
     if not orphaned:

@@ -24,7 +24,9 @@ class Scripted:
         requests: The requests that came.
         started: Set once a request has come.
         cancelled: Set once one was cancelled.
-        lost: The answers that did not reach the client.
+        lost: The answers that may not have reached the client.
+        sent: How many of them were sent.
+        overlong: How many requests were refused for their size.
     """
 
     answers: list[Answer]
@@ -33,6 +35,8 @@ class Scripted:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     lost: list[Completion] = field(default_factory=list)
+    sent: int = 0
+    overlong: int = 0
 
     async def complete(self, request: ChatRequest) -> Completion:
         answer = self.answers[min(len(self.requests), len(self.answers) - 1)]
@@ -48,8 +52,12 @@ class Scripted:
             raise answer
         return answer(request) if callable(answer) else answer
 
-    def undelivered(self, completion: Completion) -> None:
+    def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
         self.lost.append(completion)
+        self.sent += was_sent
+
+    def note_overlong(self) -> None:
+        self.overlong += 1
 
     async def count_tokens(self, request: ChatRequest) -> int:
         return sum(len(message.content) for message in request.messages)

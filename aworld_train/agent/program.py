@@ -178,13 +178,7 @@ class ProgramAgent:
             environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
         supervised = [
             *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
-            *(
-                "--owner-pid",
-                str(os.getpid()),
-                "--owner-started",
-                str(process_supervisor.started(os.getpid())),
-            ),
-            *("--", *command),
+            *(f"--owner={process_supervisor.ProcessIdentity.of(os.getpid())}", "--", *command),
         ]
         try:
             return await asyncio.create_subprocess_exec(

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
+from aworld_train.process_supervisor import ProcessIdentity
 
 ProgressReporter = Callable[[str], None]
 """Takes a line about the current step, for a person; a `Remark` is about more than the step."""
@@ -77,8 +78,8 @@ class EnvPlan:
     keys: Mapping[str, str] = field(repr=False)
     fingerprint: str
     limits: Mapping[str, float]
-    owner: Owner | None
-    starter: Owner
+    owner: ProcessIdentity | None
+    starter: ProcessIdentity
     only: tuple[str, ...] = ()
     data: Path | None = None
     desktop: bool = False

@@ -1,6 +1,6 @@
 """Removes an environment of containers when its owner is gone, by whatever cause.
 
-    python container_supervisor.py NAME PID STARTED
+    python container_supervisor.py NAME OWNER
 
 Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program watches
 the owner, and ends by itself when the environment has been taken down.
@@ -9,18 +9,18 @@ the owner, and ends by itself when the environment has been taken down.
 import sys
 import time
 
-from aworld_train import process_supervisor
 from aworld_train.env.containers import DockerBackend
+from aworld_train.process_supervisor import ProcessIdentity
 
 _INTERVAL = 1.0
 
 
 def main() -> None:
     """Watch until the owner or the environment is gone."""
-    name, pid, started = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    name, owner = sys.argv[1], ProcessIdentity.read(sys.argv[2])
     backend = DockerBackend()
     while backend.exists(name):
-        if process_supervisor.find_process(pid, started) is None:
+        if owner.find() is None:
             backend.remove(name)
             return
         time.sleep(_INTERVAL)

@@ -25,9 +25,10 @@ from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import egress_settings, forbidden_networks, machine_addresses
 from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
 from aworld_train.env.images import LABEL, RUNTIME_FOLDER, USER, build
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
 from aworld_train.env.seccomp import seccomp_option
 from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
@@ -359,7 +360,7 @@ def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
     return {f"{LABEL}.environment": plan.name, f"{LABEL}.role": role}
 
 
-def _start_supervisor(name: str, owner: Owner) -> None:
+def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
     """Start the process that removes the environment when its owner ends."""
     subprocess.Popen(
         [
@@ -368,8 +369,7 @@ def _start_supervisor(name: str, owner: Owner) -> None:
             "-m",
             "aworld_train.env.container_supervisor",
             name,
-            str(owner.pid),
-            repr(owner.started),
+            str(owner),
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -494,8 +494,8 @@ def _description(plan: EnvPlan) -> dict[str, str]:
         "fingerprint": plan.fingerprint,
         "data": plan.data or "",
         "machine": address.machine(),
-        "owner": f"{plan.owner.pid} {plan.owner.started!r}" if plan.owner else "",
-        "starter": f"{plan.starter.pid} {plan.starter.started!r}",
+        "owner": plan.owner or "",
+        "starter": plan.starter,
         "parts": " ".join(
             [
                 *(["egress", "volume-egress"] if plan.egress else []),
@@ -544,8 +544,8 @@ def _record(name: str, parts: _Parts) -> Record:
         directory=labels.get("directory", ""),
         fingerprint=labels.get("fingerprint", ""),
         machine=labels.get("machine", address.machine()),
-        owner=_owner(labels.get("owner", "")),
-        starter=_owner(labels.get("starter", "")),
+        owner=_process(labels.get("owner", "")),
+        starter=_process(labels.get("starter", "")),
         ready=gateway is not None and not gateway.name.endswith(_STARTING),
         handle={
             "gateway": gateway.id if gateway else "",
@@ -556,11 +556,12 @@ def _record(name: str, parts: _Parts) -> Record:
     )
 
 
-def _owner(label: str) -> Owner | None:
-    if not label:
+def _process(label: str) -> ProcessIdentity | None:
+    """The process that a label names; None for one that cannot be told from others, as labels had it before."""
+    try:
+        return ProcessIdentity.read(label)
+    except ValueError:
         return None
-    pid, started = label.split()
-    return Owner(int(pid), float(started))
 
 
 def _part_name(container: Any) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 
-from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Size
 from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
@@ -26,9 +25,10 @@ from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
 from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, read_health
 from aworld_train.env.keys import choose_servers, read_keys
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
 from aworld_train.env.workers import worker_count
 from aworld_train.errors import EnvironmentFailure, UsageError, options_as_arguments
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens
 
 DAY = 86400
@@ -161,7 +161,7 @@ def up(
             fingerprint="",
             limits=dict(limits or {}),
             owner=owner,
-            starter=_owner(os.getpid()) or Owner(os.getpid(), 0.0),
+            starter=ProcessIdentity.of(os.getpid()),
             only=servers,
             data=data_folder,
             desktop=desktop,
@@ -385,17 +385,17 @@ def _log_excerpt(backend: Backend, record: Record) -> str:
     return f"The last lines of its log:\n{written}" if written else "It wrote nothing to its log."
 
 
-def _owner(pid: int | None) -> Owner | None:
+def _owner(pid: int | None) -> ProcessIdentity | None:
     if pid is None:
         return None
     try:
-        return Owner(pid, psutil.Process(pid).create_time())
+        return ProcessIdentity.of(pid)
     except psutil.NoSuchProcess as error:
         raise UsageError(f"Process {pid}, which the environment is to end with, does not exist.") from error
 
 
-def _is_alive(process: Owner | None) -> bool:
-    return process is not None and process_supervisor.find_process(process.pid, process.started) is not None
+def _is_alive(process: ProcessIdentity | None) -> bool:
+    return process is not None and process.find() is not None
 
 
 def _scoring_workers(count: int) -> int:
@@ -457,13 +457,15 @@ def _answers(record: Record) -> bool:
     return health is not None and health["name"] == record.name and health["status"] == "ok"
 
 
-def _refuse_if_in_use(record: Record, owner: Owner | None, directory: EnvDirectory) -> None:
+def _refuse_if_in_use(record: Record, owner: ProcessIdentity | None, directory: EnvDirectory) -> None:
     """Refuse an environment that another process owns or starts, or that has another directory.
 
     For an owner, one that has none is refused too.
     """
     _refuse_if_elsewhere(record)
-    is_starting = not record.ready and _is_alive(record.starter) and record.starter != _owner(os.getpid())
+    is_starting = (
+        not record.ready and _is_alive(record.starter) and record.starter != ProcessIdentity.of(os.getpid())
+    )
     if not is_starting and not open_backend(record.backend).runs(record):
         return
     if is_starting and record.starter is not None:

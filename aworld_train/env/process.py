@@ -120,7 +120,7 @@ class ProcessBackend:
             owner=plan.owner,
             starter=plan.starter,
             ready=False,
-            handle={"pid": pid, "started": psutil.Process(pid).create_time(), "folder": folder},
+            handle={**asdict(process_supervisor.ProcessIdentity.of(pid)), "folder": folder},
             data=str(plan.data or ""),
         )
         # Written before the environment is tested, so that it can be found and removed if this process is killed.
@@ -180,7 +180,7 @@ class ProcessBackend:
         supervised = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
         supervised += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:
-            supervised += ["--owner-pid", str(plan.owner.pid), "--owner-started", repr(plan.owner.started)]
+            supervised.append(f"--owner={plan.owner}")
         command = [sys.executable, "-P", "-m", "aworld_train.serving.local"]
         try:
             started = subprocess.run(
@@ -227,7 +227,7 @@ def _remove(folder: Path) -> None:
 
 
 def _supervisor(record: Record) -> psutil.Process | None:
-    return process_supervisor.find_process(int(record.handle["pid"]), float(record.handle["started"]))
+    return process_supervisor.ProcessIdentity(record.handle["pid"], record.handle["started"]).find()
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -10,20 +10,8 @@ from typing import Any
 
 from aworld_train.env import address
 from aworld_train.env.connection import EnvConnection
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A process that an environment must not outlive.
-
-    Attributes:
-        pid: Its process id.
-        started: When it was created (Unix time, seconds): the system gives a pid to another process later.
-    """
-
-    pid: int
-    started: float
 
 
 @dataclass(frozen=True)
@@ -75,16 +63,17 @@ class Record:
     directory: str
     fingerprint: str
     machine: str
-    owner: Owner | None
+    owner: ProcessIdentity | None
     ready: bool
-    starter: Owner | None = None
+    starter: ProcessIdentity | None = None
     handle: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs on another machine, whose processes this one cannot see."""
-        return self.machine != address.machine()
+        """Whether it is of another machine or container, whose processes this one cannot see."""
+        process = self.owner if self.ready else self.starter
+        return self.machine != address.machine() or (process is not None and process.is_elsewhere)
 
     @property
     def missing(self) -> Sequence[str]:

@@ -15,8 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from aworld_train import atomic
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.process_supervisor import ProcessIdentity
 
 _LOG_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -97,7 +98,10 @@ def read(name: str) -> Record | None:
     path = record_path(name)
     try:
         stored = json.loads(path.read_text())
-        processes = {kind: Owner(**stored[kind]) if stored[kind] else None for kind in ("owner", "starter")}
+        processes = {
+            kind: ProcessIdentity.read(stored[kind]) if stored[kind] else None
+            for kind in ("owner", "starter")
+        }
         return Record(**{**stored, **processes, "credentials": Credentials(**stored["credentials"])})
     except FileNotFoundError:
         return None
@@ -109,7 +113,9 @@ def read(name: str) -> Record | None:
 
 def write(record: Record) -> None:
     """Store the record, readable by this user only."""
-    atomic.write_text(record_path(record.name), json.dumps(asdict(record)), mode=0o600)
+    processes = {"owner": str(record.owner or ""), "starter": str(record.starter or "")}
+    stored = json.dumps(asdict(record) | processes)
+    atomic.write_text(record_path(record.name), stored, mode=0o600)
 
 
 def remove(name: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aworld_train import process_supervisor
 from aworld_train.env.backend_choice import open_backend, usable_backends
 from aworld_train.env.health import read_health
 from aworld_train.env.record import Record
@@ -99,7 +98,7 @@ def _state(record: Record, health: dict[str, Any] | None) -> str:
     if record.is_elsewhere:
         return "elsewhere"
     expected = record.owner if record.ready else record.starter
-    if expected is not None and process_supervisor.find_process(expected.pid, expected.started) is None:
+    if expected is not None and expected.find() is None:
         return "abandoned"
     if not open_backend(record.backend).runs(record):
         return "dead"

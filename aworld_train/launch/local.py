@@ -3,6 +3,7 @@
 import platform
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -50,7 +51,7 @@ class LocalLauncher:
         if not is_in_use(run_dir):
             return JobStatus(JobState.ended, "no process works on it")
         holder = holder_of(run_dir)
-        where = f" {holder.pid} on {holder.host}" if holder else ""
+        where = f" {holder.process.pid} on {holder.host}" if holder else ""
         return JobStatus(JobState.running, f"process{where}")
 
     def stop(self, run_dir: Path) -> None:
@@ -63,22 +64,20 @@ class LocalLauncher:
         if not is_in_use(run_dir):
             raise UsageError(f"No process works on the run in {run_dir}.")
         holder = holder_of(run_dir)
-        if holder is None or holder.host != platform.node():
-            where = f"process {holder.pid} on {holder.host}" if holder else "another process"
+        if holder is None or holder.host != platform.node() or holder.process.is_elsewhere:
+            where = f"process {holder.process.pid} on {holder.host}" if holder else "another process"
             raise UsageError(
                 f"The run in {run_dir} belongs to {where}; end it there, with Ctrl-C or SIGTERM."
             )
-        try:
-            process = psutil.Process(holder.pid)
-            if process.create_time() == holder.started:
+        process = holder.process.find()
+        if process is not None:
+            with suppress(psutil.NoSuchProcess):
                 process.terminate()
-        except psutil.NoSuchProcess:
-            pass  # it has ended since
         deadline = time.monotonic() + _STOP_SECONDS
         while is_in_use(run_dir):
             if time.monotonic() > deadline:
                 raise TrainingFailure(
-                    f"Process {holder.pid} got SIGTERM and still works on the run in {run_dir} after "
+                    f"Process {holder.process.pid} got SIGTERM and still works on the run in {run_dir} after "
                     f"{_STOP_SECONDS:g} seconds."
                 )
             time.sleep(_POLL_SECONDS)

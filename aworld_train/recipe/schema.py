@@ -162,7 +162,7 @@ class AgentSection:
         "chooses by the chat template.",
         "auto",
     )
-    max_turns: int = _doc("Most assistant turns in one episode.", 8)
+    max_turns: int = _doc("Most assistant turns in one episode, of all its agents.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
     tool_timeout: float | None = _doc(
         "Most seconds that one tool call may take; default: the limit of its tool server (`timeout` in "

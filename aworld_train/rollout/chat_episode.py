@@ -39,7 +39,9 @@ class ChatEpisode(Episode):
     @property
     def rules(self) -> RequestRules:
         """How requests are taken that want what is not enforced."""
-        return RequestRules(self._limits.strict_requests, no_images="")
+        return RequestRules(
+            self._limits.strict_requests, no_images="", max_text_bytes=self._limits.max_text_bytes
+        )
 
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
         if request.plain:

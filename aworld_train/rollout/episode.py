@@ -5,8 +5,9 @@ of the agent's conversation graph that the request continues, gives the model ex
 ones, and records exactly what was sampled. The recipe's sampling and limits hold for every request.
 Whatever ends an episode sets ``over``, so that the agent can be stopped.
 
-A turn that did not reach its client is not trained on. When the same request comes again, it is answered with that turn
-rather than a new one: turns are lost where they take long, so sampling anew would prefer short ones.
+A turn that was never sent is not trained on; one that was sent is, since a client that resets the connection may have
+read it. When the same request comes again, it is answered with that turn rather than a new one: turns are lost where
+they take long, so sampling anew would prefer short ones.
 """
 
 import asyncio
@@ -31,6 +32,9 @@ from aworld_train.rollout.wishes import NO_WISHES, RequestRules
 
 log = logging.getLogger(__name__)
 
+_MIN_TEXT_BYTES = 1 << 20
+_BYTES_PER_TOKEN = 32  # of JSON, several times what texts of any language have
+_LONGER_HISTORIES = 10  # than the context, where a policy shortens them
 PLAIN = "plain text"
 """In place of the key of the tools: no conversation has it."""
 
@@ -40,7 +44,7 @@ class EpisodeLimits:
     """The limits of an agent's requests, and how its tokens are sampled.
 
     Attributes:
-        max_turns: Model calls per agent.
+        max_turns: Model calls of all agents.
         max_prompt_tokens: Of an agent's first prompt, and of what counts as a row's prompt.
         max_response_tokens: Of a row, after its prompt.
         sampling: The recipe's; what an agent asks for changes nothing of the distribution.
@@ -56,6 +60,13 @@ class EpisodeLimits:
     strict_requests: bool = False
     repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
     context: ContextSettings = field(default_factory=ContextSettings)
+
+    @property
+    def max_text_bytes(self) -> int:
+        """Most bytes of text in a request: more than the model's context can hold."""
+        tokens = self.max_prompt_tokens + self.max_response_tokens
+        histories = _LONGER_HISTORIES if self.context.policy is not None else 1
+        return _MIN_TEXT_BYTES + _BYTES_PER_TOKEN * tokens * histories
 
 
 class SampledTurn(NamedTuple):
@@ -89,19 +100,17 @@ class AgentRecord:
         graph: Its conversations.
         view: Its history as the model sees it.
         completions: The model's answers, in order.
-        pending: How many model calls are under way.
         misses: What the model did against clients' wishes, counted by kind.
         tools: The tools of the last request.
         tools_key: Their key, independent of their order.
         turns: The answers with their requests.
-        lost: Those that did not reach the client.
+        lost: Those that may not have reached the client.
     """
 
     name: str
     view: ContextView
     graph: ConversationGraph = field(default_factory=ConversationGraph)
     completions: list[Completion] = field(default_factory=list)
-    pending: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     turns: list[SampledTurn] = field(default_factory=list)
     lost: list[SampledTurn] = field(default_factory=list)
@@ -115,19 +124,19 @@ class AgentRecord:
             self.tools_key = "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
         return self.tools_key
 
-    def lose(self, completion: Completion) -> None:
-        """Take note that an answer did not reach the client."""
+    def lose(self, completion: Completion, was_sent: bool) -> None:
+        """Take note that an answer may not have reached the client."""
         turn = next((turn for turn in reversed(self.turns) if turn.completion is completion), None)
-        if turn is not None and turn.node.received:
-            turn.node.received = False
+        if turn is not None and all(lost is not turn for lost in self.lost):
+            turn.node.received = was_sent
             self.lost.append(turn)
 
     def deliver_again(self, context: Node, request: ChatRequest) -> Completion | None:
-        """An answer to this request that did not reach the client, for another attempt."""
+        """An answer to this request that has not reached the client, for another attempt."""
         for index, turn in enumerate(self.lost):
             if (
                 turn.node.parent is context
-                and not turn.node.received
+                and not turn.node.children
                 and turn.options == request_options(request)
             ):
                 turn.node.received = True
@@ -165,6 +174,7 @@ class Episode(ABC):
         self._limits = limits
         self._newest: Completion | Outcome | None = None
         self._sampled: list[Completion] = []  # of all agents, in order
+        self._pending = 0  # model calls under way
         self.agents: dict[str, AgentRecord] = {}
         self.failure: EpisodeFailure | None = None
         self.over = asyncio.Event()
@@ -209,10 +219,15 @@ class Episode(ABC):
         messages = request.messages if request.plain else await record.view.of(request.messages)
         return (await self._prepare(record, list(messages), request)).length
 
-    def undelivered(self, agent: str, completion: Completion) -> None:
-        """Take note that an answer did not reach ``agent``."""
+    def undelivered(self, agent: str, completion: Completion, was_sent: bool = False) -> None:
+        """Take note that an answer may not have reached ``agent``; one that was not sent has not."""
         if agent in self.agents:
-            self.agents[agent].lose(completion)
+            self.agents[agent].lose(completion, was_sent)
+
+    def note_overlong(self) -> None:
+        """Take note that a request was refused because the model's context cannot hold it."""
+        if not self.over.is_set():
+            self._newest = Outcome.overlong
 
     def fail(self, failure: EpisodeFailure) -> None:
         """End the episode with a failure; the first one counts."""
@@ -266,7 +281,7 @@ class Episode(ABC):
     @property
     def turns(self) -> int:
         """Model calls of all agents."""
-        return sum(len(record.completions) for record in self.agents.values())
+        return len(self._sampled)
 
     @property
     def model_seconds(self) -> float:
@@ -359,14 +374,14 @@ class Episode(ABC):
             branch = BranchPoint("resampled", len(request.messages), "", 0, "", "")
         if branch is not None:
             record.graph.count_branch(branch)
-        record.pending += 1
+        self._pending += 1
         context.pending += 1
         self._model_calls.append(began := time.monotonic())
         try:
             return await self._sample_after(record, request, context, tools, max_tokens)
         finally:
             self._model_calls.remove(began)
-            record.pending -= 1
+            self._pending -= 1
             context.pending -= 1
 
     def _add(self, record: AgentRecord, turn: SampledTurn) -> None:
@@ -383,12 +398,12 @@ class Episode(ABC):
         """How many tokens the model may add.
 
         Raises:
-            RequestRefused: none, or the agent has no turn left.
+            RequestRefused: none, or the episode has no turn left.
         """
         limits = self._limits
-        if len(record.completions) + record.pending >= limits.max_turns:
+        if self.turns + self._pending >= limits.max_turns:
             raise self._limit_refusal(
-                Outcome.max_turns, f"all {limits.max_turns} turns of this agent are used up", "max_turns"
+                Outcome.max_turns, f"all {limits.max_turns} turns of this episode are used up", "max_turns"
             )
         too_long = not record.completions and prepared.length > limits.max_prompt_tokens
         room = limits.max_response_tokens - (
@@ -419,8 +434,7 @@ class Episode(ABC):
                 _note_ignored(name, getattr(sampling, name))
         if sampling.seed is not None:
             # Each turn has random numbers of its own.
-            pending = sum(record.pending for record in self.agents.values())
-            sampling = replace(sampling, seed=sampling.seed + self.turns + pending - 1)
+            sampling = replace(sampling, seed=sampling.seed + self.turns + self._pending - 1)
         if request.stop or request.top_logprobs:
             sampling = replace(sampling, stop=request.stop, top_logprobs=request.top_logprobs)
         return sampling
@@ -454,9 +468,13 @@ class AgentConversation:
         """As ``Episode.complete``."""
         return await self.episode.complete(self.agent, request)
 
-    def undelivered(self, completion: Completion) -> None:
+    def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
         """As ``Episode.undelivered``."""
-        self.episode.undelivered(self.agent, completion)
+        self.episode.undelivered(self.agent, completion, was_sent)
+
+    def note_overlong(self) -> None:
+        """As ``Episode.note_overlong``."""
+        self.episode.note_overlong()
 
     async def count_tokens(self, request: ChatRequest) -> int:
         """As ``Episode.count_tokens``."""

@@ -27,6 +27,7 @@ import aiohttp
 from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.sse import EventReader
+from aworld_train.rollout.tool_answers import AnswerExceeds, parse, read_body
 from aworld_train.serving.call_limits import read_limits
 
 _PROTOCOL = "2025-06-18"
@@ -174,13 +175,16 @@ class McpSession:
             pass
 
     async def _call(self, number: int, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._send("POST", {"id": number, "method": method, "params": params}) as response:
-            if method == "initialize" and _SESSION in response.headers:
-                self._headers[_SESSION] = response.headers[_SESSION]
-            if response.content_type == "text/event-stream":
-                message = await self._read_answer(response, number)
-            else:
-                message = _parsed(await response.read())
+        try:
+            async with self._send("POST", {"id": number, "method": method, "params": params}) as response:
+                if method == "initialize" and _SESSION in response.headers:
+                    self._headers[_SESSION] = response.headers[_SESSION]
+                if response.content_type == "text/event-stream":
+                    message = await self._read_answer(response, number)
+                else:
+                    message = _parsed(await read_body(response))
+        except AnswerExceeds as exceeds:
+            raise RequestFailure(str(exceeds)) from exceeds
         if "error" in message:
             raise RequestFailure(message["error"])
         if not isinstance(result := message.get("result"), dict):
@@ -271,14 +275,14 @@ def _origin(url: str) -> tuple[str, str]:
 async def _refusal(response: aiohttp.ClientResponse) -> str:
     """The reason that a server gives for refusing a request."""
     reason = f"HTTP {response.status} {response.reason}"
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        reason += f": {json.loads(await response.read())['error']['message']}"
+    with contextlib.suppress(AnswerExceeds, ValueError, KeyError, TypeError):
+        reason += f": {parse(await read_body(response))['error']['message']}"
     return reason
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(text)
+        message = parse(text)
     except ValueError as error:
         raise ServerFailure(f"its answer is no JSON: {text[:80]!r}") from error
     if not isinstance(message, dict):

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
+from aworld_train.rollout.whole_text import load_whole, whole_text
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 from aworld_train.thinking import part_text
 
@@ -99,6 +100,12 @@ class Message:
             return (self.role, self.content, self.images)
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
+
+    @property
+    def size(self) -> int:
+        """How many characters of text it has."""
+        texts = (self.content, self.reasoning, *(call.arguments for call in self.tool_calls))
+        return sum(map(len, texts))
 
     def same_reasoning(self, recorded: "Message") -> bool:
         """Whether the reasoning that was sent is the recorded one; none at all is taken for the recorded one."""
@@ -261,8 +268,11 @@ class Conversation(Protocol):
             RequestRefused: with the status and code for the agent.
         """
 
-    def undelivered(self, completion: Completion) -> None:
-        """Take note that an answer did not reach the client."""
+    def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
+        """Take note that an answer may not have reached the client; one that was not sent has not."""
+
+    def note_overlong(self) -> None:
+        """Take note that a request was refused because the model's context cannot hold it."""
 
     async def count_tokens(self, request: ChatRequest) -> int:
         """The number of tokens that a request would give the model.
@@ -280,7 +290,7 @@ def canonical_arguments(arguments: str) -> str:
     """
     try:
         value = json.loads(arguments, parse_float=_number, parse_int=_integer)
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return whole_text(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
     except (ValueError, RecursionError):
         return arguments.strip()
 
@@ -311,7 +321,7 @@ def _as_text(arguments: Any) -> str:
 
 def _object_or_text(arguments: str) -> Any:
     try:
-        value = json.loads(arguments)
+        value = load_whole(arguments)
     except (ValueError, RecursionError):
         return arguments
     return value if isinstance(value, dict) else arguments

@@ -5,6 +5,8 @@ The format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsi
 
 from collections.abc import Iterator
 
+from aworld_train.rollout.tool_answers import MAX_BYTES, too_large
+
 
 class EventReader:
     """Takes a stream in chunks of any size and gives the data of each event once it is complete.
@@ -20,10 +22,18 @@ class EventReader:
         self.last_id = last_id
         self._partial: list[bytes] = []  # pieces of a line that is not complete
         self._data: list[bytes] = []
+        self._size = 0  # of what came since the last event
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The data of the events that ``chunk`` completes."""
+        """The data of the events that ``chunk`` completes.
+
+        Raises:
+            AnswerExceeds: An event is too large.
+        """
         self._partial.append(chunk)
+        self._size += len(chunk)
+        if self._size > MAX_BYTES:
+            raise too_large()
         if b"\n" not in chunk and b"\r" not in chunk:
             return  # not joined yet: a line of megabytes comes in many pieces
         lines = b"".join(self._partial).splitlines(keepends=True)
@@ -36,9 +46,11 @@ class EventReader:
                 self._data.append(value.removeprefix(b" "))
             elif field == b"id":
                 self.last_id = value.removeprefix(b" ").decode(errors="replace")
-            elif not line and self._data:
-                data, self._data = b"\n".join(self._data), []
-                yield data
+            elif not line:
+                lines_of_data, self._data = self._data, []
+                self._size = sum(map(len, self._partial))
+                if lines_of_data:
+                    yield b"\n".join(lines_of_data)
 
 
 def event(message: bytes) -> bytes:

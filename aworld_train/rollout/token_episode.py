@@ -50,7 +50,11 @@ class TokenEpisode(Episode):
         model = self._model
         template = model.template
         return RequestRules(
-            self._limits.strict_requests, template.options, model.max_top_logprobs, template.no_images
+            self._limits.strict_requests,
+            template.options,
+            model.max_top_logprobs,
+            template.no_images,
+            self._limits.max_text_bytes,
         )
 
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:

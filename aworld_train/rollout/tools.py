@@ -29,6 +29,7 @@ from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tls import tls_context
+from aworld_train.rollout.tool_answers import MAX_DEPTH, depth
 
 _CALL_SECONDS = 60.0  # for a call of a server that does not say how long one may take
 _MARGIN_SECONDS = 30.0  # in which the environment reports that a call took too long
@@ -36,7 +37,6 @@ _LOG_SECONDS = 10.0  # between two lines about waits
 _CLOSE_SECONDS = 5.0
 _GIVE_UP_SECONDS = 1.0
 _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested again
-_MAX_DEPTH = 100  # nesting of arguments; servers' parsers fail at some hundreds of levels
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 _HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
@@ -305,15 +305,9 @@ def _unsendable(arguments: Mapping[str, Any]) -> str | None:
     """Why these arguments, which the model wrote, cannot be sent to a tool; None if they can."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
-        return f"are nested more than {_MAX_DEPTH} deep" if _depth(arguments) > _MAX_DEPTH else None
+        return f"are nested more than {MAX_DEPTH} deep" if depth(arguments) > MAX_DEPTH else None
     except (ValueError, RecursionError) as error:
         return f"cannot be written as JSON: {error}"
-
-
-def _depth(value: Any) -> int:
-    if not isinstance(value, dict | list):
-        return 0
-    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
 def text_of(result: Mapping[str, Any]) -> str:

@@ -102,12 +102,14 @@ class RequestRules:
         template_options: The recipe's arguments of the chat template, which a request may repeat.
         max_top_logprobs: How many of the most likely tokens the engine can return.
         no_images: Why the model takes no images; empty if it does.
+        max_text_bytes: Most bytes of text in a request.
     """
 
     strict: bool = False
     template_options: Mapping[str, Any] = field(default_factory=dict)
     max_top_logprobs: int = 0
     no_images: str = TEXT_ONLY
+    max_text_bytes: int = 64 << 20
 
 
 @lru_cache(maxsize=256)

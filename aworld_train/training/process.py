@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import psutil
-
 from aworld_train import process_supervisor
 from aworld_train.masking import mask
 
@@ -62,7 +60,6 @@ def run_guarded(
     Raises:
         KeyboardInterrupt: The run was interrupted; the command has ended.
     """
-    owner = psutil.Process()
     log.touch(mode=0o600)
     output = log.open("ab", buffering=0)
     try:
@@ -71,8 +68,7 @@ def run_guarded(
                 sys.executable,
                 "-P",
                 process_supervisor.__file__,
-                f"--owner-pid={owner.pid}",
-                f"--owner-started={owner.create_time()}",
+                f"--owner={process_supervisor.ProcessIdentity.of(os.getpid())}",
                 *([f"--remove={remove}"] if remove is not None else []),
                 "--",
                 *command,

@@ -25,12 +25,11 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
-import psutil
 import yaml
 
 from aworld_train import __version__
@@ -39,6 +38,7 @@ from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.json_lines import split_lines
 from aworld_train.masking import masked
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import changes, dump
 from aworld_train.recipe.env_text import shown
 from aworld_train.training.provenance import command, hardware, model_identity, source_code
@@ -283,8 +283,8 @@ def in_use_error(path: Path, rename: str = "give this run another name (name=...
     holder = holder_of(path)
     where = "another process"
     if holder:
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.started))
-        where = f"process {holder.pid} on {holder.host}, since {began}"
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+        where = f"process {holder.process.pid} on {holder.host}, since {began}"
     return UsageError(
         f"The run in {path} is running: {where}. Follow it with `aworld-train runs attach {path}`, end it with "
         f"`aworld-train runs stop {path}`, or {rename}."
@@ -296,14 +296,14 @@ class Holder:
     """The process that works on a run.
 
     Attributes:
-        pid: Its process id.
-        started: When it was created (Unix time, seconds): the system gives a pid to another process later.
+        process: The process.
         host: The machine on which it is.
+        since: When it began to (Unix time, seconds).
     """
 
-    pid: int
-    started: float
+    process: ProcessIdentity
     host: str
+    since: float
 
 
 def is_in_use(path: Path) -> bool:
@@ -321,8 +321,9 @@ def is_in_use(path: Path) -> bool:
 def holder_of(path: Path) -> Holder | None:
     """The process that works, or worked last, on the run in a folder; None if that cannot be read."""
     try:
-        return Holder(**json.loads((path / LOCK).read_text()))
-    except (OSError, ValueError, TypeError):
+        stored = json.loads((path / LOCK).read_text())
+        return Holder(ProcessIdentity.read(stored["process"]), stored["host"], stored["since"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -343,8 +344,8 @@ def lock_folder(path: Path) -> TextIO:
                 raise in_use_error(path) from None
             time.sleep(_LOCK_PAUSE_SECONDS)
     lock.truncate(0)
-    holder = Holder(os.getpid(), psutil.Process().create_time(), platform.node())
-    lock.write(json.dumps(asdict(holder)) + "\n")
+    process = str(ProcessIdentity.of(os.getpid()))
+    lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
     lock.flush()
     return lock
 

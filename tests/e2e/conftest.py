@@ -194,7 +194,7 @@ def command_line(process: psutil.Process) -> list[str]:
 
 def environments_of(run: list[psutil.Process]) -> list[psutil.Process]:
     """The processes of the tool environments that a run has started, which have no variables of its own."""
-    owners = {f"--owner-pid {process.pid} " for process in run}
+    owners = {f"--owner={process.pid} " for process in run}
     supervisors = [
         process
         for process in psutil.process_iter()

@@ -115,7 +115,7 @@ def _servers(process: "subprocess.Popen[str]") -> list:
     for candidate in psutil.process_iter():
         try:
             if (
-                f"--owner-pid {process.pid}" in " ".join(candidate.cmdline())
+                f"--owner={process.pid} " in " ".join(candidate.cmdline())
                 and "--detach" in candidate.cmdline()
             ):
                 found += candidate.children(recursive=True)

@@ -123,7 +123,7 @@ class LiveRun:
         for candidate in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 line = candidate.cmdline()
-                if f"--owner-pid {self.process.pid} " in " ".join(line) and "--detach" in line:
+                if f"--owner={self.process.pid} " in " ".join(line) and "--detach" in line:
                     found += [candidate, *candidate.children(recursive=True)]
         return found
 

@@ -43,8 +43,9 @@ from aworld_train.env import (
 from aworld_train.env import up as up_anywhere
 from aworld_train.env.directory import find_directory
 from aworld_train.env.health import examine
-from aworld_train.env.record import Owner, Record
+from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.process_supervisor import ProcessIdentity
 from tests import warm
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
 
@@ -301,7 +302,7 @@ def test_one_whose_starter_was_killed_half_way_is_started_again(fresh: str) -> N
     up(CALCULATOR, name=fresh)
     processes = processes_of(fresh)
     record, parent = record_of(fresh), psutil.Process(os.getppid())
-    other = Owner(parent.pid, parent.create_time())
+    other = ProcessIdentity.of(parent.pid)
     registry.write(replace(record, ready=False, starter=other))
     with pytest.raises(EnvironmentFailure, match=f"is being started by process {other.pid}"):
         up(CALCULATOR, name=fresh)
@@ -570,7 +571,8 @@ def test_a_pid_that_has_come_to_mean_another_process_is_left_alone(fresh: str) -
     down(fresh)
     bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
     # What a record looks like when pids have come round again: its process was created before the one there.
-    earlier = psutil.Process(bystander.pid).create_time() - 60
+    place, _, ticks = ProcessIdentity.of(bystander.pid).started.rpartition("/")
+    earlier = f"{place}/{int(ticks) - 6000}"
     recycled = replace(record, handle={**record.handle, "pid": bystander.pid, "started": earlier})
     try:
         registry.write(recycled)
@@ -649,6 +651,7 @@ async def test_folders_of_any_depth_end_with_the_session(odd: EnvConnection) -> 
 OWNER = """
 import json, os, sys, time
 from aworld_train.env import up
+from aworld_train.process_supervisor import ProcessIdentity
 print(json.dumps(up(sys.argv[1], name=sys.argv[2], backend="process", owner_pid=os.getpid()).to_json()), flush=True)
 time.sleep(600)
 """

@@ -60,12 +60,11 @@ def main() -> None:
         # Several nodes of a run may be on one machine.
         os.environ[ADDRESS_VARIABLE] = str(PrivateFolder(private).fork_server) + f"-{name}"
         module = NODE_MODULE
-    owner = os.getppid()
+    owner = process_supervisor.ProcessIdentity.of(os.getppid())
     os.execv(
         sys.executable,
         [
-            *(sys.executable, "-P", process_supervisor.__file__),
-            *(f"--owner-pid={owner}", f"--owner-started={process_supervisor.started(owner)}"),
+            *(sys.executable, "-P", process_supervisor.__file__, f"--owner={owner}"),
             *((f"--remove={private}",) if made else ()),
             "--",
             *ray_start(message["options"], address, "--address", message["head"], module=module),

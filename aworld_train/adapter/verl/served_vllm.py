@@ -65,13 +65,12 @@ class ServedVllm:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.key = secrets.token_urlsafe()
         self._log = folder / "vllm.log"
-        own = os.getpid()
-        supervised = ["--owner-pid", str(own), "--owner-started", repr(process_supervisor.started(own))]
+        owner = process_supervisor.ProcessIdentity.of(os.getpid())
         command = [sys.executable, "-P", "-m", _MODULE, "--host", "127.0.0.1", "--port", str(port)]
         with self._log.open("wb") as log:
             self._supervisor = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", process_supervisor.__file__, *supervised, "--"),
+                    *(sys.executable, "-P", process_supervisor.__file__, f"--owner={owner}", "--"),
                     *command,
                     *_options(server_arguments(recipe)),
                 ],

@@ -22,7 +22,7 @@ from aworld_train.env.backend import EnvPlan, Size
 from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
 from aworld_train.env.keys import choose_servers, read_keys
-from aworld_train.env.record import Credentials, Owner
+from aworld_train.env.record import Credentials
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_job import ClusterJob
 from aworld_train.launch.cluster_nodes import Demand
@@ -37,6 +37,7 @@ from aworld_train.launch.kubernetes.tools import (
     tools_url,
 )
 from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, image_pull, job_config, ray_job
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.reward_checks import runs_code
@@ -178,7 +179,7 @@ class KubernetesPlan:
             fingerprint="",
             limits={},
             owner=None,
-            starter=Owner(os.getpid(), 0.0),
+            starter=ProcessIdentity.of(os.getpid()),
             scoring_workers=scoring,
         )
 

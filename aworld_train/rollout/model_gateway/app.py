@@ -29,7 +29,7 @@ from aworld_train.rollout.model_gateway import (
     responses,
 )
 from aworld_train.rollout.model_gateway.address import Target
-from aworld_train.rollout.model_gateway.bodies import BodyReader
+from aworld_train.rollout.model_gateway.bodies import BodyReader, text_bytes
 from aworld_train.rollout.model_gateway.delivery import Delivery, DeliveryServer
 from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, encode
 from aworld_train.rollout.model_gateway.fields import Json
@@ -88,6 +88,7 @@ class ModelGatewaySession:
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
         self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
         self._rules = rules
+        self._max_text_bytes = rules.max_text_bytes
         self._surroundings: dict[str, Surroundings] = {}
         self._responses: dict[str, dict[str, Sequence[Message]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -119,8 +120,28 @@ class ModelGatewaySession:
         parsed = dialect.read(
             self._bodies[caller].read(body), self._last_requests.get(caller), self._around(agent)
         )
+        self._refuse_text(agent, body, parsed.request)
         self._last_requests[caller] = parsed
         return parsed
+
+    def _refuse_text(self, agent: str, body: bytes, request: ChatRequest | None = None) -> None:
+        """Refuse a body with more text than the model's context can hold; ``request`` is what it was read as."""
+        if len(body) <= self._max_text_bytes:
+            return
+        # What looks like a file in the body may be read as text.
+        size = sum(message.size for message in request.messages) if request else text_bytes(body)
+        if size > self._max_text_bytes:
+            self._conversation(agent).note_overlong()
+            raise RequestRefused(
+                f"the request has {size:,} bytes of text, and what the model's context holds has at most "
+                f"{self._max_text_bytes:,}; shorten the conversation",
+                code="context_length_exceeded",
+            )
+
+    def _conversation(self, agent: str) -> Conversation:
+        if agent not in self._conversations:
+            self._conversations[agent] = self._conversation_of(agent)
+        return self._conversations[agent]
 
     def _around(self, agent: str) -> Surroundings:
         """What the agent's requests are read with."""
@@ -168,9 +189,7 @@ class ModelGatewaySession:
         assert task is not None
         self._tasks.add(task)
         try:
-            if agent not in self._conversations:
-                self._conversations[agent] = self._conversation_of(agent)
-            return await call(self._conversations[agent])
+            return await call(self._conversation(agent))
         except RequestRefused:
             raise
         except asyncio.CancelledError as error:
@@ -275,10 +294,11 @@ class ModelGateway:
                 return _json(_about_models(request, target, session))
             if request.method != "POST":
                 raise RequestRefused(f"{request.method} is not possible here; POST is", status=405)
-            body = await _read(request)
+            body = await _read(request, session, agent)
             if target.endpoint == _COUNT_TOKENS:
-                counted = dialect.read(fields.parse_body(body), None, session._around(agent))
-                return _json(anthropic.token_count(await session._count_tokens(agent, counted.request)))
+                counted = dialect.read(fields.parse_body(body), None, session._around(agent)).request
+                session._refuse_text(agent, body, counted)
+                return _json(anthropic.token_count(await session._count_tokens(agent, counted)))
             parsed = session._read(agent, dialect, body)
             completion = session._complete(agent, parsed, delivery)
             if parsed.stream:
@@ -322,13 +342,16 @@ def _request(
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
-async def _read(request: web.BaseRequest) -> bytes:
+async def _read(request: web.BaseRequest, session: ModelGatewaySession, agent: str) -> bytes:
+    """A request's body; of one with too much text, no more is done than counting it."""
     try:
         if request.content.is_eof():  # most bodies arrive together with their headers
-            return await request.read()
-        async with asyncio.timeout(_BODY_SECONDS):
-            return await request.read()
+            body = await request.read()
+        else:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await request.read()
     except web.HTTPRequestEntityTooLarge:
+        session._conversation(agent).note_overlong()
         raise RequestRefused(
             f"the body is larger than {MAX_BODY_BYTES >> 20} MB", status=413, code="request_too_large"
         ) from None
@@ -338,6 +361,8 @@ async def _read(request: web.BaseRequest) -> bytes:
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(f"the body cannot be read: {error}", code="invalid_body") from None
+    session._refuse_text(agent, body)
+    return body
 
 
 async def _stream(
@@ -386,6 +411,7 @@ async def _stream_late(
         log.exception("the gateway failed")
         delivery.fail()
         events = dialect.error_event(_internal_error(error))
+    delivery.written_as(response)
     # At once: a client may leave when it has read the last event.
     await response.write_eof(events)
     return response

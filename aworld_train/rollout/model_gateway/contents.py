@@ -1,8 +1,9 @@
 """What users and tools write: text, and images where the model takes them.
 
 An image comes with its request, as a data URL or in Base64. Nothing is fetched from an address: whoever writes a
-request would choose what this process asks for. An image of a tool that cannot be read becomes a note: the model may
-have brought it about, and a refusal would end an episode that is to be scored.
+request would choose what this process asks for. A note stands for what the model cannot take, a document or an image
+for a model of text, and for an image of a tool that cannot be read: the model may have brought it about, and a refusal
+would end an episode that is to be scored.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,11 @@ from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.wishes import RequestRules
 
 _IMAGE_PARTS = ("image_url", "input_image", "image")
+_OTHER_PARTS = (
+    *("audio", "input_audio", "video", "video_url", "input_video"),
+    *("document", "file", "input_file", "resource", "resource_link"),
+    *("container_upload", "search_result", "tool_reference"),
+)
 
 
 class Content(NamedTuple):
@@ -27,9 +33,9 @@ def content(value: Any, parameter: str, rules: RequestRules, *, of_tool: bool = 
     """Content that is a string or parts; parts of text that follow each other are joined by newlines.
 
     Raises:
-        RequestRefused: it holds another part, an image that cannot be read, or one that the model does not take.
+        RequestRefused: it holds a part of an unknown kind, or an image that cannot be read.
     """
-    if type(value) is list and any(is_image(part) for part in value):
+    if type(value) is list:
         parts = [(f"{parameter}[{index}]", part) for index, part in enumerate(value)]
         return of_parts(parts, rules, of_tool=of_tool)
     return Content(fields.joined_text(value, parameter))
@@ -41,10 +47,13 @@ def of_parts(parts: Sequence[tuple[str, Any]], rules: RequestRules, *, of_tool: 
     images: list[Image] = []
     after_text = False
     for where, part in parts:
-        if not is_image(part):
+        kind = part.get("type") if type(part) is dict else None
+        if kind in _OTHER_PARTS:
+            piece = f"[{kind} content, not shown]"
+        elif kind not in _IMAGE_PARTS:
             piece = fields.part_text(part, where)
         elif rules.no_images:
-            raise fields.unsupported_content(where, f"it is an image, and {rules.no_images}")
+            piece = f"[image content, not shown: {rules.no_images}]"
         else:
             try:
                 images.append(_image(part, where, len(text), len(images)))
@@ -54,14 +63,13 @@ def of_parts(parts: Sequence[tuple[str, Any]], rules: RequestRules, *, of_tool: 
                 if not of_tool:
                     raise fields.unsupported_content(where, f"its image was not taken: {error}") from error
                 piece = f"[image content, not shown: {error}]"
+            except RequestRefused as refused:
+                if not of_tool:
+                    raise
+                piece = f"[image content, not shown: {refused}]"
         text += ("\n" if after_text else "") + piece
         after_text = True
     return Content(text, tuple(images))
-
-
-def is_image(part: Any) -> bool:
-    """Whether a part is an image, in any dialect."""
-    return type(part) is dict and part.get("type") in _IMAGE_PARTS
 
 
 def _image(part: fields.Json, where: str, position: int, count: int) -> Image:

@@ -2,7 +2,8 @@
 
 An answer that could not be written did not. One that was written may still meet a client that has given up: its system
 then resets the connection, as TCP does for data that nobody reads, while a client that has read everything ends the
-connection in order or sends its next request over it.
+connection in order or sends its next request over it. But a client can also read an answer and then reset the
+connection, so that the turn would not count: what was written is only said to be in doubt.
 """
 
 import socket
@@ -38,16 +39,20 @@ class Delivery:
         """The response that holds the answers."""
         self._response = response
 
+    @property
+    def _was_sent(self) -> bool:
+        return self._response is not None and self._response.prepared
+
     def end(self, was_reset: bool) -> None:
         """The connection is gone."""
-        if was_reset or self._response is None or not self._response.prepared:
+        if was_reset or not self._was_sent:
             self.fail()
 
     def fail(self) -> None:
-        """The answers did not arrive, nor will any that comes later."""
+        """The answers may not have arrived, or cannot if they were not sent, nor will any that comes later."""
         self._failed = True
         for conversation, completion in self._answers:
-            conversation.undelivered(completion)
+            conversation.undelivered(completion, self._was_sent)
         self._answers.clear()
 
 

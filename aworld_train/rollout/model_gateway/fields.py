@@ -4,7 +4,6 @@ Bodies stay plain JSON: for a long history, a validation library would take long
 accepted as a number, and ``null`` counts as an absent parameter.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 
 from aworld_train.rollout.messages import RequestRefused
+from aworld_train.rollout.whole_text import load_whole
 
 Json = dict[str, Any]
 
@@ -32,14 +32,10 @@ def parse_body(body: bytes) -> Json:
     """A request's body as an object.
 
     Raises:
-        RequestRefused: it is no JSON, no object, or holds text that cannot be encoded.
+        RequestRefused: it is no JSON, or no object.
     """
     try:
         value = _parsed(body)
-    except UnicodeEncodeError:
-        raise RequestRefused(
-            "the body holds half of a surrogate pair, which is no text", code="invalid_text"
-        ) from None
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the body is no JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
@@ -56,11 +52,8 @@ def _parsed(body: bytes) -> Any:
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # JSON is UTF-8 (RFC 8259), and decoded strictly; given bytes, `json` would let surrogates through.
-        value = json.loads(body.decode())
-        # JSON can hold half of a surrogate pair; no tokenizer can.
-        json.dumps(value, ensure_ascii=False).encode()
-        return value
+        # JSON is UTF-8 (RFC 8259). A refusal of half a surrogate pair, which a tool may send, would end the episode.
+        return load_whole(body.decode("utf-8", "surrogatepass"))
 
 
 def kind(value: Any) -> str:

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from aworld_train.network import without_passwords
 from aworld_train.rollout.sse import EventReader, event
+from aworld_train.rollout.tool_answers import AnswerExceeds, read_body
 from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
@@ -126,8 +127,11 @@ class CallRelay:
             self._session.mcp_sessions.add(response.headers[SESSION_HEADER])
         if response.content_type == "text/event-stream":
             return await self._stream(response, headers)
-        data = await response.read()
-        await self._observe(data)
+        try:
+            data = await read_body(response)
+            await self._observe(data)
+        except AnswerExceeds as exceeds:
+            return await self._replace_answer(str(exceeds), "too_large")
         return web.Response(body=data, status=response.status, headers=headers)
 
     def _is_loss(self, status: int) -> bool:
@@ -143,8 +147,12 @@ class CallRelay:
         self._stream_response = web.StreamResponse(status=response.status, headers=headers)
         await self._stream_response.prepare(self._request)
         async for chunk in response.content.iter_any():
-            for data in reader.feed(chunk):
-                await self._observe(data)
+            try:
+                for data in reader.feed(chunk):
+                    await self._observe(data)
+            except AnswerExceeds as exceeds:
+                await self._stream_response.write(b"\n\n")  # ends what the agent has of it
+                return await self._replace_answer(str(exceeds), "too_large")
             await self._stream_response.write(chunk)
         if self._call is not None and self._call.open and not reader.last_id:
             return await self._lose_tools("its answer ended before the result came")
@@ -172,13 +180,19 @@ class CallRelay:
             seconds = self._session.upstream.connect_timeout
             return await self._lose_tools(f"did not open a session within {seconds:g} seconds")
         seconds = self._session.upstream.call_seconds(self._session.tool_timeouts)
-        text = f"Error: no answer within {seconds:g} seconds"
+        response = await self._replace_answer(f"no answer within {seconds:g} seconds", "timeout")
+        if self._call is not None:
+            await self._cancel_upstream()
+        return response
+
+    async def _replace_answer(self, reason: str, kind: str) -> web.StreamResponse:
+        """Answer with an error in place of the environment's answer, which is of no use to the agent."""
+        text = f"Error: {reason}"
         if self._call is None:
-            return await self._reply(failure("timeout", text))
-        outcome = tool_failure(text, "timeout")
+            return await self._reply(failure(kind, text))
+        outcome = tool_failure(text, kind)
         self._session.end_call(self._call, True, outcome)
         self._session.forget(self._mcp_session, self._message)
-        await self._cancel_upstream()
         return await self._reply(outcome)
 
     async def _cancel_upstream(self) -> None:

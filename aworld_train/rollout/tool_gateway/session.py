@@ -26,8 +26,10 @@ from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tool_answers import AnswerExceeds, parse
 from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
 from aworld_train.rollout.tools import ToolServer
+from aworld_train.rollout.whole_text import whole_text
 from aworld_train.serving.call_limits import read_limits
 
 _CLOSE_SECONDS = 5.0
@@ -155,7 +157,7 @@ class ToolGatewaySession:
             with contextlib.suppress(ValueError, AttributeError):
                 recorded = self.playback.next(tool, arguments)
         self.counts.calls += 1
-        call = Call(tool, json.dumps(arguments, ensure_ascii=False), recorded)
+        call = Call(tool, whole_text(json.dumps(arguments, ensure_ascii=False)), recorded)
         self._pending[_pending_key(mcp_session, request)] = call
         return call
 
@@ -210,11 +212,15 @@ class ToolGatewaySession:
         self._pending.pop(_pending_key(mcp_session, request), None)
 
     def observe(self, mcp_session: str | None, data: bytes) -> str | None:
-        """Read a message on its way to the agent, which may be an answer; returns the loss that it tells of."""
+        """Read a message on its way to the agent: it may be an answer; returns the loss that it tells of.
+
+        Raises:
+            AnswerExceeds: It is beyond the limits of answers.
+        """
         if not self._pending and b'"error"' not in data:
             return None
         try:
-            message = json.loads(data)
+            message = parse(data)
         except ValueError:
             return None
         if not isinstance(message, dict) or "method" in message:
@@ -228,8 +234,8 @@ class ToolGatewaySession:
 
     def observe_opening(self, data: bytes) -> None:
         """Read what a newly opened session says about the time that calls may take."""
-        with contextlib.suppress(ValueError, AttributeError, TypeError):
-            message = json.loads(data)
+        with contextlib.suppress(AnswerExceeds, ValueError, AttributeError, TypeError):
+            message = parse(data)
             self.tool_timeouts |= read_limits((message.get("result") or {}).get("capabilities"))
             if (message.get("error") or {}).get("data", {}).get("type") == "busy":
                 self.mark_lost(f"did not open a session: {message['error']['message']}")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from aworld_train.cli.runs import app
 from aworld_train.errors import TrainingFailure, UsageError
-from aworld_train.training.run_folder import Holder, holder_of, is_in_use
+from aworld_train.training.run_folder import holder_of, is_in_use
 from tests.run_folders import make_run
 
 PROGRAM = """
@@ -78,7 +78,7 @@ def test_a_run_is_stopped_and_can_be_stopped_once(runs: Path) -> None:
     folder = make_run(runs, "one")
     with working(folder, 60) as process:
         holder = holder_of(folder)
-        assert holder is not None and holder.pid == process.pid
+        assert holder is not None and holder.process.pid == process.pid
         stopped = run("stop", "one")
         assert stopped.exit_code == 0, stopped.output
         assert process.wait(10) == 143
@@ -93,8 +93,8 @@ def test_a_process_with_the_same_pid_later_is_not_touched(runs: Path) -> None:
     with working(folder, 60) as process:
         holder = holder_of(folder)
         assert holder is not None
-        other = Holder(holder.pid, holder.started - 100, "elsewhere")
-        (folder / "run.lock").write_text(json.dumps(vars(other)))
+        other = {"process": f"{holder.process}0", "host": "elsewhere", "since": holder.since}
+        (folder / "run.lock").write_text(json.dumps(other))
         refused = run("stop", "one").exception
         assert isinstance(refused, UsageError) and "elsewhere" in refused.message
         assert process.poll() is None

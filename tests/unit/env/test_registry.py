@@ -1,7 +1,9 @@
 """The records of what is up: private, whole, and changed by one at a time."""
 
 import json
+import os
 import stat
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from aworld_train.env import address, down, find, registry, status, up
-from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.env.record import Credentials, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens
 
 SECRET = tokens.new_secret()
@@ -26,10 +29,10 @@ RECORD = Record(
     directory="/somewhere",
     fingerprint="f",
     machine=address.machine(),
-    owner=Owner(pid=7, started=1.5),
+    owner=ProcessIdentity(7, "unix/1.5"),
     ready=True,
-    starter=Owner(pid=8, started=2.5),
-    handle={"pid": 1, "started": 0.5, "folder": "/nowhere"},
+    starter=ProcessIdentity(8, "unix/2.5"),
+    handle={"pid": 1, "started": "unix/0.5", "folder": "/nowhere"},
 )
 
 
@@ -113,6 +116,24 @@ def test_what_was_never_written_is_none() -> None:
 def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name"):
         registry.read(name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no PID namespaces")
+def test_one_that_ends_with_a_process_of_another_container_is_elsewhere() -> None:
+    boot, namespace, ticks = ProcessIdentity.of(os.getpid()).started.split("/")
+    hidden = ProcessIdentity(7, f"{boot}/{int(namespace) + 1}/{ticks}")
+    registry.write(replace(RECORD, owner=hidden))
+    registry.write(replace(RECORD, name="by-hand", owner=None, starter=hidden))
+    assert [(shown.name, shown.state) for shown in status()] == [("by-hand", "dead"), ("tools", "elsewhere")]
+
+
+def test_a_record_of_before_processes_had_identities_cannot_be_read() -> None:
+    registry.write(RECORD)
+    stored = json.loads(registry.record_path("tools").read_text())
+    stored["owner"] = {"pid": 7, "started": 1.5}
+    registry.record_path("tools").write_text(json.dumps(stored))
+    with pytest.raises(EnvironmentFailure, match=r"tools\.json cannot be read"):
+        registry.read("tools")
 
 
 @pytest.mark.parametrize(

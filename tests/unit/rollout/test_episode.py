@@ -115,9 +115,9 @@ async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_
     assert [room for _, room in model.sampling_calls] == [7, 50 - grown]
 
 
-async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outcome() -> None:
-    model = Model(*"abc")
-    episode = TokenEpisode(model, replace(LIMITS, max_turns=1))
+async def test_turns_that_are_used_up_are_refused_to_every_agent_and_are_the_outcome() -> None:
+    episode = TokenEpisode(Model(*"abc"), replace(LIMITS, max_turns=2))
+    await Talk(episode, "another").ask()
     talk = Talk(episode)
     await talk.ask()
     assert episode.outcome is Outcome.answered
@@ -125,8 +125,10 @@ async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outc
         await talk.ask()
     assert (refused.value.status, refused.value.code) == (400, "max_turns")
     assert episode.outcome is Outcome.max_turns
-    await Talk(episode, "another").ask()
-    assert episode.outcome is Outcome.answered
+    for number in range(300):
+        with pytest.raises(RequestRefused, match="turns"):
+            await Talk(episode, f"agent {number}").ask()
+    assert len(episode.rows()) == 2
 
 
 async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() -> None:
@@ -283,6 +285,20 @@ async def test_a_turn_that_was_lost_does_not_answer_another_request(options: dic
     episode.undelivered("agent", await episode.complete("agent", request))
     assert (await episode.complete("agent", replace(request, **options))).content == "b"
     assert episode.agents["agent"].graph.undelivered == 1
+
+
+async def test_a_turn_that_was_sent_and_may_be_lost_is_trained_on_and_answers_the_same_request_again() -> (
+    None
+):
+    model = Model("a")
+    episode = TokenEpisode(model, LIMITS)
+    request = ChatRequest([QUESTION], TOOLS)
+    completion = await episode.complete("agent", request)
+    for _ in range(2):
+        episode.undelivered("agent", completion, was_sent=True)
+        assert len(episode.rows()) == 1
+        assert await episode.complete("agent", request) is completion
+    assert (len(model.calls), episode.turns, len(episode.rows())) == (1, 1, 1)
 
 
 async def test_a_turn_that_was_lost_and_yet_continued_answers_no_other_request() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import gzip
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,6 +15,7 @@ from aiohttp import web
 
 from aworld_train.rollout.mcp_client import _MAX_RESUMPTIONS
 from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tool_answers import MAX_BYTES, MAX_VALUES
 from aworld_train.rollout.tools import ToolServer, ToolSession
 
 RESULT = {"content": [{"type": "text", "text": "done"}]}
@@ -134,6 +137,68 @@ async def test_what_is_no_tool_result_is_an_error_result(body: bytes) -> None:
 
     async with served(on_call) as (server, _), ToolSession(server) as tools:
         assert (await tools.call("any", {})).is_error
+
+
+def deep(levels: int) -> bytes:
+    deepest = b"[" * levels + b"]" * levels
+    return b'{"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": %s}}' % deepest
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b" " * (MAX_BYTES + 1), "larger than 32 MB"),
+        (b'{"id": 1, "result": {"content": [' + b"[]," * MAX_VALUES + b"1]}}", "more than 2,097,152 values"),
+        (deep(200), "nested more than 100 deep"),
+        (deep(100_000), "nested more than 100 deep"),
+    ],
+    ids=["bytes", "values", "deep", "too deep to parse"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_beyond_the_limits_is_an_error_result_and_the_session_goes_on(
+    body: bytes, reason: str, stream: bool
+) -> None:
+    bodies = [body]
+
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        if not bodies:
+            return web.json_response(answer_to(message["id"], RESULT))
+        sent = bodies.pop()
+        if stream:
+            return await events(request, b"data: " + sent + b"\n\n")
+        return web.Response(body=sent, content_type="application/json")
+
+    async with served(on_call) as (server, _), ToolSession(server) as tools:
+        result = await tools.call("any", {})
+        assert result.is_error
+        assert reason in result.text
+        assert (await tools.call("any", {})).text == "done"
+
+
+async def test_a_bomb_costs_no_more_memory_than_an_answer_may_have() -> None:
+    bomb = gzip.compress(b" " * MAX_BYTES) * 20
+
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    async with served(on_call) as (server, _), ToolSession(server) as tools:
+        tracemalloc.start()
+        result = await tools.call("any", {})
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert "larger than 32 MB" in result.text
+        assert peak < 3 * MAX_BYTES
+
+
+async def test_half_of_a_surrogate_pair_in_a_result_is_replaced() -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        result = {"content": [{"type": "text", "text": "cut \ud83d, whole \ud83d\ude00"}]}
+        return web.json_response(answer_to(message["id"], result))
+
+    async with served(on_call) as (server, _), ToolSession(server) as tools:
+        result = await tools.call("any", {})
+    assert result.text == "cut \N{REPLACEMENT CHARACTER}, whole \N{GRINNING FACE}"
+    assert json.dumps(result.raw, ensure_ascii=False).encode()
 
 
 async def test_a_redirect_within_the_server_is_followed_and_a_session_is_four_requests() -> None:

@@ -70,7 +70,10 @@ class Looking:
             return Completion("A square.")
         return Completion("", tool_calls=(CALL,), finish_reason="tool_calls")
 
-    def undelivered(self, completion: Completion) -> None:
+    def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
+        raise AssertionError
+
+    def note_overlong(self) -> None:
         raise AssertionError
 
     async def count_tokens(self, request: ChatRequest) -> int:

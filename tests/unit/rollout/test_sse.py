@@ -30,9 +30,9 @@ def test_events_are_read_whole_however_they_come_in_pieces(
 def test_an_event_of_megabytes_in_many_pieces_takes_linear_time() -> None:
     reader, began = EventReader(), time.process_time()
     piece = b"x" * 65536
-    found = [*reader.feed(b"data: "), *(data for _ in range(800) for data in reader.feed(piece))]
+    found = [*reader.feed(b"data: "), *(data for _ in range(400) for data in reader.feed(piece))]
     found += reader.feed(b"\n\n")
-    assert [len(data) for data in found] == [800 * 65536]
+    assert [len(data) for data in found] == [400 * 65536]
     assert time.process_time() - began < 2
 
 

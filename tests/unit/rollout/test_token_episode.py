@@ -234,7 +234,8 @@ async def test_requests_are_taken_by_the_limits_and_the_models_template() -> Non
     model.template.options, model.template.no_images = {"enable_thinking": False}, "none"
     for strict in (True, False):
         rules = TokenEpisode(model, replace(LIMITS, strict_requests=strict)).rules
-        assert rules == RequestRules(strict, {"enable_thinking": False}, 3, "none")
+        most = LIMITS.max_text_bytes
+        assert rules == RequestRules(strict, {"enable_thinking": False}, 3, "none", most)
     assert TokenEpisode(model, LIMITS).rules.strict is False
 
 

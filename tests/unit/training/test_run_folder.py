@@ -20,7 +20,6 @@ from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
 from aworld_train.training import run_folder
 from aworld_train.training.run_folder import (
-    Holder,
     RunFolder,
     check_run_folder,
     file_hashes,
@@ -292,8 +291,13 @@ def test_the_lock_says_which_process_works_on_the_run_or_did_last(tmp_path: Path
     assert holder_of(tmp_path) is None and not is_in_use(tmp_path)
     (tmp_path / "run.lock").write_text("what an earlier process wrote, which was longer than this one's" * 9)
     assert holder_of(tmp_path) is None
+    before_identities = {"pid": os.getpid(), "started": psutil.Process().create_time(), "host": "h"}
+    (tmp_path / "run.lock").write_text(json.dumps(before_identities))
+    assert holder_of(tmp_path) is None
     lock = lock_folder(tmp_path)
-    holder = Holder(os.getpid(), psutil.Process().create_time(), platform.node())
+    holder = holder_of(tmp_path)
+    assert holder is not None
+    assert (holder.process.pid, holder.host) == (os.getpid(), platform.node())
     assert holder_of(tmp_path) == holder and is_in_use(tmp_path)
     lock.close()
     assert holder_of(tmp_path) == holder and not is_in_use(tmp_path)

@@ -148,7 +148,7 @@ async def played(
         ({"draw": engine_fails}, Outcome.provider, "the engine failed"),
         ({"draw": engine_fails, "end": AgentFailed("a bug")}, Outcome.provider, "the engine failed"),
         ({"draw": engine_fails, "kind": Forgiving}, Outcome.provider, "the engine failed"),
-        ({"turns": 2, "max_turns": 1}, Outcome.max_turns, "all 1 turns of this agent are used up"),
+        ({"turns": 2, "max_turns": 1}, Outcome.max_turns, "all 1 turns of this episode are used up"),
         ({"kind": Hanging, "episode_timeout": 0.05}, Outcome.timeout, "not over after 0.05 seconds"),
         (
             {"kind": WaitingForTheEngine, "episode_timeout": 0.4},

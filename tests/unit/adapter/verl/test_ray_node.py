@@ -58,11 +58,10 @@ def test_a_node_turns_into_ray_under_a_supervisor_and_without_gpus_has_a_fork_se
 ) -> None:
     if forks:
         environment[ADDRESS_VARIABLE] = "/of the first node"
-    parent = os.getppid()
+    parent = process_supervisor.ProcessIdentity.of(os.getppid())
     module = ray_node.__name__ if forks else "ray.scripts.scripts"
     assert join() == [
-        *(sys.executable, "-P", process_supervisor.__file__),
-        *(f"--owner-pid={parent}", f"--owner-started={process_supervisor.started(parent)}"),
+        *(sys.executable, "-P", process_supervisor.__file__, f"--owner={parent}"),
         *(f"--remove={tmp_path}/private", "--"),
         *(sys.executable, "-P", "-m", module, "start", "--block"),
         *("--node-ip-address", "127.0.0.3", "--num-cpus", "8", "--address", "127.0.0.2:1"),

@@ -139,7 +139,7 @@ async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: st
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "tool_result"}, {"type": "image"}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "tool_result"}, {"type": "smell"}]}]},
             "messages[0].content[1]",
         ),
         ({"messages": [*USER, {"role": "assistant", "content": "It is"}]}, "messages[1]"),

@@ -16,7 +16,9 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import ModelGateway, app
 from aworld_train.rollout.model_gateway.app import model_gateway
 from aworld_train.rollout.model_gateway.delivery import Delivery
+from aworld_train.rollout.wishes import RequestRules
 from tests.gateways import MODEL, Scripted, rollout_session, serving
+from tests.vision import data_url, png
 
 USER: Any = [{"role": "user", "content": "1+1?"}]
 TWO = Completion("Two.", tokens=[1])
@@ -491,8 +493,44 @@ async def test_a_body_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPat
             messages: Any = [{"role": "user", "content": "x" * (5 << 20)}]
             await ai.chat.completions.create(model="m", messages=messages)
         assert (caught.value.status_code, caught.value.code) == (413, "request_too_large")
+        assert scripted.overlong == 1
         messages = [{"role": "user", "content": "x" * (3 << 20)}]
         await ai.chat.completions.create(model="m", messages=messages)
+    assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "a"}] * 40_000,
+        [{"role": "user", "content": "so much text " * 90_000}],
+        [{"role": "user", "content": "a" * (1 << 20)}],  # as long as a file, and none
+    ],
+    ids=["many", "long", "like Base64"],
+)
+@pytest.mark.parametrize("endpoint", ["chat/completions", "messages/count_tokens"])
+async def test_a_request_with_more_text_than_the_context_holds_is_refused_before_it_is_rendered(
+    messages: Any, endpoint: str
+) -> None:
+    rules = RequestRules(max_text_bytes=1_000_000, no_images="")
+    scripted = Scripted([TWO])
+    async with serving() as gateway, aiohttp.ClientSession() as http:
+        session = gateway.open_session(MODEL, lambda agent: scripted, rules)
+        body = {"model": "m", "max_tokens": 5, "messages": messages}
+        async with http.post(f"{session.address()}/{endpoint}", json=body) as response:
+            assert response.status == 400
+            assert (await response.json())["error"]["code"] == "context_length_exceeded"
+    assert (scripted.requests, scripted.overlong) == ([], 1)
+
+
+async def test_the_images_of_a_request_are_no_text() -> None:
+    url = {"url": data_url(png() + bytes(1_000_000))}
+    messages: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
+    scripted = Scripted([TWO])
+    async with serving() as gateway:
+        rules = RequestRules(max_text_bytes=100_000, no_images="")
+        async with client(gateway.open_session(MODEL, lambda _: scripted, rules).address()) as ai:
+            await ai.chat.completions.create(model="m", messages=messages)
     assert len(scripted.requests) == 1
 
 

@@ -71,12 +71,31 @@ def test_a_message_may_have_so_many_images_and_no_more(monkeypatch: pytest.Monke
 def test_an_image_that_does_not_come_with_the_request_is_refused(
     part: Any, reason: str, where: str, of_tool: bool
 ) -> None:
+    if of_tool:
+        found = contents.content(["a", part], "c", RULES, of_tool=True)
+        assert found.text.startswith(f"a\n[image content, not shown: {where}")
+        assert (reason in found.text, found.images) == (True, ())
+        return
     with pytest.raises(RequestRefused, match=reason) as caught:
-        contents.content(["a", part], "c", RULES, of_tool=of_tool)
+        contents.content(["a", part], "c", RULES)
     assert caught.value.parameter == where
 
 
-def test_a_model_of_text_alone_gets_no_image() -> None:
-    with pytest.raises(RequestRefused, match=f"it is an image, and {TEXT_ONLY}") as caught:
-        contents.content(["a", IMAGES[2]], "c", RequestRules(), of_tool=True)
-    assert caught.value.parameter == "c[1]"
+@pytest.mark.parametrize("of_tool", [False, True])
+def test_a_model_of_text_alone_is_told_of_an_image(of_tool: bool) -> None:
+    found = contents.content(["a", IMAGES[2], "b"], "c", RequestRules(), of_tool=of_tool)
+    assert found == (f"a\n[image content, not shown: {TEXT_ONLY}]\nb", ())
+
+
+@pytest.mark.parametrize("part", ["document", "file", "input_file", "input_audio", "tool_reference"])
+@pytest.mark.parametrize("rules", [RULES, RequestRules()])
+def test_a_note_stands_for_what_no_model_takes(part: str, rules: RequestRules) -> None:
+    found = contents.content([{"type": "text", "text": "a"}, {"type": part, "data": "x"}], "c", rules)
+    assert found == (f"a\n[{part} content, not shown]", ())
+
+
+@pytest.mark.parametrize("part", [{"type": "another"}, {"type": ["image"]}, {"type": None}, 5])
+def test_a_part_of_an_unknown_kind_is_refused(part: Any) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        contents.content(["a", part], "c", RULES, of_tool=True)
+    assert caught.value.parameter.startswith("c[1]")

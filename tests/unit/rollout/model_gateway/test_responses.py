@@ -192,7 +192,7 @@ async def test_log_probabilities_come_where_they_are_asked_for() -> None:
         ({"input": None}, "input"),
         ({"input": 5}, "input"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+        ({"input": [{"role": "user", "content": [{"type": "input_smell"}]}]}, "input[0].content[0]"),
         ({"input": [{"type": "function_call", "name": "a", "call_id": "c"}]}, "input[0].arguments"),
         ({"input": [{"type": "reasoning", "content": [5]}]}, "input[0].content[0]"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),

@@ -15,6 +15,7 @@ from aiohttp.test_utils import make_mocked_request
 from aworld_train.rollout.loss_evidence import LostSession
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.sse import event
+from aworld_train.rollout.tool_answers import MAX_BYTES
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, relay
 from aworld_train.rollout.tools import ToolServer
 
@@ -341,3 +342,25 @@ async def test_only_a_connection_to_the_environment_that_breaks_is_a_loss(
         else:
             await call_relay._handle_broken_connection(ConnectionResetError(text))
             assert str(agent.session.lost).endswith(f": ConnectionResetError{reason}")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b" " * (MAX_BYTES + 1), "larger than 32 MB"), (b"[" * 5000 + b"]" * 5000, "nested more than 100 deep")],
+    ids=["bytes", "depth"],
+)
+async def test_an_answer_beyond_the_limits_is_a_tool_error_for_the_agent(
+    body: bytes, reason: str, stream: bool
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if stream:
+            return web.Response(body=b"data: " + body + b"\n\n", content_type=STREAM)
+        return web.Response(body=body, content_type="application/json")
+
+    async with relayed(answer) as agent:
+        _, sent, _ = await agent.send(CALL)
+        result = json.loads(sent[sent.rindex(b'{"jsonrpc"') :])["result"]
+        assert result["isError"]
+        assert reason in result["content"][0]["text"]
+        assert (agent.session.counts.errors, agent.session.lost) == (1, None)

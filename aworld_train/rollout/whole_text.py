@@ -1,0 +1,32 @@
+"""Text as tokenizers and UTF-8 can hold it.
+
+JSON can hold half of a surrogate pair as an escape. Tools that cut a text in the middle of an emoji send one, and
+models write them.
+"""
+
+import json
+from typing import Any
+
+
+def whole_text(text: str) -> str:
+    """The text with U+FFFD for each half of a surrogate pair; two halves that follow each other become a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def load_whole(text: str) -> Any:
+    """The JSON value in ``text``, with whole text.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deep.
+    """
+    value = json.loads(text)
+    if text.isascii() and "\\u" not in text:
+        return value
+    dumped = json.dumps(value, ensure_ascii=False)
+    whole = whole_text(dumped)
+    return value if whole is dumped else json.loads(whole)
