@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools import office_xml, open_document
+from gaia_tools import binary_sheets, office_xml, open_document
 from gaia_tools.charsets import decode
 from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, sniffed
 from gaia_tools.json_tables import json_rows
@@ -105,6 +105,8 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
             rows = with_errors(content, kind, chosen, rows)
         if kind == "xls":
             rows = with_scripts(content, chosen, rows)
+        elif kind != "ods":
+            rows = binary_sheets.with_scripts(content, chosen, rows)
     except PasswordError as error:
         raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
     except (CalamineError, OSError, ValueError, SyntaxError) as error:
