@@ -30,8 +30,8 @@ _PARTS = {
         for part, kind in (("workbook", "sheet.main"), ("s", "worksheet"), ("styles", "styles"))
     )
     + "</Types>",
-    "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" Type="{_OFFICE}/officeDocument"'
-    ' Target="xl/workbook.xml"/></Relationships>',
+    "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" '
+    f'Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
     "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets><sheet name="s" sheetId="1" r:id="r1"/>'
     "</sheets></workbook>",
     "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" '

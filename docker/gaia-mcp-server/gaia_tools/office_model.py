@@ -190,7 +190,9 @@ def written_number(number: int, marker: str, *, repeats_letters: bool = False) -
             text += letters * count
     elif marker.endswith("alpha") and number > 0:
         rounds, letter = divmod(number - 1, 26)
-        text = chr(ord("a") + letter) * (rounds + 1) if repeats_letters else sheets.letters(number - 1).lower()
+        text = (
+            chr(ord("a") + letter) * (rounds + 1) if repeats_letters else sheets.letters(number - 1).lower()
+        )
     else:
         text = str(number)
     return text.upper() if marker.startswith("upper") else text

@@ -64,10 +64,15 @@ def _may_have_scripts(page: "PdfPage") -> bool:
     for one in page.get_objects([pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_FORM], max_depth=1):
         if one.type == pdfium.FPDF_PAGEOBJ_FORM:
             return True
-        if pdfium.FPDFPageObj_GetMatrix(one.raw, matrix) and pdfium.FPDFTextObj_GetFontSize(one.raw, font_size):
+        if pdfium.FPDFPageObj_GetMatrix(one.raw, matrix) and pdfium.FPDFTextObj_GetFontSize(
+            one.raw, font_size
+        ):
             lines.add((round(font_size.value * matrix.d, 2), round(matrix.f, 2)))
     return any(
-        script_level(size, base, height - line) for size, height in lines for base, line in lines if size < base
+        script_level(size, base, height - line)
+        for size, height in lines
+        for base, line in lines
+        if size < base
     )
 
 

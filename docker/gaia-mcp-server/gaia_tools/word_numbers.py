@@ -51,7 +51,9 @@ def with_numbers(content: io.BytesIO) -> io.BytesIO:
         if not names or not {_STYLES, _NUMBERING} <= set(package.namelist()):
             content.seek(0)
             return content
-        parts = {name: etree.fromstring(package.read(name), parser) for name in (names[0], _STYLES, _NUMBERING)}
+        parts = {
+            name: etree.fromstring(package.read(name), parser) for name in (names[0], _STYLES, _NUMBERING)
+        }
     document, styles, numbering = parts.values()
     _write(document, _Lists(styles, numbering))
     return with_parts(

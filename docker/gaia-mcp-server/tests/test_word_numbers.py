@@ -27,7 +27,9 @@ def _write(path: Path, levels: str, lines: Lines, overrides: str = "", heading: 
     document = docx.Document()
     numbering = document.part.numbering_part.element
     first_list = numbering.findall(f"{{{numbering.nsmap['w']}}}num")[0]
-    first_list.addprevious(parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="99">{levels}</w:abstractNum>'))
+    first_list.addprevious(
+        parse_xml(f'<w:abstractNum {nsdecls("w")} w:abstractNumId="99">{levels}</w:abstractNum>')
+    )
     for number, inner in ((98, ""), (99, overrides)):
         xml = f'<w:num {nsdecls("w")} w:numId="{number}"><w:abstractNumId w:val="99"/>{inner}</w:num>'
         numbering.append(parse_xml(xml))
