@@ -5,6 +5,8 @@ number stands behind it where it is another text: ``0.5 [50%]``.
 """
 
 import io
+import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,9 +33,17 @@ _FORMATS = {
     ".csv .tsv .txt": "text with a delimiter, or with columns between spaces",
     ".json .jsonl": "JSON that is a table: a list of objects or rows, columns, or one object",
     ".xlsx .xlsm .xlsb": "Excel",
-    ".xls": "Excel of before 2007",
-    ".ods": "OpenDocument spreadsheet",
+    ".xls": "Excel of before 2007; charts, pictures and comments are not shown",
+    ".ods": "OpenDocument spreadsheet; comments are not shown",
 }
+_NOT_SHOWN = {
+    "chart": r"xl/charts/chart\d*\.xml",
+    "picture": r"(xl/media|Pictures)/[^/]+",
+    "chart or other object": r"Object \d+/content\.xml",
+    "embedded file": r"xl/embeddings/[^/]+",
+    "comment file": r"xl/comments\d*\.bin",
+}
+_COMMENTS = re.compile(r"xl/(comments|threadedComments)[^.]*\.xml")
 _MAX_BYTES = 100 << 20
 _SECONDS = 110
 _MEGABYTES = 2048
@@ -147,6 +157,15 @@ def _read(
         displayed = number_formats.as_shown(workbook, kind, sheet.facts["sheet"], stored, first - 1)
         found["shown"] = {address(*place): text for place, text in displayed.items()}
         workbook.seek(0)
+    if workbook is not None and sheet.facts["format"] != "xls":
+        with zipfile.ZipFile(workbook) as package:
+            names = package.namelist()
+        counts = {
+            what: sum(map(bool, map(re.compile(one).fullmatch, names))) for what, one in _NOT_SHOWN.items()
+        }
+        found["not_shown"] = [some(count, what) for what, count in counts.items() if count]
+        found["has_comments"] = any(map(_COMMENTS.fullmatch, names))
+        workbook.seek(0)
     if workbook is not None and is_excel:
         found["has_colours"] = has_colours(workbook)
         if include_formatting:
@@ -196,6 +215,10 @@ def _written(path: Path, sheet: Sheet, found: dict[str, Any], rows: list[list[An
         parts.append("[0.5 [50%]: the number that is stored, and what the sheet shows.]")
     if found.get("merged"):
         parts.append(f"Merged cells (the value is in the first): {', '.join(found['merged'])}")
+    if found.get("not_shown"):
+        parts.append(f"[In the file and not shown: {', '.join(found['not_shown'])}.]")
+    if found.get("has_comments") and "formatting" not in found:
+        parts.append("Some cells have comments: include_formatting=true shows them.")
     if found.get("has_colours") and "formatting" not in found:
         parts.append("Some cells are coloured: include_formatting=true says which.")
     if "formatting" in found:

@@ -82,9 +82,9 @@ async def convert_document_to_markdown(
         turns = ", ".join(f"page {number} by {by} degrees" for number, by in facts["pages_turned"].items())
         lines.append(f"[Turned clockwise to be read: {turns}.]")
     if facts["pages_with_fractions"]:
+        pages_named = ranges(facts["pages_with_fractions"])
         lines.append(
-            f"[Pages {ranges(facts['pages_with_fractions'])} seem to have fractions: what stands above and below a bar is "
-            "in two lines. A picture of the page shows them.]"
+            f"[Pages with fractions, it seems: {pages_named}. What stands above and below a bar is in two lines here.]"
         )
     if facts["next_pages"]:
         lines.append(

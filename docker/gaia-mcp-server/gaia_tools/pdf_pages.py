@@ -83,8 +83,8 @@ def has_fractions(page: "Page") -> bool:
 
 
 def _share_filled(bar: Word, letters: list[Word], side: int) -> float:
-    """How much of a bar is filled by letters close above it (``side`` -1) or below; 0 where they are not in its middle or
-    go beyond it.
+    """How much of a bar is filled by letters close above it (``side`` -1) or below; 0 where these are not in its middle
+    or go beyond it.
     """
     edge = "bottom" if side < 0 else "top"
     near = [

@@ -13,9 +13,12 @@ from gaia_tools.documents_csv import server
 from odf.opendocument import OpenDocumentSpreadsheet
 from odf.table import Table, TableCell, TableRow
 from odf.text import P
+from openpyxl.chart import BarChart, Reference
+from openpyxl.comments import Comment
+from openpyxl.drawing.image import Image
 
 from tests.conftest import call, content, text
-from tests.documents_made import rewritten
+from tests.documents_made import picture, rewritten
 from tests.strangers.files import FILES
 
 _READ = "extract_csv_content"
@@ -133,3 +136,17 @@ async def test_dates_have_no_second_form(workspace: Path) -> None:
     book.save(workspace / "a.xlsx")
     found = await content(server, _READ, file_path="a.xlsx", output_format="json")
     assert found["content"] == [["2023-05-01", "text"]] and found["shown"] == {}
+
+
+async def test_what_is_not_shown_is_said(workspace: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.append([1, 2])
+    book.active["A1"].comment = Comment("estimated", "Ann")
+    chart = BarChart()
+    chart.add_data(Reference(book.active, min_col=1, min_row=1))
+    book.active.add_chart(chart, "D4")
+    book.active.add_image(Image(picture()), "F4")
+    book.save(workspace / "a.xlsx")
+    shown = text(await call(server, _READ, file_path="a.xlsx"))
+    assert "[In the file and not shown: 1 chart, 1 picture.]" in shown
+    assert "Some cells have comments: include_formatting=true shows them." in shown

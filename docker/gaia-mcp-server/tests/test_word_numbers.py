@@ -16,7 +16,8 @@ Lines = list[tuple[str, int | None]]
 
 
 def _level(depth: int, kind: str, text: str, more: str = "") -> str:
-    return f'<w:lvl w:ilvl="{depth}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>{more}<w:lvlText w:val="{text}"/></w:lvl>'
+    inner = f'<w:start w:val="1"/><w:numFmt w:val="{kind}"/>{more}<w:lvlText w:val="{text}"/>'
+    return f'<w:lvl w:ilvl="{depth}">{inner}</w:lvl>'
 
 
 def _write(path: Path, levels: str, lines: Lines, overrides: str = "", heading: bool = False) -> None:
