@@ -25,8 +25,8 @@ from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
 from gaia_tools.results import MAX_CHARACTERS, answer
 from gaia_tools.sheet_formatting import formatting, has_colours
-from gaia_tools.sheets import Sheet, address, letters, read_spreadsheet, read_text
-from gaia_tools.tables import cell, table
+from gaia_tools.sheets import Sheet, address, read_spreadsheet, read_text
+from gaia_tools.tables import cell, letters, table
 
 server = FastMCP("documents-csv-server", log_level="WARNING")
 _FORMATS = {

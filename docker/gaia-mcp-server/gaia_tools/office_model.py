@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools import sheets
+from gaia_tools import tables
 from gaia_tools.document_pictures import Pictures
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def written_number(number: int, marker: str, *, repeats_letters: bool = False) -
     elif marker.endswith("alpha") and number > 0:
         rounds, letter = divmod(number - 1, 26)
         text = (
-            chr(ord("a") + letter) * (rounds + 1) if repeats_letters else sheets.letters(number - 1).lower()
+            chr(ord("a") + letter) * (rounds + 1) if repeats_letters else tables.letters(number - 1).lower()
         )
     else:
         text = str(number)

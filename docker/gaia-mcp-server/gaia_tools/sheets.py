@@ -13,6 +13,7 @@ from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, snif
 from gaia_tools.json_tables import json_rows
 from gaia_tools.rich_cells import with_scripts
 from gaia_tools.sheet_errors import with_errors
+from gaia_tools.tables import letters
 from gaia_tools.zips import checked, decrypted
 
 
@@ -124,16 +125,6 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
 def address(row: int, column: int) -> str:
     """``B3`` for row 2 and column 1, both counted from 0."""
     return f"{letters(column)}{row + 1}"
-
-
-def letters(column: int) -> str:
-    """``A`` for 0, ``AA`` for 26. (openpyxl says it too, and takes a second to import.)"""
-    name = ""
-    number = column + 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        name = chr(ord("A") + rest) + name
-    return name
 
 
 def _chosen(names: list[str], name: str, file: str) -> str:
