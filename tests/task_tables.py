@@ -25,6 +25,7 @@ def _tasks(table: TaskTable) -> Iterator[Task]:
             level=table.levels[row],
             attachments=tuple(table.attachments[row]),
             ground_truths=tuple(table.ground_truths[row]),
+            earlier=table.earlier[row],
             file=shared.file,
             line=table.lines[row],
         )

@@ -33,12 +33,14 @@ FLAT = pa.schema(
         ("ground_truths", pa.list_(pa.field("element", pa.string()))),
         ("images", pa.list_(pa.field("element", pa.string()))),
         ("tags", pa.list_(pa.field("element", pa.string()))),
+        # The messages between the system prompt and the message, as JSON.
+        ("earlier", pa.string()),
     ]
 )
 
 _TEXTS = (
     *("data_source", "ability", "subject", "message", "answer"),
-    *("scorer", "answer_schema", "id", "system", "level", "file"),
+    *("scorer", "answer_schema", "id", "system", "level", "earlier", "file"),
 )
 _MAX_SHARED = 256
 """How many different system prompts, and beginnings of messages, families have; others are stored with their task."""
@@ -163,6 +165,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             lists_of_texts(table.ground_truths, FLAT.field("ground_truths").type),
             lists_of_texts(table.images, FLAT.field("images").type),
             lists_of_texts(table.tags, FLAT.field("tags").type),
+            texts(table.earlier),
         ],
         schema=FLAT,
     )

@@ -1,5 +1,6 @@
 """Tasks become rows of the row schema, column by column."""
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -91,7 +92,7 @@ class RowMaker:
         )
 
     def _prompts(self, codes: Numbers, tasks: pa.RecordBatch) -> pa.Array:
-        """A list of messages for each task: the system's, where its family has one, and the user's."""
+        """A list of messages for each task: the system's, where its family has one, earlier ones, and the user's."""
         subject = _where(self._has_subject[codes], tasks.column("subject"), "")
         system = (self._text("system", codes), tasks.column("system"))
         user = (self._text("before", codes), subject, tasks.column("after"))
@@ -105,9 +106,17 @@ class RowMaker:
         role = texts(["system", "user"]).take(numbers(roles, pa.int32()))
         content = pa.StringArray.from_buffers(len(role), offsets(messages[present]), joined.buffers()[2])
         values = pa.StructArray.from_arrays([role, content], fields=list(_MESSAGE))
-        return pa.Array.from_buffers(
+        prompts = pa.Array.from_buffers(
             _PROMPT, len(codes), [None, offsets(present.sum(axis=1))], children=[values]
         )
+        earlier = tasks.column("earlier").to_pylist()
+        if not any(earlier):
+            return prompts
+        whole = [
+            [*messages[:-1], *(json.loads(before) if before else []), messages[-1]]
+            for messages, before in zip(prompts.to_pylist(), earlier, strict=True)
+        ]
+        return pa.array(whole, _PROMPT)
 
     def _text(self, name: str, codes: Numbers) -> pa.Array:
         """The value of each task's family."""

@@ -30,7 +30,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         ability: Broad field of the task.
         kind: Whether ``subject`` is an expression or a question.
         subject: The normalised expression, or the question as it is written.
-        message: The user's message to the agent.
+        message: The user's message to the agent, the last one where there are several.
+        earlier: The messages before it, apart from the system prompt, as JSON; empty for none.
         answer: The ground truth.
         ground_truths: All right answers, ``answer`` first; empty where that is the only one.
         scorer: Name of the scorer that compares an answer with it.
@@ -60,6 +61,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attachments: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     ground_truths: tuple[str, ...] = ()
+    earlier: str = ""
     file: str = ""
     line: int = 0
 
@@ -95,6 +97,7 @@ class TaskTable:
     tags: Sequence[Sequence[str]]
     attachments: Sequence[Sequence[str]]
     images: Sequence[Sequence[str]]
+    earlier: Sequence[str]
     lines: Sequence[int]
 
     @classmethod
@@ -122,6 +125,7 @@ class TaskTable:
             tags=[task.tags for task in tasks],
             attachments=[task.attachments for task in tasks],
             images=[task.images for task in tasks],
+            earlier=[task.earlier for task in tasks],
             lines=[task.line for task in tasks],
         )
 

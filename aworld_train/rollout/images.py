@@ -129,6 +129,11 @@ def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...
     return plain, tuple(images)
 
 
+def without_marks(text: str) -> str:
+    """A text of a dataset without what may be marks."""
+    return _MARK.sub("", text)
+
+
 class ImageTokens(Hashable, Protocol):
     """The tokens of images in a model's prompts.
 

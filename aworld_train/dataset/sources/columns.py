@@ -74,6 +74,7 @@ _IN_CONVERSATIONS: dict[str, Path] = {
         name: ("metadata", name)
         for name in ("id", "ground_truths", "scorer", "answer_schema", "level", "attachments")
     },
+    "image_uris": ("metadata", "images"),
 }
 _CONVERSATION_COLUMNS = {"messages", "tools", "metadata"}
 _MAX_SHAPES = 256
@@ -191,6 +192,9 @@ class Columns:
         if set(names) >= _TRAINING_COLUMNS:
             # The question alone: the prompt may have a template around it.
             paths["subject"] = ("extra_info", "question")
+        if set(names) == _CONVERSATION_COLUMNS and "query" not in self._mapping:
+            # The task's own prompt: the agent may have added to it.
+            paths["prompt"] = ("metadata", "prompt")
         return ColumnPlan(
             top=tuple((field, path[0]) for field, path in paths.items() if len(path) == 1),
             nested=tuple((field, path[0], path[1:]) for field, path in paths.items() if len(path) > 1),

@@ -125,7 +125,8 @@ class RecordReader:
             DatasetError: It names an unknown scorer or answer schema.
         """
         get = fields.get
-        question, system, images = read_query(get("query"))
+        query = read_query(get("prompt") or get("query"))
+        question, system, images, earlier = query
         if uris := get("image_uris"):
             images = tuple(name_list(uris, "images"))
         level = label_text(get("level"), "level")
@@ -153,13 +154,15 @@ class RecordReader:
             paths = self._paths(names)
         message = self._compose(question, paths)
         id = label_text(get("id"), "id")
-        if id and self._ids.is_conflict(id, hash((message, ground_truths or answer, system, shared.scorer))):
+        if id and self._ids.is_conflict(
+            id, hash((message, ground_truths or answer, system, shared.scorer, earlier))
+        ):
             raise UnusableRecord("id of another row with other content")
         return Task(
             data_source=shared.data_source or _stem(file),
             ability=self._ability,
             kind=_QUESTION,
-            subject=shared.subject or subject,
+            subject=shared.subject or query.after_earlier(subject),
             message=message,
             answer=answer,
             ground_truths=ground_truths,
@@ -171,6 +174,7 @@ class RecordReader:
             tags=tuple(name_list(get("tags"), "tags")),
             attachments=paths,
             images=images,
+            earlier=earlier,
             file=file,
             line=line,
         )
@@ -210,7 +214,8 @@ class RecordReader:
                 self._compose(query.question, names) for query, names in zip(queries, paths, strict=True)
             ]
             all_answers = [several or answer for answer, several in answers]
-            contents = map(hash, zip(messages, all_answers, systems, repeat(defaults.scorer)))
+            earlier = [query.earlier for query in queries]
+            contents = map(hash, zip(messages, all_answers, systems, repeat(defaults.scorer), earlier))
             if self._ids.has_conflict(ids, contents):
                 return None
         except UnusableRecord:
@@ -225,7 +230,7 @@ class RecordReader:
         )
         return TaskTable(
             shared=[shared] * len(lines),
-            subjects=[query.question for query in queries],
+            subjects=[query.after_earlier(query.question) for query in queries],
             messages=messages,
             answers=[answer for answer, _ in answers],
             ground_truths=[several for _, several in answers],
@@ -235,6 +240,7 @@ class RecordReader:
             tags=tags,
             attachments=paths,
             images=[query.images for query in queries],
+            earlier=earlier,
             lines=lines,
         )
 

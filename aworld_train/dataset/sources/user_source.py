@@ -90,7 +90,7 @@ def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
     try:
         check_encodable(
             (
-                *(item.subject, item.message, item.answer, item.id, item.system, item.level),
+                *(item.subject, item.message, item.answer, item.id, item.system, item.level, item.earlier),
                 *(*item.attachments, *item.images, *item.ground_truths, *item.tags),
             )
         )

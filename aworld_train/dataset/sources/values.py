@@ -38,12 +38,20 @@ class Query(NamedTuple):
     Attributes:
         question: The user's message.
         system: The system prompt that comes before it; may be empty.
-        images: The ``data:`` URIs of the images whose marks are in the question, each once.
+        images: The ``data:`` URIs of the images whose marks are in the user's messages, each once.
+        earlier: The messages between both, as JSON; empty for none.
     """
 
     question: str
     system: str = ""
     images: tuple[str, ...] = ()
+    earlier: str = ""
+
+    def after_earlier(self, question: str) -> str:
+        """A question after the texts of the earlier messages, by which tasks are told apart."""
+        if not self.earlier:
+            return question
+        return "\n\n".join([*(message["content"] for message in json.loads(self.earlier)), question])
 
 
 class WrittenNumber(str):
@@ -150,7 +158,9 @@ def check_encodable(values: Iterable[object]) -> None:
 
 
 def _conversation(value: object) -> Query:
-    """The system prompt and the one user message of a conversation; the assistant's messages are left out."""
+    """The system prompt and the user's message of a conversation, without what the assistant wrote; of one that ends
+    with a second message of the user, also what comes before that.
+    """
     if isinstance(value, Mapping) and {"role", "content"} <= value.keys():
         roles, contents = value["role"], value["content"]
         if isinstance(roles, list) and isinstance(contents, list) and len(roles) == len(contents):
@@ -173,11 +183,26 @@ def _conversation(value: object) -> Query:
         if not isinstance(role, str) or role not in ROLES:
             raise UnusableRecord("a message of the query has no known role")
         texts[ROLES[role]].append(_content(message.get("content"), images if ROLES[role] == "user" else None))
-    if len(texts["user"]) != 1:
-        raise UnusableRecord(
-            "query has no user message" if not texts["user"] else "query has more than one user message"
-        )
-    return Query(texts["user"][0], "\n\n".join(texts["system"]).strip(), tuple(images))
+    if not texts["user"]:
+        raise UnusableRecord("query has no user message")
+    earlier = _earlier(value, texts["user"]) if len(texts["user"]) > 1 else ""
+    return Query(texts["user"][-1], "\n\n".join(texts["system"]).strip(), tuple(images), earlier)
+
+
+def _earlier(messages: Sequence[Mapping[str, object]], user_texts: Sequence[str]) -> str:
+    """The messages before the last one, as JSON, without those of the system."""
+    remaining = iter(user_texts)
+    earlier = []
+    for message in messages:
+        role = ROLES.get(str(message["role"]), str(message["role"]))
+        if role == "tool":
+            raise UnusableRecord("query has more than one user message, and a tool's")
+        if role != "system":
+            content = next(remaining) if role == "user" else _content(message.get("content"), None)
+            earlier.append({"role": role, "content": content})
+    if earlier.pop()["role"] != "user":
+        raise UnusableRecord("query has more than one user message, and does not end with one")
+    return json.dumps(earlier, ensure_ascii=False)
 
 
 def _content(content: object, images: dict[str, None] | None) -> str:

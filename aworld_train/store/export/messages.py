@@ -1,8 +1,10 @@
 """Conversations for supervised fine-tuning: one line each, in the form that `datasets` loads and TRL trains on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aworld_train.rollout.images import without_marks
+from aworld_train.store.content import StoredMessage
 from aworld_train.store.export.conversations import (
     conversation_ends,
     embedded_part,
@@ -29,8 +31,9 @@ class MessagesWriter(JsonLinesWriter):
                 call = agent.call_of(end)
                 tools = episode.tools.get(agent.calls[call].tools) if call is not None else None
                 path = agent.path(end)
+                messages = messages_of(agent, path)
                 yield {
-                    "messages": [openai_message(message, image) for message in messages_of(agent, path)],
+                    "messages": [openai_message(message, image) for message in messages],
                     "tools": tools or [],
                     "metadata": {
                         "run": self.run.name,
@@ -48,5 +51,17 @@ class MessagesWriter(JsonLinesWriter):
                         "correct_answer": head.correct_answer,
                         "redacted": any(agent.nodes[node].redacted for node in path),
                         **task,
+                        **_own_prompt(episode.task_row, messages),
                     },
                 }
+
+
+def _own_prompt(row: Mapping[str, Any], messages: Sequence[StoredMessage]) -> dict[str, Any]:
+    """The task's prompt and its images, where they are not the only messages of system and user that were played."""
+    prompt = row.get("prompt") or []
+    written = [(message["role"], without_marks(message["content"])) for message in prompt]
+    played = [(one.role, without_marks(one.content)) for one in messages if one.role in ("system", "user")]
+    if not prompt or written == played:
+        return {}
+    images = (row.get("extra_info") or {}).get("images")
+    return {"prompt": prompt, **({"images": images} if images else {})}

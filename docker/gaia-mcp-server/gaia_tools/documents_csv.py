@@ -1,9 +1,12 @@
 """documents-csv-server: tables, as delimited text or as spreadsheets.
 
-Values are shown as they are in the file: no number is rounded, and no text taken for a number.
+Values are shown as they are in the file: no number is rounded, and no text taken for a number. What a sheet shows of a
+number stands behind it where it is another text: ``0.5 [50%]``.
 """
 
 import io
+import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +16,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
+from gaia_tools import number_formats
 from gaia_tools.charsets import doubt
 from gaia_tools.column_statistics import draw, summaries
 from gaia_tools.documents import FilePath, Format, Password, formats, some
@@ -21,17 +25,25 @@ from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
 from gaia_tools.results import MAX_CHARACTERS, answer
 from gaia_tools.sheet_formatting import formatting, has_colours
-from gaia_tools.sheets import Sheet, letters, read_spreadsheet, read_text
-from gaia_tools.tables import cell, table
+from gaia_tools.sheets import Sheet, address, read_spreadsheet, read_text
+from gaia_tools.tables import cell, letters, table
 
 server = FastMCP("documents-csv-server", log_level="WARNING")
 _FORMATS = {
     ".csv .tsv .txt": "text with a delimiter, or with columns between spaces",
     ".json .jsonl": "JSON that is a table: a list of objects or rows, columns, or one object",
     ".xlsx .xlsm .xlsb": "Excel",
-    ".xls": "Excel of before 2007",
-    ".ods": "OpenDocument spreadsheet",
+    ".xls": "Excel of before 2007; charts, pictures and comments are not shown",
+    ".ods": "OpenDocument spreadsheet; comments are not shown",
 }
+_NOT_SHOWN = {
+    "chart": r"xl/charts/chart\d*\.xml",
+    "picture": r"(xl/media|Pictures)/[^/]+",
+    "chart or other object": r"Object \d+/content\.xml",
+    "embedded file": r"xl/embeddings/[^/]+",
+    "comment file": r"xl/comments\d*\.bin",
+}
+_COMMENTS = re.compile(r"xl/(comments|threadedComments)[^.]*\.xml")
 _MAX_BYTES = 100 << 20
 _SECONDS = 110
 _MEGABYTES = 2048
@@ -138,6 +150,22 @@ def _read(
     is_excel = workbook is not None and sheet.facts["format"] in ("xlsx", "encrypted")
     if include_formatting and not is_excel:
         raise ToolError(f"Of {path.name}, formatting cannot be read: only that of .xlsx can.")
+    displayed: dict[number_formats.Cell, str] = {}
+    if workbook is not None:
+        kind = sheet.facts["format"]
+        stored = sheet.rows[first - 1 : first - 1 + len(rows)]
+        displayed = number_formats.as_shown(workbook, kind, sheet.facts["sheet"], stored, first - 1)
+        found["shown"] = {address(*place): text for place, text in displayed.items()}
+        workbook.seek(0)
+    if workbook is not None and sheet.facts["format"] != "xls":
+        with zipfile.ZipFile(workbook) as package:
+            names = package.namelist()
+        counts = {
+            what: sum(map(bool, map(re.compile(one).fullmatch, names))) for what, one in _NOT_SHOWN.items()
+        }
+        found["not_shown"] = [some(count, what) for what, count in counts.items() if count]
+        found["has_comments"] = any(map(_COMMENTS.fullmatch, names))
+        workbook.seek(0)
     if workbook is not None and is_excel:
         found["has_colours"] = has_colours(workbook)
         if include_formatting:
@@ -146,9 +174,17 @@ def _read(
         found["statistics"] = summaries(sheet.rows)
     if drawing is not None:
         found["visualizations"] = [shown(drawing)] if draw(sheet.rows, drawing) else []
+    written = [
+        [_with_shown(value, displayed.get((row, column), "")) for column, value in enumerate(values)]
+        for row, values in enumerate(rows, first - 1)
+    ]
     if bare:
-        return "\n".join("\t".join(map(cell, row)) for row in rows) + _more(found), found
-    return _written(path, sheet, found), found
+        return "\n".join("\t".join(map(cell, row)) for row in written) + _more(found), found
+    return _written(path, sheet, found, written), found
+
+
+def _with_shown(value: Any, shown: str) -> Any:
+    return f"{cell(value)} [{shown}]" if shown else value
 
 
 def _that_fit(rows: list[list[Any]], first: int, most: int | None) -> list[list[Any]]:
@@ -173,10 +209,16 @@ def _plain(value: Any) -> Any:
     return text
 
 
-def _written(path: Path, sheet: Sheet, found: dict[str, Any]) -> str:
-    parts = [_heading(path, found), _grid(sheet, found["first_row"], found["content"]) + _more(found)]
+def _written(path: Path, sheet: Sheet, found: dict[str, Any], rows: list[list[Any]]) -> str:
+    parts = [_heading(path, found), _grid(sheet, found["first_row"], rows) + _more(found)]
+    if found.get("shown"):
+        parts.append("[0.5 [50%]: the number that is stored, and what the sheet shows.]")
     if found.get("merged"):
         parts.append(f"Merged cells (the value is in the first): {', '.join(found['merged'])}")
+    if found.get("not_shown"):
+        parts.append(f"[In the file and not shown: {', '.join(found['not_shown'])}.]")
+    if found.get("has_comments") and "formatting" not in found:
+        parts.append("Some cells have comments: include_formatting=true shows them.")
     if found.get("has_colours") and "formatting" not in found:
         parts.append("Some cells are coloured: include_formatting=true says which.")
     if "formatting" in found:

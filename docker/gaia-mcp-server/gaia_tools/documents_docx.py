@@ -18,7 +18,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import charts, office_model, office_xml, open_document, rich_text
+from gaia_tools import charts, office_model, office_xml, open_document, rich_text, word_numbers
 from gaia_tools.document_pictures import Pictures
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
@@ -145,7 +145,7 @@ def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
     content = office(path, "docx", password)
     shown = _Shown(pictures)
     try:
-        content = office_xml.readable_word(content)
+        content = word_numbers.with_numbers(office_xml.readable_word(content))
         written = mammoth.convert_to_html(
             content, style_map=_STYLES, convert_image=shown, transform_document=_with_authors
         ).value
@@ -199,7 +199,7 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
             content = decrypted(io.BytesIO(content), path.name, password).getvalue()
         facts = {name: office_model.properties(content)[name] for name in ("title", "author")}
     document = office_model.model(content, kind, path.name)
-    renderer = office_model.Renderer(document, pictures)
+    renderer = office_model.Renderer(document, pictures, repeats_letters=kind != "odt")
     html = renderer.html(document.blocks) + renderer.notes()
     beyond = _left_out(content) if kind == "doc" else ""
     if objects:

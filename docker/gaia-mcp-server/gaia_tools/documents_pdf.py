@@ -24,7 +24,7 @@ from gaia_tools.kinds import expect
 from gaia_tools.ocr import AUTO, checked_language, read_text
 from gaia_tools.pdf_forms import FormField, form_fields, has_form, listed
 from gaia_tools.pdf_notes import attached, notes
-from gaia_tools.pdf_pages import needs_ocr, page_markdown, picture, plain
+from gaia_tools.pdf_pages import has_fractions, needs_ocr, page_markdown, picture, plain
 from gaia_tools.results import MAX_CHARACTERS, answer, cut
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ async def convert_document_to_markdown(
     if facts["pages_turned"]:
         turns = ", ".join(f"page {number} by {by} degrees" for number, by in facts["pages_turned"].items())
         lines.append(f"[Turned clockwise to be read: {turns}.]")
+    if facts["pages_with_fractions"]:
+        pages_named = ranges(facts["pages_with_fractions"])
+        lines.append(
+            f"[Pages with fractions, it seems: {pages_named}. What stands above and below a bar is in two lines here.]"
+        )
     if facts["next_pages"]:
         lines.append(
             f"[Shown: pages {facts['shown']}. Ask again with pages='{facts['next_pages']}' for more.]"
@@ -103,12 +108,14 @@ class _PageText:
         is_by_ocr: Whether OCR read it.
         turned: By how many degrees clockwise it was turned for that.
         fields: Of a form.
+        has_fractions: Whether it seems to have fractions, of which numerator and denominator are in different lines.
     """
 
     text: str
     is_by_ocr: bool = False
     turned: int = 0
     fields: int = 0
+    has_fractions: bool = False
 
 
 def _read(
@@ -139,6 +146,7 @@ def _read(
         "next_pages": ranges(numbers[len(parts) :]),
         "pages_by_ocr": [number for number, page in read.items() if page.is_by_ocr],
         "pages_turned": {str(number): page.turned for number, page in read.items() if page.turned},
+        "pages_with_fractions": [number for number, page in read.items() if page.has_fractions],
         "is_form": beside.is_form,
         "form_fields": sum(page.fields for page in read.values()),
         "attached_files": beside.attached_files,
@@ -224,11 +232,12 @@ def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
 def _page(page: "Page | None", number: int, path: Path, password: str, language: str) -> _PageText:
     import pypdfium2
 
-    text, problem, is_picture = "", "", page is None
+    text, problem, is_picture, fractions = "", "", page is None, False
     if page is not None:
         try:
             text = page_markdown(page)
             is_picture = needs_ocr(page, text)
+            fractions = has_fractions(page)
         except MemoryError:
             raise
         except Exception as error:  # a damaged page may raise anything, and the others may be sound
@@ -242,7 +251,7 @@ def _page(page: "Page | None", number: int, path: Path, password: str, language:
             is_picture = is_picture and not text
     if is_picture:
         return _by_ocr(path, password, number, language, text, problem)
-    return _PageText(text or problem)
+    return _PageText(text or problem, has_fractions=fractions)
 
 
 def _by_ocr(path: Path, password: str, number: int, language: str, text: str, problem: str) -> _PageText:

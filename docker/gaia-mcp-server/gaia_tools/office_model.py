@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from mcp.server.fastmcp.exceptions import ToolError
 
+from gaia_tools import tables
 from gaia_tools.document_pictures import Pictures
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class Renderer:
         images: What stands for each picture, in order.
     """
 
-    def __init__(self, document: "Document", pictures: Pictures | None = None):
+    def __init__(
+        self, document: "Document", pictures: Pictures | None = None, *, repeats_letters: bool = False
+    ):
+        self._repeats_letters = repeats_letters
         self._assets = document.assets
         self._notes = document.notes
         self._numbers = {note.id: number for number, note in enumerate(document.notes, 1)}
@@ -126,7 +130,8 @@ class Renderer:
         for number, item in enumerate(found.items, found.start):
             # Without a paragraph around what stands beside its number, no empty line follows it.
             inner = self.html(item.blocks).removeprefix("<p>").replace("</p>", "", 1)
-            before = "" if is_plain else f"{escape(item.marker_label or label(number, found.marker))} "
+            text = written_number(number, found.marker, repeats_letters=self._repeats_letters)
+            before = "" if is_plain else f"{escape(item.marker_label or f'{text}.')} "
             items.append(f"<li>{before}{inner}</li>")
         if found.marker == "decimal" and is_plain:
             return f'<ol start="{found.start}">{"".join(items)}</ol>'
@@ -176,13 +181,18 @@ def _text(value: bytes | None, codec: str) -> str:
         return (value or b"").decode("cp1252", "replace").strip("\0 ")
 
 
-def label(number: int, marker: str) -> str:
-    """``c.`` for 3 and ``lower-alpha``."""
+def written_number(number: int, marker: str, *, repeats_letters: bool = False) -> str:
+    """``c`` for 3 and ``lower-alpha``. After z come aa, ab, or in Word, which ``repeats_letters``, aa, bb."""
     if marker.endswith("roman"):
         text = ""
         for value, letters in _ROMAN:
             count, number = divmod(number, value)
             text += letters * count
+    elif marker.endswith("alpha") and number > 0:
+        rounds, letter = divmod(number - 1, 26)
+        text = (
+            chr(ord("a") + letter) * (rounds + 1) if repeats_letters else tables.letters(number - 1).lower()
+        )
     else:
-        text = chr(ord("a") + (number - 1) % 26) if marker.endswith("alpha") else str(number)
-    return (text.upper() if marker.startswith("upper") else text) + "."
+        text = str(number)
+    return text.upper() if marker.startswith("upper") else text

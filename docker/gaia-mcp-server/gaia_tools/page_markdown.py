@@ -188,7 +188,7 @@ def _fields(soup: "BeautifulSoup") -> None:
 
 def _labels(soup: "BeautifulSoup") -> None:
     """Write what stands before the items of a list that are not numbered 1, 2, 3."""
-    from gaia_tools.office_model import label
+    from gaia_tools.office_model import written_number
 
     for numbered in soup.find_all("ol"):
         items = numbered.find_all("li", recursive=False)
@@ -198,7 +198,7 @@ def _labels(soup: "BeautifulSoup") -> None:
         number = _whole_number(numbered.get("start"), len(items) if is_down else 1)
         for item in items:
             number = _whole_number(item.get("value"), number)
-            item.insert(0, f"{label(number, marker)} ")
+            item.insert(0, f"{written_number(number, marker)}. ")
             number += -1 if is_down else 1
         numbered.name = "ul"
 

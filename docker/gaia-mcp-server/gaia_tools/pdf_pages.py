@@ -29,6 +29,12 @@ _LONGEST_HEADING = 200
 # How much larger than most of the page a heading of each level is.
 _HEADINGS = ((1.6, "# "), (1.3, "## "), (1.12, "### "))
 _LITTLE = 8  # characters: less is no text but a number of the page or a stamp
+_THICK, _LONGEST_BAR, _MAX_BARS = (
+    1.5,
+    0.4,
+    200,
+)  # of bars of fractions: points, of the page's width, on a page
+_LEAST_OF_BAR = 0.6  # is filled by the longer of numerator and denominator
 _MANY_CURVES = 20  # letters drawn as outlines have more
 
 Word = dict[str, Any]
@@ -60,6 +66,39 @@ def needs_ocr(page: "Page", text: str) -> bool:
         return True
     drawn = bool(page.images) or len(page.curves) > _MANY_CURVES
     return drawn and len("".join(text.split())) < _LITTLE
+
+
+def has_fractions(page: "Page") -> bool:
+    """Whether a short line has letters above and below its middle that fill it and have none beside them."""
+    bars = [
+        one
+        for one in (*page.lines, *page.rects)
+        if one["height"] < _THICK and one["width"] < _LONGEST_BAR * page.width
+    ]
+    if not 0 < len(bars) <= _MAX_BARS:
+        return False
+    letters = [one for one in page.chars if not one["text"].isspace()]
+    filled = ((_share_filled(bar, letters, -1), _share_filled(bar, letters, 1)) for bar in bars)
+    return any(min(shares) > 0 and max(shares) > _LEAST_OF_BAR for shares in filled)
+
+
+def _share_filled(bar: Word, letters: list[Word], side: int) -> float:
+    """How much of a bar is filled by letters close above it (``side`` -1) or below; 0 where these are not in its middle
+    or go beyond it.
+    """
+    edge = "bottom" if side < 0 else "top"
+    near = [
+        one for one in letters if -0.3 * one["size"] < side * (one[edge] - bar["top"]) < 0.5 * one["size"]
+    ]
+    beside = [
+        one for one in near if bar["x0"] - one["size"] < one["x1"] and one["x0"] < bar["x1"] + one["size"]
+    ]
+    if not beside:
+        return 0.0
+    left, right = min(one["x0"] for one in beside), max(one["x1"] for one in beside)
+    is_in_middle = abs(left + right - bar["x0"] - bar["x1"]) < 0.5 * beside[0]["size"]
+    is_within = bar["x0"] - 1 <= left and right <= bar["x1"] + 1
+    return (right - left) / max(bar["width"], 1.0) if is_in_middle and is_within else 0.0
 
 
 def plain(path: Path, password: str, number: int) -> str:
@@ -183,11 +222,28 @@ def _paragraphs(words: list[Word], usual: float) -> str:
 
 
 def _lines(words: list[Word]) -> Iterator[list[Word]]:
-    for row in _split(words, _is_in_another_row):
+    for row in _split(list(_in_one_row(words)), _is_in_another_row):
         if _has_right_to_left(row):
             yield row
         else:
             yield from _split(row, _goes_back)
+
+
+def _in_one_row(words: list[Word]) -> Iterator[Word]:
+    """The words, of which a script that stands above or below another of the same letter is put behind it."""
+    base: Word | None = None
+    first: tuple[Word, int] | None = None
+    for word in words:
+        level = 0
+        if base is not None and abs(word["x0"] - base["x1"]) < _SPACE * base["size"]:
+            level = script_level(word["size"], base["size"], base["bottom"] - word["bottom"])
+        if base is not None and first is not None and level == -first[1] != 0:
+            after = first[0]["x1"]
+            place = {"x0": after, "x1": max(after, word["x1"]), "top": base["top"], "bottom": base["bottom"]}
+            yield {**word, **place, "level": level}
+            continue
+        base, first = (base, (word, level)) if level else (word, None)
+        yield word
 
 
 def _split(words: list[Word], is_between: Callable[[Word, Word], bool]) -> Iterator[list[Word]]:
@@ -228,11 +284,10 @@ def _levels(line: list[Word]) -> list[int]:
     """Which words of a line are superscripts (1) and subscripts (-1) of the one before them."""
     levels, base = [0], line[0]
     for last, word in itertools.pairwise(line):
-        level = (
-            0
-            if _gap(last, word)
-            else script_level(word["size"], base["size"], base["bottom"] - word["bottom"])
-        )
+        level = 0
+        if not _gap(last, word):
+            rise = base["bottom"] - word["bottom"]
+            level = word.get("level") or script_level(word["size"], base["size"], rise)
         levels.append(level)
         base = base if level else word
     return levels

@@ -7,12 +7,13 @@ from typing import Any
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools import office_xml, open_document
+from gaia_tools import binary_sheets, office_xml, open_document
 from gaia_tools.charsets import decode
 from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, sniffed
 from gaia_tools.json_tables import json_rows
 from gaia_tools.rich_cells import with_scripts
 from gaia_tools.sheet_errors import with_errors
+from gaia_tools.tables import letters
 from gaia_tools.zips import checked, decrypted
 
 
@@ -105,6 +106,8 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
             rows = with_errors(content, kind, chosen, rows)
         if kind == "xls":
             rows = with_scripts(content, chosen, rows)
+        elif kind != "ods":
+            rows = binary_sheets.with_scripts(content, chosen, rows)
     except PasswordError as error:
         raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
     except (CalamineError, OSError, ValueError, SyntaxError) as error:
@@ -122,16 +125,6 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
 def address(row: int, column: int) -> str:
     """``B3`` for row 2 and column 1, both counted from 0."""
     return f"{letters(column)}{row + 1}"
-
-
-def letters(column: int) -> str:
-    """``A`` for 0, ``AA`` for 26. (openpyxl says it too, and takes a second to import.)"""
-    name = ""
-    number = column + 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        name = chr(ord("A") + rest) + name
-    return name
 
 
 def _chosen(names: list[str], name: str, file: str) -> str:

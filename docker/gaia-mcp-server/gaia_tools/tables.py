@@ -26,3 +26,13 @@ def cell(value: Any) -> str:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return " ".join(str(value).split())
+
+
+def letters(column: int) -> str:
+    """``A`` for 0, ``AA`` for 26. (openpyxl says it too, and takes a second to import.)"""
+    name = ""
+    number = column + 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name

@@ -218,14 +218,30 @@ def test_messages_become_system_prompt_and_question(tmp_path: Path) -> None:
     assert isinstance(task, Task) and (task.system, task.message) == ("Be brief.", "Who wrote it?")
 
 
-def test_a_conversation_of_several_questions_is_dropped(tmp_path: Path) -> None:
+def test_what_comes_before_the_last_question_is_kept(tmp_path: Path) -> None:
     messages = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"},
     ]
+    (task,) = read([{"messages": messages, "answer": "d"}], tmp_path)
+    assert isinstance(task, Task) and (task.subject, task.message) == ("a\n\nb\n\nc", "c")
+    assert json.loads(task.earlier) == messages[:2]
+
+
+@pytest.mark.parametrize(
+    "last, reason",
+    [
+        ({"role": "assistant", "content": "e"}, "more than one user message, and does not end with one"),
+        ({"role": "tool", "content": "e"}, "more than one user message, and a tool's"),
+    ],
+)
+def test_a_conversation_after_several_questions_is_dropped(
+    last: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "c"}, last]
     (dropped,) = read([{"messages": messages, "answer": "d"}], tmp_path)
-    assert isinstance(dropped, Dropped) and dropped.reason == "query has more than one user message"
+    assert isinstance(dropped, Dropped) and dropped.reason == f"query has {reason}"
 
 
 def test_verls_own_rows_are_understood(tmp_path: Path) -> None:

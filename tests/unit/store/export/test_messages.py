@@ -18,6 +18,11 @@ MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "conten
 TASKS = [
     {"id": "1", "query": "Wie weit?", "answer": "3,5 km", "scorer": "number", "answer_schema": "last_line"},
     {"id": "2", "query": MESSAGES, "answer": "1"},
+    {
+        "id": "4",
+        "query": [*MESSAGES, {"role": "assistant", "content": "2"}, {"role": "user", "content": "So?"}],
+        "answer": "1",
+    },
     {"id": "3", "query": "{}?", "answer": ["Zürich", "Zurich"], "level": "2", "attachments": ["a.txt"]},
 ]
 
@@ -36,12 +41,15 @@ def rows_of(source: str, file: Path, out: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["extra_info"]["line"])
 
 
-def exported(rows: list[dict[str, Any]], file: Path) -> str:
-    """What is exported of a run that has played these rows."""
+def exported(rows: list[dict[str, Any]], file: Path, *added: StoredMessage) -> str:
+    """What is exported of a run that has played these rows, whose agent has added messages to theirs."""
     writer = MessagesWriter(file, exported_run())
     for row in rows:
         prompt = context_node(-1, [1], *(StoredMessage(**message) for message in row["prompt"]))
-        agent = StoredAgent("agent", (prompt, sampled_node(0, "Hm.", [2])), ())
+        nodes = [prompt, sampled_node(0, "Hm.", [2])]
+        for message in added:
+            nodes += [context_node(len(nodes) - 1, [3], message), sampled_node(len(nodes), "So.", [4])]
+        agent = StoredAgent("agent", tuple(nodes), ())
         episode = stored_episode(EpisodeContent((agent,)))
         head = replace(
             episode.head, source=row["data_source"], correct_answer=row["reward_model"]["ground_truth"]
@@ -51,16 +59,17 @@ def exported(rows: list[dict[str, Any]], file: Path) -> str:
     return file.read_text("utf-8")
 
 
+@pytest.mark.parametrize("added", [(), (StoredMessage("user", "Sure?"), StoredMessage("user", "Go on."))])
 @pytest.mark.parametrize("read", [lambda lines: ("jsonl", lines), as_parquet], ids=["lines", "datasets"])
 def test_an_export_that_is_built_is_exported_alike(
-    read: Callable[[Path], tuple[str, Path]], tmp_path: Path
+    read: Callable[[Path], tuple[str, Path]], added: tuple[StoredMessage, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in TASKS))
     rows = rows_of("jsonl", tmp_path / "tasks.jsonl", tmp_path / "first")
-    text = exported(rows, tmp_path / "first.jsonl")
+    text = exported(rows, tmp_path / "first.jsonl", *added)
     again = rows_of(*read(tmp_path / "first.jsonl"), tmp_path / "again")
     assert len(again) == len(TASKS)
-    assert exported(again, tmp_path / "again.jsonl") == text
+    assert exported(again, tmp_path / "again.jsonl", *added) == text
     for row in (*rows, *again):
         # Where the row was read; and the question without its files, which the prompt alone has.
         del row["extra_info"]["file"], row["extra_info"]["index"], row["extra_info"]["question"]
