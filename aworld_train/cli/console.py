@@ -43,9 +43,9 @@ def print_json(value: Any) -> None:
         raise DiskFull(f"The output cannot be written: {error.strerror}.") from error
 
 
-def visible(text: str) -> str:
-    """A text whose control characters do nothing to the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+def visible(text: str, kept: str = "\n\t") -> str:
+    """A text whose control characters, but those that are kept, do nothing to the terminal."""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def print_table(
@@ -61,7 +61,7 @@ def print_table(
         optional: Columns that a terminal that is too narrow does not show, the first to go first. A line that still
             does not fit is the terminal's to wrap.
     """
-    cells = [[_visible(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    cells = [[Text(visible(cell, "")) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for left_out in range(len(optional) + 1):
         shown = [
             place
@@ -90,11 +90,6 @@ def print_facts(facts: Mapping[str, str]) -> None:
     for name, value in facts.items():
         indented = value.replace("\n", "\n" + " " * (width + 2))
         out.print(Text.assemble((f"{name:<{width}}  ", "dim"), indented), soft_wrap=True)
-
-
-def _visible(text: str) -> Text:
-    """A text on one line, whose control characters do nothing to the terminal."""
-    return Text("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 
 def note(message: str) -> None:
