@@ -24,7 +24,7 @@ from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
 _HTTP = SessionPerLoop(keepalive_seconds=5.0)
 _ASK_SECONDS = 15.0
 _SECOND_LOOK_SECONDS = 2.0  # in which a fault that hits more than this session shows
-_ENDED_BY_GATEWAY = ("closed", "expired", "idle", "revoked", "stopped")
+_ENDED_BY_GATEWAY = ("expired", "idle", "revoked", "stopped")
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[Any]]:
             ([OURS | {"session": end}], 404, EnvironmentLost)
             for end in ("expired", "revoked", "idle", "stopped")
         ),
-        ([OURS | {"session": "vanished"}], 404, ToolsBroken),
+        *(([OURS | {"session": end}], 404, ToolsBroken) for end in ("closed", "vanished")),
         ([LOST | {"others": True}], 404, EnvironmentLost),
         ([LOST, LOST], 404, ToolsBroken),
         ([LOST, LOST], None, ToolsBroken),
