@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2700)]
 
 AGENTS = REPOSITORY / "tests" / "data" / "agents"
 EXAMPLES = REPOSITORY / "recipes" / "agents"
-TASKS = 8
+STEPS, TASKS = 2, 8
 SMALL = [
-    "trainer.steps=3",
+    f"trainer.steps={STEPS}",
     "trainer.batch_size=2",
     "trainer.microbatch_size=4",
-    "trainer.save_every=3",
-    "trainer.val_every=3",
+    f"trainer.save_every={STEPS}",
+    f"trainer.val_every={STEPS}",
     "rollout.n=2",
     f"dataset.val_limit={TASKS}",
     # Frameworks say more than the question.
@@ -35,7 +35,7 @@ SMALL = [
 def train(
     workspace: Workspace, name: str, *overrides: str, python: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Train for three steps; what its episodes left behind."""
+    """Train; what its episodes left behind."""
     done = workspace.run(
         "train",
         "recipes/quickstart.yaml",
@@ -49,8 +49,8 @@ def train(
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["status"] == "completed"
-    assert summary["steps_done"] == 3
-    assert summary["episodes"] == 3 * 2 * 2
+    assert summary["steps_done"] == STEPS
+    assert summary["episodes"] == STEPS * 2 * 2
     # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
     rows = workspace.metrics(name)[1:]
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows

@@ -207,7 +207,7 @@ async def test_a_fork_bomb_ends_with_its_session(fragile: EnvConnection) -> None
 async def test_a_full_workspace_is_empty_for_the_next_session(fragile: EnvConnection) -> None:
     assert all_ready(fragile)
     async with session(fragile) as opened:
-        assert 200 < int(await call(opened, "fill")) <= 256
+        assert 100 < int(await call(opened, "fill")) <= 128
         assert await call(opened, "echo", text="still") == "still"
     assert all_ready(fragile)
     for _ in range(2):

@@ -25,6 +25,7 @@ _SECONDS = 10.0
 _SYSV = ("shm", "msg", "sem")
 _TEST_SCRIPT = b"#!/bin/sh\n"
 _IPC_RMID = 0
+_SECOND = 10**9
 _COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE of linux/time.h, by which the kernel stamps files
 # From linux/fs.h; tmpfs has these flags since Linux 6.0.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
@@ -107,7 +108,7 @@ def clean_container() -> None:
         NotClean: Something is left, or a folder cannot be used any more.
     """
     folders, queues = container_folders()
-    began = time.clock_gettime_ns(_COARSE_CLOCK)
+    began = time.clock_gettime_ns(_COARSE_CLOCK) // _SECOND * _SECOND  # queues are stamped with whole seconds
     clean_folders(folders)
     for folder in queues:
         empty(folder)
