@@ -1,8 +1,11 @@
-"""Files of images: their media types, and their form in JSON."""
+"""Files of images: their media types, and their form in JSON and in texts of datasets."""
 
 import base64
+import re
 
 _IMAGE_TYPES = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+IMAGE_MARK = re.compile(r"(\[image \d+\])")
+"""Where an image is in a task's text."""
 
 
 def image_type(data: bytes) -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from aworld_train.image_files import IMAGE_MARK
+
 TEXT_ONLY = "the model takes text only"
 MAX_IMAGE_BYTES = 20_000_000
 MAX_IMAGE_PIXELS = 20_000_000
@@ -27,7 +29,6 @@ MAX_ASPECT_RATIO = 200  # of Qwen-VL's processors
 DATA_URI = re.compile(r"data:image/[\w.+-]+;base64,", re.ASCII)
 """The beginning of a ``data:`` URI with an image, before its file in Base64."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
-_MARK = re.compile(r"(\[image \d+\])")
 
 
 class NoImage(ValueError):
@@ -121,17 +122,12 @@ def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...
     """
     by_mark = {image.mark: image for image in (Image.read_uri(uri, 0) for uri in uris)}
     plain, images = "", list[Image]()
-    for piece in _MARK.split(text):
+    for piece in IMAGE_MARK.split(text):
         if piece in by_mark:
             images.append(replace(by_mark[piece], position=len(plain)))
         else:
             plain += piece
     return plain, tuple(images)
-
-
-def without_marks(text: str) -> str:
-    """A text of a dataset without what may be marks."""
-    return _MARK.sub("", text)
 
 
 class ImageTokens(Hashable, Protocol):

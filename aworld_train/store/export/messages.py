@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.images import without_marks
+from aworld_train.image_files import IMAGE_MARK
 from aworld_train.store.content import StoredMessage
 from aworld_train.store.export.conversations import (
     conversation_ends,
@@ -59,8 +59,10 @@ class MessagesWriter(JsonLinesWriter):
 def _own_prompt(row: Mapping[str, Any], messages: Sequence[StoredMessage]) -> dict[str, Any]:
     """The task's prompt and its images, where they are not the only messages of system and user that were played."""
     prompt = row.get("prompt") or []
-    written = [(message["role"], without_marks(message["content"])) for message in prompt]
-    played = [(one.role, without_marks(one.content)) for one in messages if one.role in ("system", "user")]
+    written = [(message["role"], IMAGE_MARK.sub("", message["content"])) for message in prompt]
+    played = [
+        (one.role, IMAGE_MARK.sub("", one.content)) for one in messages if one.role in ("system", "user")
+    ]
     if not prompt or written == played:
         return {}
     images = (row.get("extra_info") or {}).get("images")
