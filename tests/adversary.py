@@ -62,9 +62,9 @@ class Adversary:
     """A model that makes a move, after it has looked for what others have left if it has the time."""
 
     name = "adversary"
-    tokenizer = tokenizer(_FAMILY)
 
     def __init__(self, move: Move, look: Call):
+        self.tokenizer = tokenizer(_FAMILY)
         self._move = move
         calls = [look, *move.calls] if move.looks else move.calls
         self._turns = [*map(_call_text, calls), move.answer]
@@ -114,7 +114,7 @@ def _run(program: str) -> Call:
 
 # What the session of a tool can see of those before it, apart from what every session sees.
 LOOK = """
-import fcntl, os, stat, time
+import fcntl, os, time
 names = ["WORKSPACE", "HOME", "TMPDIR"]
 folders = [os.environ[name] for name in names if name in os.environ]
 if os.getuid():
@@ -177,8 +177,9 @@ print(len(os.listdir(os.environ["WORKSPACE"])))
 """
 _SIGNALS = """
 import os
+server = os.getppid()
 for number in (1, 2, 3, 10, 12, 13, 14, 15, 24, 25):
-    os.kill(os.getppid(), number)
+    os.kill(server, number)
 """
 # Ends the other workers as well: those whose parent is that of its own.
 _FRATRICIDE = PARRICIDE.replace(
@@ -239,6 +240,7 @@ DISKS = {
     "links to other places": Move(
         [_shell("ln -s / root; ln -s /proc/1 $HOME/MINE; ln -s MINE MINE; ls -l; mkfifo pipe.MINE")],
         reads="root",
+        contained=True,
     ),
 }
 MEMORY = {

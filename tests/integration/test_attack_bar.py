@@ -53,7 +53,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All moves of a backend, played."""
     if request.param == "docker":
         need_docker()
@@ -68,28 +68,32 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         size=Size(1.0, 384 << 20),
         wait=120,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCP_SERVER_URL", connection.mcp_url)
-        patch.setenv("MCP_SERVER_TOKEN", connection.token)
-        patch.setenv(RUN_DIR_VARIABLE, str(folder))
-        (folder / "traces").mkdir()
-        yield asyncio.run(play_all(connection, folder, dict(moves(request.param))))
-    down(name)
+    (folder / "traces").mkdir()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MCP_SERVER_URL", connection.mcp_url)
+            patch.setenv("MCP_SERVER_TOKEN", connection.token)
+            patch.setenv(RUN_DIR_VARIABLE, str(folder))
+            made = asyncio.run(play_all(connection, folder, dict(moves(request.param))))
+    finally:
+        down(name)
+    return made
 
 
 async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Move]) -> Played:
     for kind, seconds in {"patient": 120.0, "hasty": 3.0}.items():
         agent = {"max_turns": 12, "tool_timeout": seconds / 2, "episode_timeout": seconds}
         write_files(folder / kind, episode_files(recipes.load({"agent": agent, "env": {"servers": ["odd"]}})))
-    played, turn = Played(table), asyncio.Semaphore(LANES)
+    names, played, turn = list(table), Played(table), asyncio.Semaphore(LANES)
     server = ToolServer(connection.mcp_url, {"Authorization": f"Bearer {connection.token}"}, 60, 120)
 
-    async def play(index: int, name: str, move: Move) -> None:
+    async def play(name: str) -> None:
+        move = table[name]
         row = {
             "data_source": "bar",
             "prompt": [{"role": "user", "content": "What is 6*7?"}],
             "reward_model": {"ground_truth": move.truth},
-            "extra_info": {"index": index, "scorer": move.scorer},
+            "extra_info": {"index": names.index(name), "scorer": move.scorer},
         }
         async with turn:
             played.episodes[name] = await play_row(
@@ -106,20 +110,19 @@ async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Mov
     async with ToolSession(server) as tools:
         played.looks.append(await look(tools))
         beside = asyncio.create_task(work(tools, over))
-        numbered = list(enumerate(table.items()))
-        await asyncio.gather(*(play(index, *one) for index, one in numbered if not one[1].last))
+        await asyncio.gather(*(play(name) for name in names if not table[name].last))
         over.set()
         played.served = await beside
-    for index, one in numbered:
-        if one[1].last:
-            await play(index, *one)
+    for name in names:
+        if table[name].last:
+            await play(name)
     assert await asyncio.to_thread(all_ready, connection)
     afterwards = [ToolSession(server) for _ in range(1 + LANES)]
     played.looks += await asyncio.gather(*map(look, afterwards))
     await asyncio.gather(*(tools.__aexit__(None, None, None) for tools in afterwards))
     await close_store(folder / "patient")
     lines = map(json.loads, (folder / "traces" / "episodes.jsonl").read_text().splitlines())
-    played.second_tries = [list(table)[line["index"]] for line in lines if line.get("retried")]
+    played.second_tries = [names[line["index"]] for line in lines if line.get("retried")]
     return played
 
 
