@@ -25,7 +25,7 @@ from tests.environments import ODD, all_ready, need_docker
 
 pytestmark = pytest.mark.timeout(600)
 LANES = 2
-BACKENDS = ("process", "docker")
+BACKENDS = ("process",)
 WON = {
     "process-answers: thinks until its time is over": "the trainer cannot tell long turns from a slow engine",
     "process-processes: ends every worker": "tools on this backend may end idle workers too, as faults do",
