@@ -120,6 +120,24 @@ while made < 100_000 and libc.inotify_init() >= 0:
     made += 1
 print(os.strerror(ctypes.get_errno()), made, flush=True)
 """
+# Says that it is to be spared, in many processes, each smaller than the worker, until there is no memory left.
+GREEDY = """
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        open("/proc/self/oom_score_adj", "w").write("0")
+        kept = b"x" * (8 << 20)
+        time.sleep(60)
+"""
+FILL = "for d in /workspace $HOME /tmp /dev/shm; do (while cat /dev/zero >> $d/big; do :; done &) ; done; sleep 2"
+# Ends the process that has started the spawner, which has started the server, which has started this.
+PARRICIDE = """
+import os, signal
+pid = os.getpid()
+while b"serving" b".worker" not in open(f"/proc/{pid}/cmdline", "rb").read():
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+os.kill(pid, signal.SIGKILL)
+"""
 HOLD = "\nimport time; time.sleep(4)"
 """At the end of a program: what it has, it keeps for a while."""
 

@@ -371,7 +371,8 @@ class OutcomesSection:
     overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
     repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)
     timeout: EpisodeUse = _doc(
-        "The episode's time ran out, and the engine did not take the most of it.", EpisodeUse.trained
+        "The episode's time ran out in a tool call, or the engine did not take the most of it.",
+        EpisodeUse.trained,
     )
     broken_tools: EpisodeUse = _doc(
         "Its tool worker was lost, and nothing shows that the episode did not do it.",

@@ -33,6 +33,11 @@ class ToolCounts:
     seconds: float = field(default=0.0)
     records: list[ToolCallRecord] = field(default_factory=list)
 
+    @property
+    def was_calling(self) -> bool:
+        """Whether a call was under way when the episode ended."""
+        return bool(self.records) and self.records[-1].result == UNANSWERED
+
 
 async def play(
     conversation: Conversation,

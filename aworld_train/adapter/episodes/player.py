@@ -163,7 +163,7 @@ class EpisodePlayer:
                 result.cause = f"no tool worker was free within {queue_seconds:g} seconds (env.queue_timeout)"
             elif episode.failure is not None:
                 result.outcome, result.cause = episode.failure.outcome, str(episode.failure)
-            elif episode.model_seconds > seconds / 2:
+            elif episode.model_seconds > seconds / 2 and not result.tools.was_calling:
                 result.outcome = Outcome.provider
                 result.cause = f"the engine took {episode.model_seconds:.0f} of {seconds:g} seconds"
             else:

@@ -20,9 +20,10 @@ from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, Fi
 from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.rollout import react
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import TEXT_ONLY, Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.outcome import (
     AgentFailed,
     EnvironmentLost,
@@ -32,6 +33,7 @@ from aworld_train.rollout.outcome import (
     ToolsBroken,
 )
 from aworld_train.rollout.token_episode import TokenEpisode
+from aworld_train.rollout.tools import ToolResult
 from tests.templates import ScriptedModel, cut_up
 from tests.vision import data_url, png
 
@@ -88,6 +90,23 @@ class WaitingForTheEngine(Hanging):
         assert isinstance(result.episode, TokenEpisode)
         result.episode._model.generate = stall  # type: ignore[method-assign]
         return await super().play(messages, task, result, model_name)
+
+
+class WaitingForATool(Asking):
+    """Calls a tool that does not answer, after long turns."""
+
+    async def play(self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str) -> str:
+        await super().play(messages, task, result, model_name)
+        result.episode.generate_seconds = 60.0
+        await react._call(NoAnswer(), ToolCall("nap", "{}"), result.tools, 100, False)
+        raise AssertionError("unreachable")
+
+
+class NoAnswer:
+    """Tools that do not answer."""
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        return await asyncio.Future()
 
 
 class LosingAndHanging(Hanging):
@@ -155,6 +174,7 @@ async def played(
             Outcome.provider,
             "the engine took 0 of 0.4 seconds",
         ),
+        ({"kind": WaitingForATool, "episode_timeout": 0.4}, Outcome.timeout, "not over after 0.4 seconds"),
         ({"kind": LosingAndHanging, "episode_timeout": 0.05}, Outcome.broken_tools, "gone"),
         ({"turns": 0}, Outcome.agent, _NEVER_ASKED),
         ({"kind": Computing, "turns": 0}, Outcome.answered, None),
