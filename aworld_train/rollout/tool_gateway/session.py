@@ -259,7 +259,8 @@ class ToolGatewaySession:
 
     def _finish_call(self, call: Call, message: Mapping[str, Any]) -> None:
         result = message.get("result")
-        failed = not isinstance(result, dict) or bool(result.get("isError"))
+        content = result.get("content") if isinstance(result, dict) else None
+        failed = not isinstance(content, list) or bool(result.get("isError"))
         self.end_call(call, failed, message)
         if (
             self.cassette is None
