@@ -12,7 +12,7 @@ from aworld_train.env.backend import Size
 from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, all_ready, containers, need_docker, workers
-from tests.hostile import python
+from tests.hostile import PARRICIDE, python
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "blame"
@@ -27,16 +27,6 @@ for _ in range(60):
         time.sleep(60)
 """
 FILL = "for d in /workspace $HOME /tmp /dev/shm; do (while cat /dev/zero >> $d/big; do :; done &) ; done; sleep 2"
-
-
-# Ends the process that has started the spawner, which has started the server, which has started this.
-PARRICIDE = """
-import os, signal
-pid = os.getpid()
-while b"serving" b".worker" not in open(f"/proc/{pid}/cmdline", "rb").read():
-    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
-os.kill(pid, signal.SIGKILL)
-"""
 
 
 @pytest.fixture
