@@ -1,4 +1,4 @@
-"""An agent of which every other episode attacks its tools with what the model's turn could have been.
+"""An agent of which every other episode attacks its tool server, its worker or the protocol between them.
 
 Each episode asks the model, uses its tools, and asks again; its line in ``traces/episodes.jsonl`` has what it did.
 Episodes that measure the model do not attack.
