@@ -18,6 +18,8 @@ CHAINS = {
     "docker": (
         "tests/integration/test_env_docker.py",
         "tests/integration/test_env_chaos.py",
+        "tests/integration/test_env_blame.py",
+        "tests/integration/test_env_faults.py",
         "tests/integration/test_gaia_walk.py",
         "tests/integration/test_env_desktop.py",
         "tests/integration/test_env_sessions.py",

@@ -15,6 +15,7 @@ from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
 _MAX_DROPPED_TASKS = 50  # in the summary
+_MAX_CAUSES, _MAX_CAUSE_CHARS = 50, 200  # in the summary
 
 
 @dataclass
@@ -37,6 +38,9 @@ class EpisodeCounts:
     undelivered: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
+    """Of those that are not trained on."""
+    outcome_causes: Counter[str] = field(default_factory=Counter)
+    """Of all that have one, each behind its outcome."""
     sampled_tokens: int = 0
     sampled_episodes: int = 0
     unscored: Counter[str] = field(default_factory=Counter)
@@ -70,6 +74,8 @@ class EpisodeCounts:
         self.tool_errors += line.get("tool_errors", 0)
         self.tool_seconds += line.get("tool_seconds", 0.0)
         self.outcomes[line["outcome"]] += 1
+        if cause := line.get("cause"):
+            self.outcome_causes[f"{line['outcome']}: {cause[:_MAX_CAUSE_CHARS]}"] += 1
         self.branches.update(line.get("branches", {}))
         self.format_misses.update(line.get("format_misses", {}))
         self.undelivered += line.get("undelivered", 0)
@@ -285,6 +291,8 @@ class RunRecord:
         summary.environment_losses = sum(t.environment_losses for t in all_tallies)
         training = self.training.values()
         summary.outcomes = dict(sum((t.outcomes for t in training), Counter[str]()))
+        causes = sum((t.outcome_causes for t in training), Counter[str]())
+        summary.causes = dict(causes.most_common(_MAX_CAUSES))
         dropped = sum((t.dropped for t in training), Counter[int]())
         summary.dropped = {str(task): count for task, count in dropped.most_common(_MAX_DROPPED_TASKS)}
         summary.unscored = dict(sum((t.unscored for t in training), Counter[str]()))

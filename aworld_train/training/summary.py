@@ -35,6 +35,7 @@ class RunSummary:
         trained_episodes: How many of them were scored and could be trained on.
         environment_losses: Episodes that lost their tool environment, those that were played again included.
         outcomes: Number of training episodes by outcome.
+        causes: Number of training episodes by outcome and cause, for the most frequent causes.
         dropped: Number of training episodes that were left out, by task, for the tasks with most of them.
         unscored: Number of training episodes without a score, by scorer and reason.
         suspicions: Number of training episodes by sign of reward hacking (see ``reward suspects``).
@@ -59,6 +60,7 @@ class RunSummary:
     tool_errors: int = 0
     environment_losses: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
+    causes: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     unscored: dict[str, int] = field(default_factory=dict)
     suspicions: dict[str, int] = field(default_factory=dict)

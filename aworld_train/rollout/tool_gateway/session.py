@@ -259,7 +259,8 @@ class ToolGatewaySession:
 
     def _finish_call(self, call: Call, message: Mapping[str, Any]) -> None:
         result = message.get("result")
-        failed = not isinstance(result, dict) or bool(result.get("isError"))
+        is_result = isinstance(result, dict) and isinstance(result.get("content"), list)
+        failed = not is_result or bool(message["result"].get("isError"))
         self.end_call(call, failed, message)
         if (
             self.cassette is None

@@ -109,6 +109,7 @@ def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> Non
         undelivered=2,
         outcomes=Counter(answered=3, timeout=1, environment=1),
         causes=Counter({"no verdict": 1, "gone": 2}),  # not that of an episode that was trained on
+        outcome_causes=Counter({"answered: late": 1, "answered: no verdict": 1, "environment: gone": 1}),
         sampled_tokens=60,
         sampled_episodes=3,
         unscored=Counter({"llm_judge: abstained": 1}),
@@ -406,6 +407,7 @@ def test_the_summary_is_that_of_all_attempts(account: RunRecord, monkeypatch: py
         "tool_errors": 5,
         "environment_losses": 1,
         "outcomes": {"answered": 2, "environment": 1},
+        "causes": {"answered: no verdict": 1, "environment: gone": 1},
         "dropped": {"-1": 1},
         "unscored": {"llm_judge: abstained": 1},
         "suspicions": {"x": 1},

@@ -55,6 +55,7 @@ def test_an_address_and_a_token_are_of_one_session() -> None:
         ({"result": {**RESULT, "isError": True}}, "done", True),
         ({"error": {"code": 1, "message": "no"}}, "Error: no", True),
         ({"result": None}, "null", True),
+        ({"result": {"content": 7}}, '{"content": 7}', True),
     ],
 )
 def test_an_answered_call_is_counted_and_recorded_once(outcome: Any, text: str, failed: bool) -> None:
