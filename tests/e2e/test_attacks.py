@@ -6,6 +6,7 @@ pytest -m slow tests/e2e/test_attacks.py
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,10 @@ OUTCOMES = {ENDS_WORKER: "broken_tools", SLEEPS: "timeout"}
 def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played_again(
     workspace: Workspace,
 ) -> None:
-    done = workspace.run("train", "recipes/quickstart.yaml", *RUN, "--json")
+    done = workspace.run(
+        *("train", "recipes/quickstart.yaml", *RUN, "--json"),
+        python=Path(sys.executable),  # its agent imports what only a started interpreter finds
+    )
     assert done.returncode == 0, done.stderr
     summary, rows = json.loads(done.stdout), workspace.metrics("attacks")
     episodes = [line for line in workspace.episodes("attacks") if not line["validate"]]
