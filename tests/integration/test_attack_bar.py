@@ -145,7 +145,8 @@ def cases() -> Iterator[Any]:
     for backend in BACKENDS:
         for name, _ in moves(backend):
             case = f"{backend}-{name}"
-            marks = [pytest.mark.xfail(strict=True, reason=WON[case])] if case in WON else []
+            # Whether these two pay depends on which of two times ends first.
+            marks = [pytest.mark.xfail(strict=False, reason=WON[case])] if case in WON else []
             yield pytest.param(backend, name, id=case, marks=marks)
 
 
