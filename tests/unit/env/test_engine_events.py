@@ -27,23 +27,23 @@ DIED, ENDED = ("die", "137"), ("die", "70")
 def test_a_worker_was_killed_from_outside_if_it_did_not_end_itself_and_had_memory(
     monkeypatch: pytest.MonkeyPatch, events: list[tuple[str, str | None]], is_known: bool, word: bool
 ) -> None:
-    asked: dict[str, Any] = {}
+    options_given: dict[str, Any] = {}
 
     def listed(filters: dict[str, Any]) -> list[str]:
         assert filters == {"label": ["aworld-train.environment=env", "aworld-train.port=5000"]}
         return ["network"] * is_known
 
     def told(**options: Any) -> list[Any]:
-        asked.update(options)
+        options_given.update(options)
         return [{"Action": name, "Actor": {"Attributes": {"exitCode": code}}} for name, code in events]
 
     client = SimpleNamespace(networks=SimpleNamespace(list=listed), events=told)
     monkeypatch.setattr(docker, "from_env", lambda timeout: client)
     assert killed_from_outside("env", 5000, 3, 60.0) is word
     if is_known:
-        assert float(asked["until"]) - float(asked["since"]) == pytest.approx(60.0)
+        assert float(options_given["until"]) - float(options_given["since"]) == pytest.approx(60.0)
         labels = ["aworld-train.environment=env", "aworld-train.number=3"]
-        assert asked["filters"] == {"type": "container", "label": labels}
+        assert options_given["filters"] == {"type": "container", "label": labels}
 
 
 def test_an_engine_that_is_not_there_has_seen_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

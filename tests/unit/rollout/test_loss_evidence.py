@@ -52,16 +52,16 @@ async def blamed(url: str, status: int | None = None) -> type[EnvironmentLost] |
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[Any]]:
     """Sets what the engine says; by default it has seen nothing."""
-    asked: list[Any] = []
+    questions: list[Any] = []
     monkeypatch.setattr(loss_evidence, "_SECOND_LOOK_SECONDS", 0.0)
 
     def says(word: bool) -> list[Any]:
         def killed_from_outside(*arguments: Any) -> bool:
-            asked.append(arguments)
+            questions.append(arguments)
             return word
 
         monkeypatch.setattr(loss_evidence, "killed_from_outside", killed_from_outside)
-        return asked
+        return questions
 
     says(False)
     return says
@@ -103,8 +103,8 @@ async def test_the_environment_is_blamed_for_what_is_evident_alone(
 async def test_the_engine_is_asked_for_the_worker_of_that_gateway(
     engine: Callable[[bool], list[Any]],
 ) -> None:
-    asked = engine(True)
+    questions = engine(True)
     async with saying(LOST) as url:
         assert await blamed(url) is EnvironmentLost
         port = int(url.removesuffix("/mcp").rpartition(":")[2])
-    assert asked == [("env", port, 3, pytest.approx(10.0, abs=5.0))]
+    assert questions == [("env", port, 3, pytest.approx(10.0, abs=5.0))]

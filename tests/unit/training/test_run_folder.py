@@ -284,7 +284,8 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(
     looking = (tmp_path / "run.lock").open("a")
     fcntl.flock(looking, fcntl.LOCK_EX)
     monkeypatch.setattr(time, "sleep", lambda _: looking.close())
-    lock_folder(tmp_path).close()
+    with lock_folder(tmp_path):
+        assert looking.closed and is_in_use(tmp_path)
 
 
 def test_the_lock_says_which_process_works_on_the_run_or_did_last(tmp_path: Path) -> None:

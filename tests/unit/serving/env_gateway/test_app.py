@@ -570,9 +570,9 @@ async def test_a_worker_that_is_lost_takes_its_sessions_along_and_is_used_again(
 async def ending(client: Client, session: Mapping[str, str]) -> dict[str, Any]:
     """What the gateway says of a session, without its uptime."""
     async with client.http.get(client.url.replace("/mcp", "/session"), headers=session) as answer:
-        said: dict[str, Any] = await answer.json()
-    assert said.pop("uptime", 1.0) > 0.0
-    return said
+        description: dict[str, Any] = await answer.json()
+    assert description.pop("uptime", 1.0) > 0.0
+    return description
 
 
 async def test_what_became_of_a_session_is_said_to_its_token(tmp_path: Path) -> None:
