@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, UnixConnector, web
+from aiohttp import ClientConnectorError, ClientSession, UnixConnector, web
 
 from aworld_train.env.egress import EgressRule, egress_passwords, egress_settings, forbidden_networks
 from aworld_train.serving.egress.hosts import Network
@@ -220,8 +220,11 @@ def start(settings: dict[str, Any], log: Path, ipv6: bool = True) -> "subprocess
 
 async def wait_until_up(egress: Egress) -> None:
     async with asyncio.timeout(_SECONDS):
-        while not (egress.folder / "counts.sock").exists():
+        while True:
             assert egress.process.poll() is None, egress.log.read_text()
+            with contextlib.suppress(ClientConnectorError):  # the socket's file is there before it listens
+                await egress.counts()
+                return
             await asyncio.sleep(0.05)
 
 

@@ -54,18 +54,16 @@ class LostSession:
 
 async def failure_of(session: LostSession) -> EnvironmentLost | None:
     """The failure that ends the episode; None if the session is still there, so that only the result is missing."""
-    word = await _gateway_word(session)
-    if word is None or _shows_fault(word, session):
-        return EnvironmentLost(f"{session.url}: {session.reason}")
-    if word.get("session") == "open" or ("gateway" not in word and session.status != HTTPStatus.NOT_FOUND):
-        return None
-    if word.get("session") == "worker_lost":
-        if await _engine_saw_fault(word, session):
-            return EnvironmentLost(f"{session.url}: {session.reason}")
-        await asyncio.sleep(_SECOND_LOOK_SECONDS)
+    for last in (False, True):
         word = await _gateway_word(session)
         if word is None or _shows_fault(word, session) or await _engine_saw_fault(word, session):
             return EnvironmentLost(f"{session.url}: {session.reason}")
+        # A worker that is being stopped may answer before the gateway knows.
+        if last or word.get("session") not in ("open", "worker_lost"):
+            break
+        await asyncio.sleep(_SECOND_LOOK_SECONDS)
+    if word.get("session") == "open" or ("gateway" not in word and session.status != HTTPStatus.NOT_FOUND):
+        return None
     return ToolsBroken(f"{session.url}: {session.reason}")
 
 
@@ -81,7 +79,7 @@ def _shows_fault(word: Mapping[str, Any], session: LostSession) -> bool:
 
 async def _engine_saw_fault(word: Mapping[str, Any], session: LostSession) -> bool:
     port = urlsplit(session.url).port
-    if port is None or "worker" not in word:
+    if port is None or word.get("session") != "worker_lost":
         return False
     return await asyncio.to_thread(killed_from_outside, word["gateway"], port, word["worker"], session.age)
 

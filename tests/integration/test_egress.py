@@ -404,9 +404,9 @@ async def test_squid_and_unbound_are_started_again_a_few_times_and_then_the_egre
             assert not still_alive
             # The worker's port stays, and says what is wrong.
             assert await get(egress, page) == (503, "ERR_NO_EGRESS")
-            egress.process = start(egress.settings, egress.log)
             with contextlib.suppress(OSError):
                 (egress.folder / "counts.sock").unlink()
+            egress.process = start(egress.settings, egress.log)
             try:
                 await wait_until_up(egress)
                 assert (await get(egress, page))[0] == 200

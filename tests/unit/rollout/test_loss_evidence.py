@@ -14,6 +14,7 @@ from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
 
 OURS = {"gateway": "env", "uptime": 100.0}
+OPEN = OURS | {"session": "open"}
 LOST = OURS | {"session": "worker_lost", "worker": 3, "others": False}
 
 
@@ -70,10 +71,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[Any]]:
 @pytest.mark.parametrize(
     ("words", "status", "blame"),
     [
-        ([OURS | {"session": "open"}], None, None),
-        ([OURS | {"session": "open"}], 500, None),
+        ([OPEN, OPEN], None, None),
+        ([OPEN, OPEN], 500, None),
+        ([OPEN, LOST], None, ToolsBroken),
+        ([OPEN, LOST | {"others": True}], None, EnvironmentLost),
         ([], None, EnvironmentLost),
-        ([OURS | {"session": "open"}], 401, EnvironmentLost),
+        ([OPEN], 401, EnvironmentLost),
         ([OURS | {"session": "unknown", "uptime": 9.0}], 404, EnvironmentLost),
         ([OURS | {"session": "unknown"}], 404, ToolsBroken),
         *(
@@ -104,7 +107,7 @@ async def test_the_engine_is_asked_for_the_worker_of_that_gateway(
     engine: Callable[[bool], list[Any]],
 ) -> None:
     questions = engine(True)
-    async with saying(LOST) as url:
+    async with saying(OPEN, LOST) as url:
         assert await blamed(url) is EnvironmentLost
         port = int(url.removesuffix("/mcp").rpartition(":")[2])
     assert questions == [("env", port, 3, pytest.approx(10.0, abs=5.0))]
