@@ -54,10 +54,12 @@ class LostSession:
 
 async def failure_of(session: LostSession) -> EnvironmentLost | None:
     """The failure that ends the episode; None if the session is still there, so that only the result is missing."""
+    word: Mapping[str, Any] = {}
     for last in (False, True):
-        word = await _gateway_word(session)
-        if word is None or _shows_fault(word, session) or await _engine_saw_fault(word, session):
+        answer = await _gateway_word(session)
+        if answer is None or _shows_fault(answer, session) or await _engine_saw_fault(answer, session):
             return EnvironmentLost(f"{session.url}: {session.reason}")
+        word = answer
         # A worker that is being stopped may answer before the gateway knows.
         if last or word.get("session") not in ("open", "worker_lost"):
             break
