@@ -48,6 +48,8 @@ def make_run(
         steps_done=2,
         outcomes={"answered": 15, "timeout": 1},
         val={"before": Validation(0.5, 16), "after": Validation(0.75, 16)},
+        reward=0.5,
+        rewards=[0.25, 0.5],
         seconds=75.0,
         run_dir=str(folder),
     )

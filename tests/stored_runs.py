@@ -122,6 +122,8 @@ def write_run_files(folder: Path, name: str, steps: int) -> None:
             "after": {"accuracy": 0.75, "n": 4, "errors": 0},
         },
         "seconds": 12.0,
+        "reward": rows[-1].get("reward"),
+        "rewards": [row["reward"] for row in rows[1:]],
         "alarms": [{"step": steps, "text": "the reward has fallen"}],
     }
     (folder / "summary.json").write_text(json.dumps(summary))

@@ -54,15 +54,15 @@ def list_runs(runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
         return
     rows = []
     for run in found:
-        rewards = [value for _, value in run.series("reward")]
+        reward = run.summary.get("reward")
         rows.append(
             (
                 run.name,
                 Text(run.status, _STYLES.get(run.status, "")),
                 _steps(run, "/"),
                 _gain(run),
-                f"{rewards[-1]:.3f}" if rewards else "–",
-                sparkline(rewards),
+                "–" if reward is None else f"{reward:.3f}",
+                sparkline(run.summary.get("rewards") or ()),
                 _duration(run.summary.get("seconds")),
                 run.started[:16].replace("T", " "),
                 run.subject,
@@ -324,7 +324,6 @@ def _print_line(line: str) -> None:
 
 
 def _overview(run: "RecordedRun") -> dict[str, Any]:
-    rewards = run.series("reward")
     return {
         "name": run.name,
         "path": str(run.path),
@@ -333,7 +332,7 @@ def _overview(run: "RecordedRun") -> dict[str, Any]:
         "steps_done": run.summary.get("steps_done"),
         "steps_planned": run.summary.get("steps_planned"),
         "val": run.summary.get("val"),
-        "reward": rewards[-1][1] if rewards else None,
+        "reward": run.summary.get("reward"),
         "seconds": run.summary.get("seconds"),
         "started": run.started or None,
         "error": run.summary.get("error"),

@@ -3,19 +3,22 @@
 import json
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from aworld_train.atomic import write_bytes, write_text
+from aworld_train.atomic import write_bytes
 from aworld_train.json_lines import JsonLinesTail, split_lines
 from aworld_train.training.alarms import AlarmWatch
 from aworld_train.training.run_folder import RunFolder
+from aworld_train.training.sparkline import means
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
 _MAX_DROPPED_TASKS = 50  # in the summary
 _MAX_CAUSES, _MAX_CAUSE_CHARS = 50, 200  # in the summary
+_MAX_REWARDS = 60  # in the summary
+_WITHIN_STEP = ("rewards", "compared", "played")  # figures of EpisodeCounts
 
 
 @dataclass
@@ -110,6 +113,15 @@ class EpisodeCounts:
             key = (task, "" if reward is None else agent)
             self.rewards.setdefault(key, set()).add(line["reward"] if reward is None else reward)
 
+    def merge(self, other: "EpisodeCounts") -> None:
+        """Add what other episodes count, but for what is compared within a step."""
+        for name in (each.name for each in fields(self) if each.name not in _WITHIN_STEP):
+            value = getattr(other, name)
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
     @property
     def compared_tasks(self) -> int:
         """Tasks of which several episodes have a reward."""
@@ -142,6 +154,38 @@ class EpisodeCounts:
         return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
 
 
+class CountsByStep(dict[int, EpisodeCounts]):
+    """Episodes of one kind by step; those of earlier steps are one sum, so that they cost nothing any more.
+
+    Attributes:
+        first: Those of the first step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: EpisodeCounts | None = None
+        self._earlier = EpisodeCounts()
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
+        counts = self.setdefault(line["step"], EpisodeCounts())
+        self.first = self.first or counts
+        counts.add(line)
+
+    def sum_up(self, step: int) -> None:
+        """Add up the steps before this one; the last, and step 0, the validation before training, stay."""
+        end = min(step, max(self, default=0))
+        for earlier in [each for each in self if 0 < each < end]:
+            self._earlier.merge(self.pop(earlier))
+
+    def total(self) -> EpisodeCounts:
+        """Of all steps."""
+        total = EpisodeCounts()
+        for counts in (self._earlier, *self.values()):
+            total.merge(counts)
+        return total
+
+
 class RunRecord:
     """The rows per step and the episodes per step of a run, and the summary computed from them.
 
@@ -161,18 +205,17 @@ class RunRecord:
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
         self.folder = folder
         self.summary = summary
-        self.rows = StepRows(folder.framework.name)
+        self.rows = StepRows(folder.framework.name, folder.metrics, from_step)
         self.from_step = from_step
-        self.training: dict[int, EpisodeCounts] = {}
-        self.validation: dict[int, EpisodeCounts] = {}
-        self.rows.load(folder.metrics, from_step)
+        self.training, self.validation = CountsByStep(), CountsByStep()
+        self.accuracies = self.rows.figures("val_accuracy")
         last = self.rows.rows.get(from_step, {})
         is_end = from_step >= summary.steps_planned
         self.validates_first = from_step == 0 or not last or (is_end and "val_accuracy" not in last)
         self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
-        write_text(folder.metrics, self.rows.text())
         self.alarms = AlarmWatch()
         self._observed = from_step
+        self._rewards = self.rows.figures("reward")
         self._steps = folder.framework.step_rows(metrics_file)
         self._episodes = JsonLinesTail(folder.episodes)
         self._earlier_seconds = summary.seconds
@@ -188,15 +231,23 @@ class RunRecord:
         episodes = self._episodes.read()
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
-            kind.setdefault(line["step"], EpisodeCounts()).add(line)
+            kind.add(line)
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
             for step in sorted(updated_steps):
                 self._complete(step)
             self._look_for_alarms()
-            write_text(self.folder.metrics, self.rows.text())
+            self.rows.write(updated_steps)
+            self.training.sum_up(self.rows.last_trained)
+            self.validation.sum_up(max(self.accuracies, default=0))
         self._summarise(seconds)
         if updated_steps:
+            for step in updated_steps:
+                if (reward := self.rows.rows[step].get("reward")) is not None:
+                    self._rewards[step] = reward
+            rewards = list(self._rewards.values())
+            self.summary.reward = rewards[-1] if rewards else None
+            self.summary.rewards = list(means(rewards, _MAX_REWARDS))
             self.summary.write(self.folder.path)
         return bool(episodes or step_rows)
 
@@ -216,11 +267,6 @@ class RunRecord:
         if step >= self.summary.steps_planned:
             return "training", step, self.training.get(step, EpisodeCounts())
         return "training", step + 1, EpisodeCounts()
-
-    @property
-    def accuracies(self) -> dict[int, float]:
-        """Of the validations so far, by step."""
-        return {step: row["val_accuracy"] for step, row in self.rows.rows.items() if "val_accuracy" in row}
 
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""
@@ -253,8 +299,9 @@ class RunRecord:
             }
         tally = self.validation.get(step, EpisodeCounts())
         if tally.scored and step in self.rows.validated:
+            self.accuracies[step] = tally.correct / tally.scored
             row |= {
-                "val_accuracy": tally.correct / tally.scored,
+                "val_accuracy": self.accuracies[step],
                 "val_n": tally.scored,
                 "val_errors": tally.episodes - tally.scored,
                 "val_format_misses": dict(tally.format_misses),
@@ -272,7 +319,8 @@ class RunRecord:
 
     def _length_drift(self, tally: EpisodeCounts) -> float | None:
         """Mean length of the episodes (``sampled_per_episode``) divided by that of the first step."""
-        first, current = self.training[min(self.training)].sampled_per_episode, tally.sampled_per_episode
+        first = self.training.first.sampled_per_episode if self.training.first else None
+        current = tally.sampled_per_episode
         return current / first if first and current is not None else None
 
     def _summarise(self, seconds: float) -> None:
@@ -283,20 +331,16 @@ class RunRecord:
         saved = checkpoint.step if checkpoint else 0
         summary.steps_done = max(self.rows.last_trained, self.from_step, saved)
         summary.checkpoint = str(checkpoint.model) if checkpoint else None
-        summary.episodes = sum(t.episodes for t in self.training.values())
-        summary.trained_episodes = sum(t.scored for t in self.training.values())
-        all_tallies = [*self.training.values(), *self.validation.values()]
-        summary.tool_calls = sum(t.tool_calls for t in all_tallies)
-        summary.tool_errors = sum(t.tool_errors for t in all_tallies)
-        summary.environment_losses = sum(t.environment_losses for t in all_tallies)
-        training = self.training.values()
-        summary.outcomes = dict(sum((t.outcomes for t in training), Counter[str]()))
-        causes = sum((t.outcome_causes for t in training), Counter[str]())
-        summary.causes = dict(causes.most_common(_MAX_CAUSES))
-        dropped = sum((t.dropped for t in training), Counter[int]())
-        summary.dropped = {str(task): count for task, count in dropped.most_common(_MAX_DROPPED_TASKS)}
-        summary.unscored = dict(sum((t.unscored for t in training), Counter[str]()))
-        summary.suspicions = dict(sum((t.suspicions for t in training), Counter[str]()))
+        training, validation = self.training.total(), self.validation.total()
+        summary.episodes, summary.trained_episodes = training.episodes, training.scored
+        summary.tool_calls = training.tool_calls + validation.tool_calls
+        summary.tool_errors = training.tool_errors + validation.tool_errors
+        summary.environment_losses = training.environment_losses + validation.environment_losses
+        summary.outcomes = dict(training.outcomes)
+        summary.causes = dict(training.outcome_causes.most_common(_MAX_CAUSES))
+        dropped = training.dropped.most_common(_MAX_DROPPED_TASKS)
+        summary.dropped = {str(task): count for task, count in dropped}
+        summary.unscored, summary.suspicions = dict(training.unscored), dict(training.suspicions)
         if 0 in self.validation:
             summary.val["before"] = _validation(self.validation[0])
         last = max(self.accuracies, default=0)

@@ -70,11 +70,8 @@ class RunStatus:
         record, summary = self._record, self._record.summary
         phase, step, counts = record.current()
         rows = record.rows
-        trained = {n: row for n, row in sorted(rows.rows.items()) if "loss" in row}
-        last = trained.get(rows.last_trained, {})
-        accuracies = tuple(
-            row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row
-        )
+        last = rows.rows.get(rows.last_trained, {})
+        accuracies = tuple(record.accuracies.values())
         self._clock.observe(phase, rows)
         shown, shown_of = self._shown_episodes(phase, step, counts)
         return Status(
@@ -90,7 +87,7 @@ class RunStatus:
             seconds_left=None if phase == "starting" else self._seconds_left(),
             name=summary.name,
             steps_done=max(rows.last_trained, record.from_step),
-            rewards=tuple(row["reward"] for row in trained.values() if row.get("reward") is not None),
+            rewards=tuple(rows.figures("reward").values()),
             accuracies=accuracies,
             outcomes=dict(shown.outcomes.most_common()),
             outcomes_of=shown_of,

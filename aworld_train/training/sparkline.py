@@ -12,9 +12,7 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
 
     Of more values, each bar is the mean of its part.
     """
-    if len(values) > width:
-        bounds = [round(i * len(values) / width) for i in range(width + 1)]
-        values = [_mean(values[begin:end]) for begin, end in itertools.pairwise(bounds)]
+    values = means(values, width)
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return "·" * len(values)
@@ -25,6 +23,14 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
     return "".join(
         _BARS[round((value - low) / (high - low) * last)] if math.isfinite(value) else "·" for value in values
     )
+
+
+def means(values: Sequence[float], parts: int) -> Sequence[float]:
+    """The values, or the means of that many parts if there are more."""
+    if len(values) <= parts:
+        return values
+    bounds = [round(i * len(values) / parts) for i in range(parts + 1)]
+    return [_mean(values[begin:end]) for begin, end in itertools.pairwise(bounds)]
 
 
 def _mean(values: Sequence[float]) -> float:

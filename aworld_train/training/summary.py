@@ -39,6 +39,8 @@ class RunSummary:
         dropped: Number of training episodes that were left out, by task, for the tasks with most of them.
         unscored: Number of training episodes without a score, by scorer and reason.
         suspicions: Number of training episodes by sign of reward hacking (see ``reward suspects``).
+        reward: Mean reward of the last trained step.
+        rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, summed over the attempts of a resumed run.
@@ -64,6 +66,8 @@ class RunSummary:
     dropped: dict[str, int] = field(default_factory=dict)
     unscored: dict[str, int] = field(default_factory=dict)
     suspicions: dict[str, int] = field(default_factory=dict)
+    reward: float | None = None
+    rewards: list[float] = field(default_factory=list)
     val: dict[str, Validation] = field(
         default_factory=lambda: {"before": Validation(), "after": Validation()}
     )

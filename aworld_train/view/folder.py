@@ -2,11 +2,11 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.errors import UsageError
 from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun, open_run
@@ -57,14 +57,6 @@ class RunsFolder:
         if name not in self.names():
             raise NoSuchRun(f"There is no run {name!r} in {self.path}.")
         return open_run(str((self.path / name).absolute()), self.path)
-
-    def runs(self) -> Iterator[RecordedRun | tuple[str, str]]:
-        """All runs that can be read; of others the name and the reason."""
-        for name in self.names():
-            try:
-                yield self.run(name)
-            except AworldTrainError as error:
-                yield name, error.message
 
     def store(self, run: RecordedRun) -> Store | None:
         """The store of a run, open for reading; None where it has none (yet).

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aworld_train.training.recorded_run import RecordedRun, recipe_differences
+from aworld_train.errors import AworldTrainError
+from aworld_train.training.recorded_run import RecordedRun, find_runs, recipe_differences
 from aworld_train.view.curves import FIGURES, interval, thinned
 from aworld_train.view.episodes import MAX_QUESTION_CHARS
 from aworld_train.view.folder import REPORT, RunsFolder
 
-_SPARK_POINTS = 60
 _SETTINGS = ("dataset", "tasks", "attempts", "temperature", "top_p", "top_k")
 _MAX_TASKS = 200
 
@@ -16,18 +16,16 @@ _MAX_TASKS = 200
 def run_list(folder: RunsFolder) -> list[dict[str, Any]]:
     """The runs, the one that began last first; of one that cannot be read the reason."""
     rows = []
-    for run in folder.runs():
-        if isinstance(run, RecordedRun):
+    for run in find_runs(folder.path):
+        try:
             rows.append(overview(run))
-        else:
-            name, error = run
-            rows.append({"name": name, "status": "unreadable", "error": error, "started": ""})
+        except AworldTrainError as error:  # its recipe
+            rows.append({"name": run.name, "status": "unreadable", "error": error.message, "started": ""})
     return sorted(rows, key=lambda row: row["started"], reverse=True)
 
 
 def overview(run: RecordedRun) -> dict[str, Any]:
     """What a list shows of a run."""
-    rewards = run.series("reward")
     error = run.summary.get("error")
     return {
         "name": run.name,
@@ -38,8 +36,8 @@ def overview(run: RecordedRun) -> dict[str, Any]:
         "steps_planned": run.summary.get("steps_planned"),
         "before": _accuracy(run.validation("before")),
         "after": _accuracy(run.validation("after")),
-        "reward": rewards[-1][1] if rewards else None,
-        "rewards": _spark([value for _, value in rewards]),
+        "reward": run.summary.get("reward"),
+        "rewards": run.summary.get("rewards") or [],
         "alarms": len(run.summary.get("alarms") or ()),
         "error": error.get("message") if isinstance(error, dict) else None,
         "subject": run.subject,
@@ -143,12 +141,3 @@ def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _alarm(alarm: Any) -> dict[str, Any]:
     return dict(alarm) if isinstance(alarm, dict) else {"text": str(alarm)}
-
-
-def _spark(values: Sequence[float]) -> list[float]:
-    """At most ``_SPARK_POINTS`` values; of more, each is the mean of its part."""
-    if len(values) <= _SPARK_POINTS:
-        return list(values)
-    bounds = [round(i * len(values) / _SPARK_POINTS) for i in range(_SPARK_POINTS + 1)]
-    parts = [values[bounds[i] : bounds[i + 1]] for i in range(_SPARK_POINTS)]
-    return [sum(part) / len(part) for part in parts]

@@ -69,9 +69,7 @@ def attempt(task: str, number: int, score: float | None, **changes: object) -> T
 
 def evaluation(tasks: list[EvalTask], attempts: list[TaskAttempt], k: int) -> Evaluation:
     settings = {"model": "m", "dataset": ["d"], "tasks": len(tasks), "attempts": k}
-    return Evaluation(
-        RecordedRun(Path("e"), {}, {}, {}), settings, {task.id: task for task in tasks}, attempts
-    )
+    return Evaluation(RecordedRun(Path("e"), {}, {}), settings, {task.id: task for task in tasks}, attempts)
 
 
 def task(name: str, level: str = "", tags: tuple[str, ...] = ()) -> EvalTask:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl.framework import VerlFramework
+from aworld_train.training import step_rows
 from aworld_train.training.alarms import Alarm
 from aworld_train.training.run_folder import LOCK, RunFolder
 from aworld_train.training.run_record import EpisodeCounts, RunRecord
+from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
 PLAYED = {
@@ -311,16 +313,64 @@ def test_the_phase_follows_what_was_played_and_what_was_reported(
 ) -> None:
     account.summary.steps_planned = 3
     account.rows.rows = rows
-    account.training = {step: counts(many) for step, many in training.items()}
-    account.validation = {step: counts(many) for step, many in validation.items()}
+    account.rows.last_trained = max((step for step, row in rows.items() if "loss" in row), default=0)
+    account.training.update({step: counts(many) for step, many in training.items()})
+    account.validation.update({step: counts(many) for step, many in validation.items()})
     assert account.current() == (phase, step, counts(episodes))
+
+
+def test_earlier_steps_are_one_sum_and_only_new_rows_are_written(
+    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 40
+    refreshed(account, scored(1, 0.0, sampled_tokens=40), unscored(1, index=7))
+    whole_files: list[Path] = []
+    monkeypatch.setattr(step_rows, "write_text", lambda path, text: whole_files.append(path))
+    for step in range(2, steps + 1):
+        rows = refreshed(account, scored(step), unscored(step, index=7), scored(step, validate=True))
+    assert (list(account.training), whole_files, list(rows)) == ([steps], [], list(range(1, steps + 1)))
+    summary = account.summary
+    assert (summary.episodes, summary.trained_episodes, summary.tool_calls) == (
+        2 * steps,
+        steps,
+        3 * steps - 1,
+    )
+    assert (summary.dropped, summary.outcomes) == ({"7": steps}, {"answered": 2 * steps})
+    assert summary.unscored == {"llm_judge: abstained": steps}
+    assert rows[steps]["length_drift"] == pytest.approx(20 / 30)
+    assert (summary.reward, summary.rewards) == (1.0, [0.0] + [1.0] * 39)
+
+
+def test_a_row_that_is_reported_again_is_written_at_its_place(account: RunRecord) -> None:
+    for step in (1, 2, 3):
+        refreshed(account, scored(step))
+    with (account.folder.path / "verl.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 2, "data": {"actor/loss": 0.2}}) + "\n")
+    account.refresh(1.0)
+    found = [json.loads(line) for line in account.folder.metrics.read_text().splitlines()]
+    assert [(row["step"], row["loss"]) for row in found] == [(1, 0.1), (2, 0.2), (3, 0.1)]
+    assert list(refreshed(account, scored(4))) == [1, 2, 3, 4]
+
+
+def test_a_row_that_a_full_disk_cut_off_is_written_whole_with_the_next(
+    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshed(account, scored(1))
+    line = StepRows._line
+    monkeypatch.setattr(StepRows, "_line", lambda rows, step: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        refreshed(account, scored(2))
+    monkeypatch.setattr(StepRows, "_line", line)
+    with account.folder.metrics.open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert list(refreshed(account, scored(3))) == [1, 2, 3]
 
 
 def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunRecord) -> None:
     assert account.worst_cause() is None
-    account.training = {1: counts(early=5), 2: counts(late=2, both=1)}
+    account.training.update({1: counts(early=5), 2: counts(late=2, both=1)})
     assert account.worst_cause() == "late"
-    account.validation = {0: counts(first=9), 1: counts(both=2)}
+    account.validation.update({0: counts(first=9), 1: counts(both=2)})
     assert account.worst_cause() == "both"
 
 
@@ -507,7 +557,8 @@ def test_what_is_set_aside_is_on_the_disk_before_it_is_taken_out(
     monkeypatch.setattr(os, "fsync", read)
     folder.superseded.write_bytes(b"earlier\n")
     taken_up(account, lines(1, 2) + b"{", 1)
-    assert on_disk[0] == (b"earlier\n" + lines(2) + b"{\n", lines(1, 2) + b"{")
+    # The first was the file of the rows.
+    assert on_disk[1] == (b"earlier\n" + lines(2) + b"{\n", lines(1, 2) + b"{")
 
 
 def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:

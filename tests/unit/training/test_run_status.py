@@ -223,7 +223,8 @@ def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Pa
     status = at(replay, clock, 1, VALIDATED, 3)
     rows = replay.record.rows.rows
     rows[1]["reward"] = None
-    rows[2] |= {"val_accuracy": 0.5, "staleness": 0.25, "max_staleness": 1}
+    replay.record.accuracies[2] = 0.5
+    rows[2] |= {"staleness": 0.25, "max_staleness": 1}
     assert replay.status.current() == Status(
         phase="training",
         step=3,

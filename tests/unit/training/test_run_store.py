@@ -1,5 +1,6 @@
 """A run's store: loaded and exported during the run, after the episodes of an earlier attempt were entered."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -151,7 +152,8 @@ def databases(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def recorded(run: Path, store: object = None) -> RecordedRun:
-    return RecordedRun(run, {}, {}, {"store": store})
+    (run / "recipe.yaml").write_text(json.dumps({"store": store}))
+    return RecordedRun(run, {}, {})
 
 
 def test_what_a_killed_run_left_is_entered_where_no_process_works_on_it(

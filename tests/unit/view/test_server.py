@@ -374,7 +374,8 @@ async def test_figures_that_are_not_finite_and_half_characters_are_valid_json(tm
     folder = make_run(tmp_path, "odd")
     rows = '{"step": 1, "reward": NaN}\n{"step": 2, "reward": Infinity, "val_accuracy": NaN, "val_n": NaN}\n'
     (folder / "metrics.jsonl").write_text(rows)
-    (folder / "recipe.yaml").write_text('name: "\\ud800"\n')
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "model": {"name": "\ud800"}}))
     async with opened(tmp_path) as browser:
         await browser.enter()
         _, _, body = await browser.get("/api/run?run=odd")
