@@ -135,7 +135,7 @@ def prune(
     from aworld_train.errors import UsageError
     from aworld_train.store.retention import prune as prune_store
     from aworld_train.training.recorded_run import open_run
-    from aworld_train.training.run_folder import is_in_use
+    from aworld_train.training.run_files import is_in_use
     from aworld_train.training.run_store import run_database
 
     if not where and not superseded:

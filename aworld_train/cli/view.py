@@ -43,7 +43,7 @@ def view(
     import asyncio
 
     from aworld_train.errors import UsageError
-    from aworld_train.training.run_folder import RECIPE
+    from aworld_train.training.run_files import RECIPE
 
     shown = runs.resolve().name if (runs / RECIPE).is_file() else None
     folder = runs.resolve().parent if shown else runs

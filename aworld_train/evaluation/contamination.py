@@ -22,7 +22,7 @@ from aworld_train.dataset.tasks import TaskKind, question_key
 from aworld_train.errors import AworldTrainError, RecipeError
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.training.recorded_run import RecordedRun, open_run
-from aworld_train.training.run_folder import MANIFEST, RECIPE
+from aworld_train.training.run_files import MANIFEST, RECIPE
 
 EXACT = "exact"
 """The kind of a match of tasks that are the same, but for case and spacing; the others are those of `MatchKind`."""

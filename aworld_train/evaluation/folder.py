@@ -13,19 +13,16 @@ from aworld_train.errors import UsageError
 from aworld_train.evaluation.plan import EvalPlan
 from aworld_train.recipe import dump
 from aworld_train.training.recorded_run import check_runs_folder, find_runs
-from aworld_train.training.run_folder import (
+from aworld_train.training.run_files import (
     MANIFEST,
     RECIPE,
     SETTINGS,
-    file_hashes,
+    SUMMARY,
     in_use_error,
     is_in_use,
     lock_folder,
-    refuse_changes,
-    start_facts,
-    write_manifest,
 )
-from aworld_train.training.summary import NAME as SUMMARY
+from aworld_train.training.run_folder import file_hashes, refuse_changes, start_facts, write_manifest
 from aworld_train.training.summary import read_seconds
 
 PREFIX = "eval-"

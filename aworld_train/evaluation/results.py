@@ -16,7 +16,7 @@ from aworld_train.evaluation.episode_lines import PHASE, cost_of, score_of
 from aworld_train.evaluation.statistics import Scores
 from aworld_train.store.reading import EpisodeKey, Store, TaskKey
 from aworld_train.training.recorded_run import RecordedRun, open_run
-from aworld_train.training.run_folder import SETTINGS
+from aworld_train.training.run_files import SETTINGS
 from aworld_train.training.run_store import find_run_store
 
 

@@ -7,7 +7,8 @@ from aworld_train import errors
 from aworld_train.errors import AworldTrainError, TrainingFailure, UsageError
 from aworld_train.launch.base import JobState, JobStatus, Launcher
 from aworld_train.launch.record import record_file
-from aworld_train.training.summary import NAME, RunSummary, read_summary
+from aworld_train.training.run_files import SUMMARY
+from aworld_train.training.summary import RunSummary, read_summary
 
 _ERROR = "error: "
 
@@ -79,7 +80,7 @@ def _is_of_job(run_dir: Path) -> bool:
     if not record_file(run_dir).exists():  # a run without a scheduler
         return True
     try:
-        return (run_dir / NAME).stat().st_mtime >= record_file(run_dir).stat().st_mtime
+        return (run_dir / SUMMARY).stat().st_mtime >= record_file(run_dir).stat().st_mtime
     except OSError:
         return False
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from aworld_train.recipe import LoadedRecipe, dump
-from aworld_train.training.run_folder import LAUNCH_FOLDER
+from aworld_train.training.run_files import LAUNCH_FOLDER
 
 RECIPE = f"{LAUNCH_FOLDER}/recipe.yaml"
 """The recipe of a job, below the folder of its files."""

@@ -15,7 +15,7 @@ from aworld_train.launch.following import follow_log
 from aworld_train.launch.unused import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import holder_of, is_in_use
+from aworld_train.training.run_files import holder_of, is_in_use
 from aworld_train.training.summary import RunSummary
 
 _STOP_SECONDS = 60.0

@@ -27,7 +27,7 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.sealed import ray_token, seal
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import LAUNCH_FOLDER
+from aworld_train.training.run_files import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
 _FILE = f"{LAUNCH_FOLDER}/{FILE}"

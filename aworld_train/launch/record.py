@@ -8,7 +8,7 @@ from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
-from aworld_train.training.run_folder import LAUNCH_FOLDER, LAUNCH_RECORD
+from aworld_train.training.run_files import LAUNCH_FOLDER, LAUNCH_RECORD
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ class AlarmWatch:
         self._is_exact: bool | None = None
         self._played: Counter[int] = Counter()  # by task
         self._dropped: Counter[int] = Counter()
+        self._all_played = self._all_dropped = 0
         self._dropped_tasks: set[int] = set()  # that had an alarm
 
     def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
@@ -136,15 +137,16 @@ class AlarmWatch:
     def _drops(self, episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
         """Signs that a step, or a task over all other steps, has more than its share of what is left out."""
         dropped, played = episodes.dropped.total(), episodes.played.total()
-        if _is_more(dropped, played, self._dropped.total(), self._played.total()):
+        if _is_more(dropped, played, self._all_dropped, self._all_played):
             yield "dropped_step", f" {dropped} of {played}"
             return  # the step says nothing of its tasks
         self._dropped.update(episodes.dropped)
         self._played.update(episodes.played)
-        all_dropped, all_played = self._dropped.total(), self._played.total()
+        self._all_dropped += dropped
+        self._all_played += played
         for task in episodes.dropped.keys() - self._dropped_tasks:
             dropped, played = self._dropped[task], self._played[task]
-            if _is_more(dropped, played, all_dropped - dropped, all_played - played):
+            if _is_more(dropped, played, self._all_dropped - dropped, self._all_played - played):
                 self._dropped_tasks.add(task)
                 yield "dropped_task", f" {dropped} of {played} of task {task}"
 

@@ -16,8 +16,7 @@ import yaml
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
-from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE, SETTINGS, is_in_use
-from aworld_train.training.summary import NAME as SUMMARY
+from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SETTINGS, SUMMARY, is_in_use
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # fifteen times as fast, where PyYAML has it
 

@@ -16,16 +16,13 @@ records. No file holds the value of an environment variable that the recipe refe
 messages are masked (see ``recipe.written`` and ``masking``).
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,19 +35,23 @@ from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.json_lines import split_lines
 from aworld_train.masking import masked
-from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import changes, dump
 from aworld_train.recipe.env_text import shown
 from aworld_train.training.provenance import command, hardware, model_identity, source_code
+from aworld_train.training.run_files import (
+    LAUNCH_FOLDER,
+    LAUNCH_RECORD,
+    LOCK,
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    SETTINGS,
+    in_use_error,
+    is_in_use,
+    lock_folder,
+)
 from aworld_train.training.start import log_file
 
-LAUNCH_RECORD = "launch.json"
-"""The file by which the job of a run is found again; see ``launch.record``."""
-LAUNCH_FOLDER = "launch"
-"""The folder with the files of a launch: a job's script, recipe and log."""
-RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
-SETTINGS = "eval"
-"""The manifest's key for the settings of an evaluation, whose folder holds no training."""
 _PACKAGES = ("mcp", "omegaconf")
 _FREE = (
     "trainer.steps.",
@@ -72,9 +73,6 @@ _FREE = (
 )
 """Keys that say how far a run goes, when it is measured and saved, where it runs and what is kept: a step computes the
 same with any value of them."""
-LOCK = "run.lock"
-"""Locked by the process that works on a run; it says which one that is."""
-_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
 _BEFORE_A_RUN = (LOCK, LAUNCH_RECORD, LAUNCH_FOLDER)
 """What a launch leaves in the folder of a run that has not begun."""
 
@@ -276,78 +274,6 @@ def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
             f"The run in {folder.path} has trained {saved.step} steps, more than the {steps} of this recipe "
             "(trainer.steps). Give at least as many, or start a new run with another name."
         )
-
-
-def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:
-    """The error for a folder on whose run a process works; ``rename`` is how the new one gets another folder."""
-    holder = holder_of(path)
-    where = "another process"
-    if holder:
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
-        where = f"process {holder.process.pid} on {holder.host}, since {began}"
-    return UsageError(
-        f"The run in {path} is running: {where}. Follow it with `aworld-train runs attach {path}`, end it with "
-        f"`aworld-train runs stop {path}`, or {rename}."
-    )
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The process that works on a run.
-
-    Attributes:
-        process: The process.
-        host: The machine on which it is.
-        since: When it began to (Unix time, seconds).
-    """
-
-    process: ProcessIdentity
-    host: str
-    since: float
-
-
-def is_in_use(path: Path) -> bool:
-    """Whether a process works on the run in a folder, by its lock, which a killed process loses."""
-    try:
-        with (path / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def holder_of(path: Path) -> Holder | None:
-    """The process that works, or worked last, on the run in a folder; None if that cannot be read."""
-    try:
-        stored = json.loads((path / LOCK).read_text())
-        return Holder(ProcessIdentity.read(stored["process"]), stored["host"], stored["since"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def lock_folder(path: Path) -> TextIO:
-    """Lock a run folder for this process, until the file is closed.
-
-    Raises:
-        UsageError: Another process has locked it.
-    """
-    lock = (path / LOCK).open("a")
-    for last in (False,) * _LOCK_ATTEMPTS + (True,):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if last:
-                lock.close()
-                raise in_use_error(path) from None
-            time.sleep(_LOCK_PAUSE_SECONDS)
-    lock.truncate(0)
-    process = str(ProcessIdentity.of(os.getpid()))
-    lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
-    lock.flush()
-    return lock
 
 
 def refuse_changes(

@@ -18,7 +18,7 @@ from aworld_train.store.reading import Store
 from aworld_train.store.retention import limit_size
 from aworld_train.store.span_sender import SpanSender
 from aworld_train.training.recorded_run import RecordedRun
-from aworld_train.training.run_folder import is_in_use
+from aworld_train.training.run_files import is_in_use
 
 _LAST_SECONDS = 60.0  # how long the end of a run waits for a database that does not answer
 _LAST_SPANS_SECONDS = 15.0

@@ -34,5 +34,8 @@ def means(values: Sequence[float], parts: int) -> Sequence[float]:
 
 
 def _mean(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    if math.isfinite(mean):
+        return mean
     finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else math.nan

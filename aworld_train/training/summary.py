@@ -12,8 +12,7 @@ from typing import Any
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.atomic import write_text
-
-NAME = "summary.json"
+from aworld_train.training.run_files import SUMMARY
 
 
 @dataclass
@@ -93,13 +92,13 @@ class RunSummary:
 
     def write(self, run_dir: Path) -> None:
         """Replace the run folder's summary in one step."""
-        write_text(run_dir / NAME, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + os.linesep)
+        write_text(run_dir / SUMMARY, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + os.linesep)
 
 
 def read_summary(run_dir: Path) -> RunSummary | None:
     """The summary in a run folder; None if there is none that can be read."""
     try:
-        content = json.loads((run_dir / NAME).read_text())
+        content = json.loads((run_dir / SUMMARY).read_text())
         known = {key.name: content[key.name] for key in fields(RunSummary) if key.name in content}
         known["val"] = {name: Validation(**figures) for name, figures in known["val"].items()}
         return RunSummary(**known)
@@ -110,7 +109,7 @@ def read_summary(run_dir: Path) -> RunSummary | None:
 def read_seconds(run_dir: Path) -> float:
     """Wall time of earlier attempts of a run; 0 if there was none."""
     try:
-        return float(json.loads((run_dir / NAME).read_text())["seconds"])
+        return float(json.loads((run_dir / SUMMARY).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
 
@@ -130,6 +129,6 @@ def read_alarms(run_dir: Path, step: int) -> list[dict[str, Any]]:
 def read_first_validation(run_dir: Path) -> Validation:
     """The validation before the first step, as earlier attempts of a run left it; without figures if there was none."""
     try:
-        return Validation(**json.loads((run_dir / NAME).read_text())["val"]["before"])
+        return Validation(**json.loads((run_dir / SUMMARY).read_text())["val"]["before"])
     except (OSError, ValueError, KeyError, TypeError):
         return Validation()

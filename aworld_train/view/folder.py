@@ -10,9 +10,8 @@ from aworld_train.errors import UsageError
 from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun, open_run
-from aworld_train.training.run_folder import MANIFEST, METRICS, RECIPE
+from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SUMMARY
 from aworld_train.training.run_store import find_run_store
-from aworld_train.training.summary import NAME as SUMMARY
 
 REPORT = "report.html"
 """The page of an evaluation, in its folder."""

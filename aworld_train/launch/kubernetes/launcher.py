@@ -24,7 +24,7 @@ from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
 from aworld_train.launch.record import LaunchRecord, read_record, write_record
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_folder import LAUNCH_FOLDER
+from aworld_train.training.run_files import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
 FILE = f"{LAUNCH_FOLDER}/kubernetes.yaml"

@@ -9,7 +9,7 @@ from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.run_folder import LAUNCH_FOLDER
+from aworld_train.training.run_files import LAUNCH_FOLDER
 
 LOG = "job-%j.log"
 """The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""

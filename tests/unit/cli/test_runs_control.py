@@ -13,15 +13,15 @@ from typer.testing import CliRunner, Result
 
 from aworld_train.cli.runs import app
 from aworld_train.errors import TrainingFailure, UsageError
-from aworld_train.training.run_folder import holder_of, is_in_use
+from aworld_train.training.run_files import holder_of, is_in_use
 from tests.run_folders import make_run
 
 PROGRAM = """
 import json, signal, sys, time
 from pathlib import Path
-from aworld_train.training import run_folder
+from aworld_train.training import run_files
 folder = Path(sys.argv[1])
-lock = run_folder.lock_folder(folder)
+lock = run_files.lock_folder(folder)
 log = (folder / "logs" / "verl.log").open("a")
 
 def end(*_):

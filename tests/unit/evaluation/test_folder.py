@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.folder import folder_to_resume, new_folder
-from aworld_train.training.run_folder import lock_folder
+from aworld_train.training.run_files import lock_folder
 
 
 def test_an_evaluation_under_way_is_told_from_one_that_has_ended(tmp_path: Path) -> None:

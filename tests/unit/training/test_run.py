@@ -34,7 +34,8 @@ from aworld_train.training.placement import Placement
 from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, NoProgress, Status
 from aworld_train.training.run import terminate_as_interrupt, train
-from aworld_train.training.run_folder import RunFolder, is_in_use, open_run_folder
+from aworld_train.training.run_files import is_in_use
+from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.summary import RunSummary, Validation, read_first_validation
 from tests.second_framework import Counting

@@ -14,7 +14,8 @@ from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.training import step_rows
 from aworld_train.training.alarms import Alarm
-from aworld_train.training.run_folder import LOCK, RunFolder
+from aworld_train.training.run_files import LOCK
+from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_record import EpisodeCounts, RunRecord
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation

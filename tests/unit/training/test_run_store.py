@@ -19,7 +19,7 @@ from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.training import run_store
 from aworld_train.training.recorded_run import RecordedRun
-from aworld_train.training.run_folder import lock_folder
+from aworld_train.training.run_files import lock_folder
 from aworld_train.training.run_store import RunStore, find_run_store, open_run_store, run_database
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import record_episode, task_row, write_run_files

@@ -1,0 +1,97 @@
+"""The names of a run folder's files, and its lock: what can be known of a run without importing what makes one."""
+
+import fcntl
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from aworld_train.errors import UsageError
+from aworld_train.process_supervisor import ProcessIdentity
+
+LAUNCH_RECORD = "launch.json"
+"""The file by which the job of a run is found again; see ``launch.record``."""
+LAUNCH_FOLDER = "launch"
+"""The folder with the files of a launch: a job's script, recipe and log."""
+RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
+SETTINGS = "eval"
+"""The manifest's key for the settings of an evaluation, whose folder holds no training."""
+SUMMARY = "summary.json"
+LOCK = "run.lock"
+"""Locked by the process that works on a run; it says which one that is."""
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
+
+
+def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:
+    """The error for a folder on whose run a process works; ``rename`` is how the new one gets another folder."""
+    holder = holder_of(path)
+    where = "another process"
+    if holder:
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+        where = f"process {holder.process.pid} on {holder.host}, since {began}"
+    return UsageError(
+        f"The run in {path} is running: {where}. Follow it with `aworld-train runs attach {path}`, end it with "
+        f"`aworld-train runs stop {path}`, or {rename}."
+    )
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that works on a run.
+
+    Attributes:
+        process: The process.
+        host: The machine on which it is.
+        since: When it began to (Unix time, seconds).
+    """
+
+    process: ProcessIdentity
+    host: str
+    since: float
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process works on the run in a folder, by its lock, which a killed process loses."""
+    try:
+        with (path / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def holder_of(path: Path) -> Holder | None:
+    """The process that works, or worked last, on the run in a folder; None if that cannot be read."""
+    try:
+        stored = json.loads((path / LOCK).read_text())
+        return Holder(ProcessIdentity.read(stored["process"]), stored["host"], stored["since"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def lock_folder(path: Path) -> TextIO:
+    """Lock a run folder for this process, until the file is closed.
+
+    Raises:
+        UsageError: Another process has locked it.
+    """
+    lock = (path / LOCK).open("a")
+    for last in (False,) * _LOCK_ATTEMPTS + (True,):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if last:
+                lock.close()
+                raise in_use_error(path) from None
+            time.sleep(_LOCK_PAUSE_SECONDS)
+    lock.truncate(0)
+    process = str(ProcessIdentity.of(os.getpid()))
+    lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
+    lock.flush()
+    return lock
