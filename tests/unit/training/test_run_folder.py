@@ -18,7 +18,7 @@ import yaml
 from aworld_train import __version__
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
-from aworld_train.training import run_folder
+from aworld_train.training import run_files, run_folder
 from aworld_train.training.run_files import holder_of, is_in_use, lock_folder
 from aworld_train.training.run_folder import (
     RunFolder,
@@ -36,7 +36,7 @@ RECIPE = {"name": "r", "trainer": {"lr": 1}}
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without looks at the machine and at the source code."""
-    monkeypatch.setattr(run_folder, "_LOCK_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run_files, "_LOCK_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run_folder, "hardware", lambda: {"gpus": ["one"]})
     monkeypatch.setattr(run_folder, "model_identity", lambda model: {"name": model})
     monkeypatch.setattr(run_folder, "source_code", lambda folder: ({"commit": "abc"}, "the diff"))
