@@ -341,7 +341,7 @@ CODE = {
         answer=f"<answer>{ATTACKS[name].code}</answer>",
         scorer="code_tests",
         contained=name == "prints for ever",
-        truth=json.dumps({"tests": ATTACKS[name].tests, "timeout": min(ATTACKS[name].seconds, 4.0)}),
+        truth=json.dumps({"tests": ATTACKS[name].tests, "timeout": min(ATTACKS[name].seconds, 2.0)}),
     )
     for name in (
         "ends a zip of the tests",
