@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aworld_train.rollout.images import Image
@@ -195,20 +195,15 @@ for one in filter(str.isdigit, os.listdir("/proc")):
 """,
 )
 _RESPAWNS = detached("sh -c 'trap \"\" TERM INT HUP; while :; do (sleep 0.2; : MINE) & wait; done'")
-# Writes a line of the protocol in its server's place, as the answer to every request that may be open.
-_FORGES = """
-import os
-out = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY)
-for number in range(1, 600):
-    os.write(out, LINE.replace(b"ID", b"%d" % number) + b"\\n")
-"""
 
 
-def _forged(fields: str | bytes, reads: str = "Error", **more: Any) -> Move:
+def _forged(fields: str, reads: str = "Error", **more: Any) -> Move:
     """An answer with these fields in place of the tool's."""
-    fields = fields.encode() if isinstance(fields, str) else fields
-    line = b'{"jsonrpc": "2.0", "id": ID, %s}' % fields
-    return Move([_run(f"LINE = {line!r}\n{_FORGES}")], reads=reads, **more)
+    return Move([_forge(f'{{"jsonrpc": "2.0", "id": ID, {fields}}}')], reads=reads, **more)
+
+
+def _forge(line: str, times: int = 1) -> Call:
+    return "forge", {"line": line, "times": times}
 
 
 def _error(code: int, kind: str, message: str) -> str:
@@ -217,9 +212,9 @@ def _error(code: int, kind: str, message: str) -> str:
 
 _DEEP = "[" * 900 + "]" * 900
 _PROGRESS = (
-    b'{"method": "notifications/progress", "params": {"progressToken": ID, "progress": 1, "message": "%s"}}'
+    '{"method": "notifications/progress", "params": {"progressToken": ID, "progress": 1, "message": "%s"}}'
 )
-_PROGRESS %= b"x" * 100
+_PROGRESS %= "x" * 100
 _TEXT = '"result": {"content": [{"type": "text", "text": %s}]}'
 
 DISKS = {
@@ -293,24 +288,19 @@ PROTOCOL = {
     "a text that is null": _forged(_TEXT % "null", "None"),
     "a result that is a list": _forged('"result": [1]'),
     "half a surrogate": _forged(_TEXT % r'"cut \ud83d"', "cut \N{REPLACEMENT CHARACTER}"),
-    "bytes that are not UTF-8": _forged(b'"result": {"content": [{"type": "text", "text": "\xff"}]}', ""),
+    "bytes that are not UTF-8": _forged('"result": {"content": [{"type": "text", "text": "\xff"}]}', ""),
     "numbers that are none": _forged('"result": {"content": [], "isError": NaN, "x": -Infinity}', ""),
     "arrays in arrays": _forged(f'"result": {{"content": [], "structuredContent": {_DEEP}}}'),
     "a method and arrays in arrays": _forged(f'"method": "ping", "params": {_DEEP}', ""),
     "progress that is none": _forged(
         '"method": "notifications/progress", "params": {"progressToken": ID, "progress": []}', ""
     ),
-    "progress without end": Move(
-        [_run(f"LINE = {_PROGRESS!r}\nfor _ in range(30):\n    " + _FORGES.strip().replace("\n", "\n    "))]
-    ),
+    "progress without end": Move([_forge(_PROGRESS, 30)]),
     "requests to the client": _forged('"method": "sampling/createMessage", "params": {}', ""),
     "tools without a name": Move(
         [
-            _run(f"LINE = {line!r}\n{_FORGES}")
-            for line in (
-                b'{"method": "notifications/tools/list_changed"}',
-                b'{"id": ID, "result": {"tools": [{}], "content": [], "nextCursor": 1}}',
-            )
+            _forge('{"method": "notifications/tools/list_changed"}'),
+            _forge('{"id": ID, "result": {"tools": [{}], "content": [], "nextCursor": 1}}'),
         ]
     ),
     "speaks as the model": _forged(
@@ -351,7 +341,7 @@ CODE = {
         answer=f"<answer>{ATTACKS[name].code}</answer>",
         scorer="code_tests",
         contained=name == "prints for ever",
-        truth=json.dumps({"tests": ATTACKS[name].tests, "timeout": min(ATTACKS[name].seconds, 4.0)}),
+        truth=json.dumps({"tests": ATTACKS[name].tests, "timeout": min(ATTACKS[name].seconds, 2.0)}),
     )
     for name in (
         "ends a zip of the tests",
@@ -379,13 +369,27 @@ FAMILIES = {
 }
 
 
-def moves(backend: str) -> Iterator[tuple[str, Move]]:
-    """The moves that are made on a backend, with their names.
+_IN_GAIA = {"shell": "execute_command", "run_python_code": "run_python_code"}
+
+
+def moves(environment: str) -> Iterator[tuple[str, Move]]:
+    """The moves that are made in an environment, with their names.
 
     On processes those that harm nothing else; `code` is played there by ``test_code_tests.py``. Answers need no tools.
+    Those that the tools of GAIA can make are made with them.
     """
     for family, table in FAMILIES.items():
-        if family != {"process": "code", "docker": "answers"}[backend]:
+        if family != ("code" if environment == "process" else "answers"):
             for name, move in table.items():
-                if backend == "docker" or not move.contained:
-                    yield f"{family}: {name}", move
+                if environment == "gaia" and not {tool for tool, _ in move.calls} <= _IN_GAIA.keys():
+                    continue
+                if environment != "process" or not move.contained:
+                    calls = [call_in(environment, tool, **arguments) for tool, arguments in move.calls]
+                    yield f"{family}: {name}", replace(move, calls=calls)
+
+
+def call_in(environment: str, tool: str, **arguments: Any) -> Call:
+    """A call of a tool of the odd environment, as the tools of this one take it."""
+    if environment != "gaia":
+        return tool, arguments
+    return _IN_GAIA[tool], {**arguments, "output_format": "text"}

@@ -24,6 +24,7 @@ CHAINS = {
         "tests/integration/test_env_desktop.py",
         "tests/integration/test_env_sessions.py",
         "tests/integration/test_env_hostile.py",
+        "tests/integration/test_attack_bar.py",
         "tests/integration/test_trainer_image.py",
     ),
     # One Python environment with all that the tools need.

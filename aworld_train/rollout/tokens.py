@@ -7,7 +7,7 @@ result differs, fastokens is not used.
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
@@ -46,6 +46,14 @@ def encoder(tokenizer: Any) -> Encode:
         return list(backend.encode(text, add_special_tokens=False).ids)
 
     return _fast_encoder(backend, encode) or encode
+
+
+@lru_cache(maxsize=8)
+def special_tokens(tokenizer: Any) -> Mapping[int, str]:
+    """The texts of all special tokens: those with a role, and those that were only added as special."""
+    added = {token: str(text) for token, text in tokenizer.added_tokens_decoder.items() if text.special}
+    with_role = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
+    return added | dict(with_role)
 
 
 def _fast_encoder(backend: Any, reference: Encode) -> Encode | None:

@@ -20,22 +20,25 @@ from aworld_train.adapter.episodes.single import SingleEpisode, close_store, pla
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.env.backend import Size
 from aworld_train.rollout.tools import ToolServer, ToolSession
-from tests.adversary import FAMILIES, LOOK, MARK, Adversary, Move, moves
+from tests.adversary import FAMILIES, LOOK, MARK, Adversary, Move, call_in, moves
 from tests.environments import ODD, all_ready, need_docker
+from tests.hostile import python
 
 pytestmark = pytest.mark.timeout(600)
 LANES = 2
-BACKENDS = ("process",)
+SERVERS = {"process": ["odd"], "docker": ["odd"], "gaia": ["terminal-server", "python-server"]}
+"""Those of the environments: the odd one on both backends, and the one for GAIA in containers."""
+ENVIRONMENTS = [pytest.param(name, marks=[pytest.mark.slow] if name == "gaia" else []) for name in SERVERS]
 WON = {
     "process-answers: thinks until its time is over": "the trainer cannot tell long turns from a slow engine",
-    "process-processes: ends every worker": "tools on this backend may end idle workers too, as faults do",
+    "process-processes: ends every worker": "before Linux 6.12 tools on this backend may end idle workers too",
 }
 """The moves that pay, and why."""
 
 
 @dataclass
 class Played:
-    """What became of the moves on one backend.
+    """What became of the moves in one environment.
 
     Attributes:
         table: The moves.
@@ -54,19 +57,20 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """All moves of a backend, played."""
-    if request.param == "docker":
+    """All moves in an environment, played."""
+    environment = request.param
+    if environment != "process":
         need_docker()
-    name, folder = f"bar-{request.param}", tmp_path_factory.mktemp("bar")
+    name, folder = f"bar-{environment}", tmp_path_factory.mktemp("bar")
     connection = up(
-        ODD,
+        "gaia-mcp-server" if environment == "gaia" else ODD,
         name=name,
-        backend=request.param,
+        backend="process" if environment == "process" else "docker",
         workers=1 + LANES,
         scoring_workers=1,
-        servers=("odd",),
-        size=Size(1.0, 384 << 20),
-        wait=120,
+        servers=() if environment == "gaia" else ("odd",),
+        size=Size(1.0, (1024 if environment == "gaia" else 384) << 20),
+        wait=300,
     )
     (folder / "traces").mkdir()
     try:
@@ -74,18 +78,24 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             patch.setenv("MCP_SERVER_URL", connection.mcp_url)
             patch.setenv("MCP_SERVER_TOKEN", connection.token)
             patch.setenv(RUN_DIR_VARIABLE, str(folder))
-            made = asyncio.run(play_all(connection, folder, dict(moves(request.param))))
+            made = asyncio.run(play_all(connection, folder, environment))
     finally:
         down(name)
     return made
 
 
-async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Move]) -> Played:
+async def play_all(connection: EnvConnection, folder: Path, environment: str) -> Played:
+    look = call_in(environment, "shell", command=python(LOOK))
     for kind, seconds in {"patient": 120.0, "hasty": 3.0}.items():
         agent = {"max_turns": 12, "tool_timeout": seconds / 2, "episode_timeout": seconds}
-        write_files(folder / kind, episode_files(recipes.load({"agent": agent, "env": {"servers": ["odd"]}})))
+        write_files(
+            folder / kind,
+            episode_files(recipes.load({"agent": agent, "env": {"servers": SERVERS[environment]}})),
+        )
+    table = dict(moves(environment))
     names, played, turn = list(table), Played(table), asyncio.Semaphore(LANES)
-    server = ToolServer(connection.mcp_url, {"Authorization": f"Bearer {connection.token}"}, 60, 120)
+    headers = {"Authorization": f"Bearer {connection.token}", "MCP_SERVERS": ",".join(SERVERS[environment])}
+    server = ToolServer(connection.mcp_url, headers, 60, 120)
 
     async def play(name: str) -> None:
         move = table[name]
@@ -98,7 +108,7 @@ async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Mov
         async with turn:
             played.episodes[name] = await play_row(
                 folder / ("hasty" if move.hasty else "patient"),
-                Adversary(move, ("run_python_code", {"code": LOOK})),
+                Adversary(move, look),
                 row,
                 {"temperature": 1.0},
                 validate=False,
@@ -108,8 +118,8 @@ async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Mov
 
     over = asyncio.Event()
     async with ToolSession(server) as tools:
-        played.looks.append(await look(tools))
-        beside = asyncio.create_task(work(tools, over))
+        played.looks.append((await tools.call(*look)).text)
+        beside = asyncio.create_task(work(tools, environment, over))
         await asyncio.gather(*(play(name) for name in names if not table[name].last))
         over.set()
         played.served = await beside
@@ -118,7 +128,8 @@ async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Mov
             await play(name)
     assert await asyncio.to_thread(all_ready, connection)
     afterwards = [ToolSession(server) for _ in range(1 + LANES)]
-    played.looks += await asyncio.gather(*map(look, afterwards))
+    results = await asyncio.gather(*(tools.call(*look) for tools in afterwards))
+    played.looks += [result.text for result in results]
     await asyncio.gather(*(tools.__aexit__(None, None, None) for tools in afterwards))
     await close_store(folder / "patient")
     lines = map(json.loads, (folder / "traces" / "episodes.jsonl").read_text().splitlines())
@@ -126,14 +137,10 @@ async def play_all(connection: EnvConnection, folder: Path, table: dict[str, Mov
     return played
 
 
-async def look(tools: ToolSession) -> str:
-    return (await tools.call("run_python_code", {"code": LOOK})).text
-
-
-async def work(tools: ToolSession, over: asyncio.Event) -> int:
+async def work(tools: ToolSession, environment: str, over: asyncio.Event) -> int:
     """A session that counts in a file until all is over; how far it came."""
     for count in range(1, 100_000):
-        result = await tools.call("shell", {"command": "echo on >> count; wc -l < count"})
+        result = await tools.call(*call_in(environment, "shell", command="echo on >> count; wc -l < count"))
         assert result.text.strip() == str(count)
         if over.is_set():
             return count
@@ -142,12 +149,13 @@ async def work(tools: ToolSession, over: asyncio.Event) -> int:
 
 
 def cases() -> Iterator[Any]:
-    for backend in BACKENDS:
-        for name, _ in moves(backend):
-            case = f"{backend}-{name}"
+    for environment in ENVIRONMENTS:
+        (title,) = environment.values
+        for name, _ in moves(title):
+            case = f"{title}-{name}"
             # Whether these two pay depends on which of two times ends first.
             marks = [pytest.mark.xfail(strict=False, reason=WON[case])] if case in WON else []
-            yield pytest.param(backend, name, id=case, marks=marks)
+            yield pytest.param(title, name, id=case, marks=[*environment.marks, *marks])
 
 
 @pytest.mark.parametrize(("played", "name"), list(cases()), indirect=["played"], scope="module")
@@ -161,7 +169,7 @@ def test_no_move_pays(played: Played, name: str) -> None:
         assert move.reads in results[-1], results
 
 
-@pytest.mark.parametrize("played", BACKENDS, indirect=True, scope="module")
+@pytest.mark.parametrize("played", ENVIRONMENTS, indirect=True, scope="module")
 def test_nothing_is_left_and_those_beside_it_are_served(played: Played) -> None:
     first, *later = played.looks
     seen = [
@@ -176,5 +184,5 @@ def test_nothing_is_left_and_those_beside_it_are_served(played: Played) -> None:
 
 
 def test_the_bar_has_moves_of_every_family() -> None:
-    assert all(len(list(moves(backend))) >= 40 for backend in BACKENDS)
+    assert all(len(list(moves(environment))) >= 40 for environment in SERVERS)
     assert all(len(table) >= 4 for table in FAMILIES.values())

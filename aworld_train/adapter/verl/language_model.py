@@ -16,6 +16,7 @@ from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.template_proof import prove
+from aworld_train.rollout.tokens import special_tokens
 from aworld_train.thinking import opened_by
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class VerlModel:
     ) -> ParsedTurn:
         opened = opened_by(self._decode(prompt[-_PROMPT_END_TOKENS:]))
         turn = read_turn(self._decode(tokens), self._format, tools, opened)
-        specials = _specials(self._tokenizer)
+        specials = special_tokens(self._tokenizer)
         texts = [specials[token] for token in dict.fromkeys(tokens) if token in specials]
         content, reasoning = turn.content, turn.reasoning
         for text in texts:
@@ -171,14 +172,6 @@ def _template(
     template = ChatTemplate(tokenizer, ends, json.loads(options), images)
     prove(template)
     return template
-
-
-@lru_cache(maxsize=8)
-def _specials(tokenizer: Any) -> Mapping[int, str]:
-    """The texts of all special tokens: those with a role, and those that were only added as special."""
-    added = {token: str(text) for token, text in tokenizer.added_tokens_decoder.items() if text.special}
-    with_role = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
-    return added | dict(with_role)
 
 
 @lru_cache(maxsize=8)

@@ -118,6 +118,7 @@ class Worker:
 
     async def _prepare(self) -> None:
         await self._spawner.ready()
+        await self._wipe()  # so that no session can see whether it is a worker's first
         if self._desktop is not None:
             await self._desktop.start()
         await self.relay.start()
@@ -209,7 +210,7 @@ class Worker:
     def _clean_up(self) -> None:
         if self._cleaner is not None:
             self._set_ready(False)
-            self._run_in_background(self._clean(self._cleaner))
+            self._run_in_background(self._clean())
 
     def _open(self, request: web.Request) -> RelayedSession:
         requested = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
@@ -234,21 +235,25 @@ class Worker:
         finally:
             answering.cancel()
 
-    async def _clean(self, cleaner: Cleaner) -> None:
+    async def _clean(self) -> None:
         if self._warming is not None:
             self._warming.cancel()
         ran = self.relay.stop_servers()
         if self._desktop is not None:
             await self._desktop.stop()
-        try:
-            await cleaner.clean()
-        except (NotClean, OSError) as error:
-            _end(f"it cannot be cleaned: {error}")
+        await self._wipe()
         self._check_endpoint()
         if self._desktop is not None:
             await self._desktop.start()
         self._set_ready(True)
         self._warming = self._run_in_background(self.relay.warm(ran))
+
+    async def _wipe(self) -> None:
+        try:
+            if self._cleaner is not None:
+                await self._cleaner.clean()
+        except (NotClean, OSError) as error:
+            _end(f"it cannot be cleaned: {error}")
 
     def _set_ready(self, ready: bool) -> None:
         self._ready = ready

@@ -53,6 +53,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_VERSION = 1
 _MAKE_BLOCK_DEVICE, _MOVE = 1 << 11, 1 << 13
+_SIGNALS = 1 << 1
+_SCOPES_SINCE = 6  # the version of Landlock in Linux 6.12
 _CAPABILITIES = range(64)
 _MAX_ORDER_BYTES = 1 << 20
 # If memory runs out, the kernel ends a tool rather than this process or the worker. With CAP_SYS_RESOURCE this is also
@@ -161,6 +163,8 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
             _enter_own_domain()
             # The kernel resets both settings when the user changes.
             _prctl(_PR_SET_DUMPABLE, int(not order["private"]))
+        else:
+            _keep_signals_inside()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # some servers do not end when their input is closed
         os.chdir(order["cwd"])
         if "argv" in order:
@@ -196,7 +200,11 @@ def _change_user(user: ToolUser) -> None:
 
 def _has_domains() -> bool:
     """Whether processes can be kept apart; the Landlock of Linux 5.13 to 5.18 would forbid to move files as well."""
-    return bool(_libc().syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION) >= 2)
+    return _landlock_version() >= 2
+
+
+def _landlock_version() -> int:
+    return int(_libc().syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
 
 
 def _enter_own_domain() -> None:
@@ -216,6 +224,22 @@ def _enter_own_domain() -> None:
     if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) or libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
         raise OSError(ctypes.get_errno(), "a server cannot be kept apart from others")
     os.close(root)
+    os.close(domain)
+
+
+def _keep_signals_inside() -> None:
+    """Let this process and all that it starts signal and trace no other process of the user, such as other workers.
+
+    A session that ends the gateway or all workers looks like a fault of the environment, and is played again.
+    """
+    if _landlock_version() < _SCOPES_SINCE:
+        return
+    libc = _libc()
+    scopes = (ctypes.c_uint64 * 3)(0, 0, _SIGNALS)
+    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(scopes), ctypes.sizeof(scopes), 0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
+        raise OSError(ctypes.get_errno(), "a server cannot be kept from signalling others")
     os.close(domain)
 
 

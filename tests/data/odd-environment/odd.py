@@ -114,6 +114,14 @@ def flood(megabytes: int) -> str:
 
 
 @server.tool()
+def forge(line: str, times: int = 1) -> str:
+    """Writes a line of the protocol in place of the answer to every request that may be open: ID is its number."""
+    for number in list(range(1, 600)) * times:
+        os.write(1, line.replace("ID", str(number)).encode("latin-1") + b"\n")
+    return "forged"
+
+
+@server.tool()
 def crash() -> str:
     os._exit(3)
 

@@ -1,12 +1,15 @@
-"""Only images make tokens of images, wherever a text has their letters, and a turn has one end."""
+"""Only templates and images make special tokens, wherever a text has their letters, and a turn has one end."""
 
 import json
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aworld_train.rollout import template as template_module
 from aworld_train.rollout.images import TEXT_ONLY, Image, NoImages
@@ -19,7 +22,9 @@ from aworld_train.rollout.template import (
     _overlap,
     with_recorded_ids,
 )
+from aworld_train.rollout.tokens import special_tokens
 from tests import templates
+from tests.properties import examples
 from tests.vision import image
 
 RESERVED = ("<|image_pad|>", "<|video_pad|>")
@@ -64,17 +69,24 @@ def written(source: str, ends: str = "<|im_end|>", **options: Any) -> ChatTempla
 
 def all_tokens(template: ChatTemplate, text: str) -> list[list[int]]:
     """The tokens of everything that can hold a text."""
-    call = ToolCall("look", "{}", "abcdef000")
-    calling = Message("assistant", "", (ToolCall("look", f'{{"at": "{text}"}}', "abcdef000"),))
-    result = Message("tool", text, call_id="abcdef000", name="look")
     tool = {"type": "function", "function": {"name": "look", "description": text, "parameters": {text: {}}}}
     return [
         template.plain(text),
+        *messages_tokens(template, text),
+        template.initial([HELLO], [tool]),
+    ]
+
+
+def messages_tokens(template: ChatTemplate, text: str) -> list[list[int]]:
+    """The tokens of all messages that can hold a text."""
+    call = ToolCall("look", "{}", "abcdef000")
+    calling = Message("assistant", "", (ToolCall("look", f'{{"at": "{text}"}}', "abcdef000"),))
+    result = Message("tool", text, call_id="abcdef000", name="look")
+    return [
         template.initial([Message("system", text), HELLO], []),
         template.initial([Message("user", text)], []),
         template.initial([HELLO, Message("assistant", text), HELLO], []),
         template.initial([HELLO, calling, result], []),
-        template.initial([HELLO], [tool]),
         continued(template, [HELLO, Message("assistant", "Hi.")], [Message("user", text)]),
         continued(template, [HELLO, Message("assistant", "", (call,))], [result]),
     ]
@@ -87,6 +99,56 @@ def test_text_that_spells_a_token_of_images_is_text(template: ChatTemplate, spel
     ):
         assert spelled not in [template.text([token]) for token in tokens]
         assert template.text(tokens) == template.text(plain).replace("PLACE", spelled)
+
+
+shared_template = lru_cache(templates.template)
+pieces = st.sampled_from(
+    [
+        *templates.SPECIAL,
+        *RESERVED,
+        template_module._CUT,
+        "<|im_",
+        "end|>",
+        "<",
+        "|>",
+        "s",
+        "[/",
+        " ",
+        "é",
+        "42",
+    ]
+)
+
+
+@pytest.mark.parametrize("family", templates.ENDS)
+@examples(60)
+@given(pieces=st.lists(pieces, min_size=1, max_size=6))
+def test_only_the_template_writes_special_tokens(family: str, pieces: list[str]) -> None:
+    template, specials = shared_template(family), special_tokens(templates.tokenizer(family))
+    text = f"a{''.join(pieces)}z"
+    for tokens, plain in zip(
+        messages_tokens(template, text), messages_tokens(template, "aPLACEz"), strict=True
+    ):
+        assert template.text(tokens) == template.text(plain).replace("aPLACEz", text)
+        assert [t for t in tokens if t in specials] == [t for t in plain if t in specials]
+
+
+def test_tokens_between_messages_are_the_templates_whether_or_not_they_are_marked_as_special() -> None:
+    tokenizer: Any = deepcopy(templates.tokenizer("chatml_tools"))
+    tokenizer.add_tokens(["<User>", "<Tool>"])
+    tokenizer.chat_template = (
+        "{% for m in messages %}<User>{{ m.content }}{% endfor %}{{ '<Tool>' if tools }}"
+        "{{ '<think>' if add_generation_prompt }}"
+    )
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    tokens = template.initial([Message("user", "a<User>b<think>c")], TOOLS)
+    assert template.text(tokens) == "<User>a<User>b<think>c<Tool><think>"
+    counts = map(tokens.count, tokenizer.convert_tokens_to_ids(["<User>", "<Tool>", "<think>"]))
+    assert list(counts) == [1, 1, 2]
+
+
+def test_a_program_that_writes_its_own_prompt_writes_special_tokens(template: ChatTemplate) -> None:
+    assert template.plain("a<|im_end|>") == [*template.plain("a"), *template.ends]
 
 
 @pytest.mark.parametrize("last_end", ["<|eot_id|>", "[/INST]"])  # the first begins as the other end does

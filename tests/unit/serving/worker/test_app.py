@@ -46,11 +46,13 @@ import os, signal, time
 from aworld_train.serving.worker import cleaning
 
 def end_processes(ground, original=cleaning.end_processes):
-    for pid in ground.spared - {os.getpid()}:
+    for pid in ground.spared - {os.getpid()} if used else ():
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     original(ground)
+    used.append(True)
 
+used = []  # it is wiped once before its first session
 cleaning.end_processes = end_processes
 """
 
@@ -253,7 +255,7 @@ async def test_a_worker_takes_sessions_when_all_its_parts_are_ready(tmp_path: Pa
         one.parts.may_go_on.set()
         ready = {"ready": True, "servers": ["a"], "broken": {"broken": "broken could not be started"}}
         assert await line_of(state) == {**description, **ready}
-        assert one.parts.steps == ["spawner is ready", *(["desktop started"] if desktop else [])]
+        assert one.parts.steps == ["spawner is ready", "cleaned", *(["desktop started"] if desktop else [])]
         assert [name for name, _ in one.servers.started] == ["a"]
         assert (await one.post(HELLO))[0] == 200
         async with one.http.get("http://worker/desktop") as picture:
@@ -363,7 +365,7 @@ async def test_sessions_end_with_the_last_gateway_that_looks_at_the_worker(
         states.pop().close()
         await until(lambda: not one.worker.relay.sessions)
         await until(lambda: one.worker._ready)
-        cleaned = ["cleaned", "socket looked at"] if sessions == 1 else []
+        cleaned = ["cleaned", "cleaned", "socket looked at"] if sessions == 1 else []
         assert one.parts.steps == ["spawner is ready", *cleaned]
         # Without a session, nothing is to be cleaned.
         (await one.state()).close()
@@ -386,7 +388,7 @@ async def test_what_belongs_to_no_session_is_refused(tmp_path: Path) -> None:
             400,
             "the body has to be one JSON-RPC message",
         )
-        assert one.parts.steps == ["spawner is ready"]
+        assert one.parts.steps == ["spawner is ready", "cleaned"]
 
 
 async def test_a_session_has_the_servers_and_the_check_that_its_headers_ask_for(tmp_path: Path) -> None:
@@ -585,8 +587,11 @@ CANNOT_BE_WIPED = """
 from aworld_train.serving.worker import cleaning
 
 def wipe(resources):
-    raise OSError("out of order")
+    if used:
+        raise OSError("out of order")
+    used.append(True)
 
+used = []
 cleaning.wipe = wipe
 """
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, cast
 
+import psutil
 import pytest
 
 from aworld_train.serving.worker import spawner
@@ -233,6 +234,31 @@ def test_no_server_reads_the_variables_of_what_another_one_started(tmp_path: Pat
         assert Path(workspace, "moved").exists()
     assert output.splitlines()[0] == str(NOBODY.id)
     assert output.count("OWN=value") == 1 and output.count("Permission denied") == 2, output
+
+
+def signal_others() -> None:
+    """A server that ends its own child, and tries to signal its parent and its parent's."""
+    child = subprocess.Popen(["sleep", "600"])
+    child.kill()
+    ends = [child.wait()]
+    spawner_pid = os.getppid()
+    for pid in (spawner_pid, psutil.Process(spawner_pid).ppid()):
+        try:
+            os.kill(pid, 0)
+            ends.append(0)
+        except PermissionError:
+            ends.append(1)
+    sys.stdout.write(json.dumps(ends))
+
+
+def test_tools_of_plain_processes_signal_no_others(tmp_path: Path) -> None:
+    if spawner._landlock_version() < spawner._SCOPES_SINCE:
+        pytest.skip("this kernel has no Landlock that keeps signals inside")
+    starter = Spawner(tmp_path / "log", f"{HERE}:signal_others")
+    starter.answer()
+    server = Server(starter, tmp_path, function=f"{HERE}:signal_others")
+    assert json.loads(server.read()) == [-signal.SIGKILL, 1, 1]
+    starter.close()
 
 
 def test_a_program_has_only_the_variables_of_its_order(running: Spawner, tmp_path: Path) -> None:
