@@ -52,7 +52,7 @@ RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
 SETTINGS = "eval"
 """The manifest's key for the settings of an evaluation, whose folder holds no training."""
 _PACKAGES = ("mcp", "omegaconf")
-_FREE = (
+FREE = (
     "trainer.steps.",
     "trainer.epochs.",
     "trainer.val_every.",
@@ -351,7 +351,7 @@ def lock_folder(path: Path) -> TextIO:
 
 
 def refuse_changes(
-    path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = _FREE
+    path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = FREE
 ) -> dict[str, tuple[Any, Any]]:
     """Refuse to go on with a run that was made with another recipe or with other data.
 
