@@ -1,6 +1,6 @@
 """Every command of the README and the pages is executed: here, or by the test that stands beside it in a table.
 
-What needs no engine, network, GPU, model on a GPU or training runs here, in a folder that has what the pages name. The
+What needs no engine, network, GPU, large model or training runs here, in a folder that has what the pages name. The
 rest is in ``ELSEWHERE``, so a new command fails until it runs, or says where it does.
 """
 
@@ -33,7 +33,7 @@ pytest.importorskip("verl", reason="needs the extra cpu or gpu")
 
 ELSEWHERE = (
     # What whole commands match, what they need, and the test that executes such a command (or checks what it names).
-    (r"scripts/quickstart\.sh.*", "a training", "tests/e2e/test_training.py"),
+    (r"scripts/quickstart\.sh.*", "a training", "tests/integration/test_scripts.py"),
     (r"scripts/test\.sh.*", "all tests, this one too", "tests/integration/test_scripts.py"),
     (r"scripts/gpu-proof\.sh", "a GPU", "tests/e2e/test_gpu_proof.py"),
     (r"(\S*pip|uv|python3\.11|source) .*", "a package index", "tests/integration/test_scripts.py"),
@@ -62,8 +62,9 @@ ELSEWHERE = (
     (r"runs trace-token .*", "a row of that length", "tests/unit/cli/test_runs_episodes.py"),
     (r"runs compare .*/other/place/b.*", "a folder of the reader's", "tests/unit/cli/test_runs.py"),
     (r"view.*", "a browser", "tests/integration/test_view.py"),
-    (r"env (?!list|status$).*", "an environment", "tests/integration/test_env_process.py"),
-    (r"reward judge-eval .*", "a judge", "tests/unit/cli/test_reward.py"),
+    (r"env (up|down|status|test) .*", "an environment", "tests/integration/test_env_process.py"),
+    (r"env (build|config|logs|token) .*", "an environment", "tests/unit/cli/test_env.py"),
+    (r"reward judge-eval .*", "a judge", "tests/unit/evaluation/test_judge_agreement.py"),
 )
 EPISODES = {"878e975b", "07d7fb93"}
 """Episodes of the pages, in whose place a command gets one that is there."""
