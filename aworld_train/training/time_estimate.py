@@ -60,7 +60,7 @@ def _median(run: RecordedRun, figure: str) -> float | None:
 def _start_seconds(run: RecordedRun) -> float:
     """What a start took, with the validation before the first step, of which no record has the time."""
     counted = sum(value for figure in ("seconds", "val_seconds") for _, value in run.series(figure))
-    return max(0.0, run.summary.get("seconds", 0.0) - counted) / len(_attempts(run))
+    return max(0.0, float(run.summary.get("seconds", 0.0)) - counted) / len(_attempts(run))
 
 
 def _attempts(run: RecordedRun) -> list[dict[str, Any]]:

@@ -44,7 +44,10 @@ def test_the_run_that_tells_is_named_and_validations_are_counted(tmp_path: Path)
     changes = ["trainer.steps=3", "trainer.val_every=2"]
     estimate = time_estimate(recipes.read({**RECIPE, "name": "next"}, changes), tmp_path)
     assert estimate is not None
-    assert estimate.sentence == "About 1:27, as earlier went (on h, 2026-01-02): 3.0 s a step, 9.0 s a validation."
+    assert (
+        estimate.sentence
+        == "About 1:27, as earlier went (on h, 2026-01-02): 3.0 s a step, 9.0 s a validation."
+    )
 
 
 def test_without_runs_and_beside_a_broken_one_nothing_is_said(tmp_path: Path) -> None:
