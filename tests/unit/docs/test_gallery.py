@@ -22,7 +22,7 @@ def test_a_recipe_has_its_commands_and_its_curve_or_what_it_needs(name: str) -> 
     (block,) = blocks_of(section, PAGE)
     assert block.text.splitlines() == header
     pictures = [REPOSITORY / f"docs/images/gallery-{name}-{theme}.png" for theme in ("light", "dark")]
-    if on_cpu(recipes.load(name)):
+    if on_cpu(recipes.load(name)) and "No curve was\nmeasured" not in section:
         assert all(f"images/{picture.name}" in section and picture.is_file() for picture in pictures)
     else:
         assert "Needs " in section and not any(picture.exists() for picture in pictures)
