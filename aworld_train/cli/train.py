@@ -69,6 +69,7 @@ def train(
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
     from aworld_train.training.recipe_checks import recipe_checks
+    from aworld_train.training.time_estimate import time_estimate
 
     if out is not None and not dry_run:
         raise UsageError("--out is where --dry-run writes; a run writes into RUNS/<name> (--runs).")
@@ -78,6 +79,7 @@ def train(
     trainer = AgentTrainer(config=loaded, run_path=str(runs))
     processor = trainer.train_processor
     assert isinstance(processor, FrameworkProcessor)
+    estimate = None if resume else time_estimate(processor.checked, runs)
     if dry_run:
         run_dir = processor.run_dir(processor.checked.recipe)
         if out is not None:
@@ -87,8 +89,13 @@ def train(
             write_files(out, planned.files)
         config = None if out is None else str(out / planned.config)
         if as_json:
-            console.print_json({"run_dir": str(run_dir), "config": config, "command": list(planned.command)})
+            seconds = estimate.seconds if estimate else None
+            planned_run = {"run_dir": str(run_dir), "config": config, "seconds": seconds}
+            console.print_json({**planned_run, "command": list(planned.command)})
             return
+        unknown = f"How long it takes is known after its first step: no run in {runs} has done the same work."
+        if not resume:
+            console.note(estimate.sentence if estimate else unknown)
         console.note(
             f"The configuration is {config}. The command:"
             if config
@@ -96,6 +103,8 @@ def train(
         )
         typer.echo(shlex.join(planned.command))
         return
+    if estimate and not (quiet or as_json):
+        console.note(estimate.sentence)
     options = launch.LaunchOptions(resume=resume, quiet=quiet or as_json, detach=detach, submit=submit)
     summary = launch_by.launch(processor, options)
     if summary is None:

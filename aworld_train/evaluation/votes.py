@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.evaluation.statistics import RIGHT
+from aworld_train.interruptible import run_interruptible
 from aworld_train.reward.choices import as_label
 from aworld_train.reward.scored import ScoringContext
 from aworld_train.reward.scorers import COMPARING, find_scorer
@@ -36,7 +37,7 @@ def votes_of(evaluation: Evaluation, ladder: Sequence[int]) -> Votes:
     }
     if all(attempt.answer is None for attempts in scored.values() for attempt in attempts):
         return {}
-    return asyncio.run(_votes(scored, evaluation.tasks, ladder))
+    return run_interruptible(_votes(scored, evaluation.tasks, ladder))
 
 
 async def _votes(

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from aworld_train.interruptible import run_interruptible
 from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.choices import as_label
 from aworld_train.reward.extraction import check_schema_name, extract
@@ -72,8 +73,8 @@ async def score(
 
 
 def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -> ScoreResult:
-    """`score` for programs without an event loop; a coroutine awaits `score` itself."""
-    return asyncio.run(score(prediction, **arguments))
+    """`score` for programs and notebooks; a coroutine awaits `score` itself."""
+    return run_interruptible(score(prediction, **arguments))
 
 
 async def score_extracted(

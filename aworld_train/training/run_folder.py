@@ -53,7 +53,7 @@ from aworld_train.training.run_files import (
 from aworld_train.training.start import log_file
 
 _PACKAGES = ("mcp", "omegaconf")
-_FREE = (
+FREE = (
     "trainer.steps.",
     "trainer.epochs.",
     "trainer.val_every.",
@@ -277,7 +277,7 @@ def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
 
 
 def refuse_changes(
-    path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = _FREE
+    path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = FREE
 ) -> dict[str, tuple[Any, Any]]:
     """Refuse to go on with a run that was made with another recipe or with other data.
 

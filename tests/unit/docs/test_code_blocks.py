@@ -29,7 +29,8 @@ from tests.locations import REPOSITORY
 
 BLOCKS = code_blocks()
 PROGRAMS = {
-    *("aworld-train", "eval", "hf", "inspect", "pip", "pre-commit", "python3.11", "source", "uv", "zensical"),
+    *("aworld-train", "eval", "export", "hf", "inspect", "pip"),
+    *("pre-commit", "python3.11", "source", "uv", "zensical"),
 }
 """What commands begin with, beside the scripts of the repository."""
 DOCKERFILE = {"FROM", "WORKDIR", "RUN", "COPY", "ARG", "ENV"}

@@ -164,6 +164,11 @@ def test_faults_parts_and_unscored_answers_are_counted() -> None:
     assert (found.unscored, found.causes) == ({"math: timeout": 1}, {"why": 1})
 
 
+async def test_figures_are_computed_where_a_loop_runs_as_in_a_notebook() -> None:
+    attempts = [attempt("a", number, 0.0, answer=answer) for number, answer in enumerate(("1/2", "0.5"))]
+    assert figures_of(evaluation([task("a")], attempts, 2)).majority == {1: 0.0, 2: 0.0}
+
+
 def test_the_majority_needs_answers() -> None:
     tasks = [task("a")]
     assert figures_of(evaluation(tasks, [attempt("a", 0, 1.0)], 1)).majority == {}

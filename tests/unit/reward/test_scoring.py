@@ -235,6 +235,10 @@ def test_a_missing_answer_scores_0_and_calls_no_scorer(own: Callable[..., ScoreR
     assert (scored.score, scored.outcome, scored.extracted) == (0.0, ScoreOutcome.no_answer, None)
 
 
+async def test_an_answer_is_scored_at_once_where_a_loop_runs_as_in_a_notebook() -> None:
+    assert score_now("<answer>7</answer>", ground_truth="7").score == 1.0
+
+
 def test_only_the_assistant_counts() -> None:
     messages = [
         {"role": "user", "content": "<answer>7</answer>"},

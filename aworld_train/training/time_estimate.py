@@ -1,0 +1,67 @@
+"""How long a run will take, by the newest completed run of the same recipe in the folder of runs.
+
+Without one nothing is said: seconds a step depend on how the model answers, which only a run shows.
+"""
+
+import statistics
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import UsageError
+from aworld_train.recipe import LoadedRecipe, changes
+from aworld_train.training.progress import clock
+from aworld_train.training.recorded_run import RecordedRun, find_runs
+from aworld_train.training.run_folder import FREE
+
+_ANY = (
+    *("name.", "trainer.lr.", "trainer.project.", "trainer.seed."),
+    *(key for key in FREE if not key.startswith("cluster.")),
+)
+"""Keys with which a step takes as long as with others."""
+
+
+@dataclass(frozen=True)
+class TimeEstimate:
+    """Seconds of a run, and the earlier run that they are computed from."""
+
+    seconds: float
+    sentence: str
+
+
+def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
+    """What a run of a recipe would take from its start to its end; None where no run below ``runs`` tells."""
+    trainer, found = loaded.recipe.trainer, []
+    with suppress(UsageError):  # a folder that cannot be read keeps no run from its start
+        found = find_runs(runs)
+    for run in found:
+        step, differing = _median(run, "seconds"), changes(run.recipe, loaded.unresolved)
+        is_alike = all(f"{key}.".startswith(_ANY) for key in differing)
+        if run.status != "completed" or step is None or not is_alike:
+            continue
+        val = _median(run, "val_seconds") or 0.0
+        validations = -(-trainer.steps // trainer.val_every)
+        seconds = _start_seconds(run) + trainer.steps * step + validations * val
+        where = f"on {host}, " if (host := _attempts(run)[-1].get("host")) else ""
+        return TimeEstimate(
+            seconds,
+            f"About {clock(seconds)}, as {run.name} went ({where}{run.started[:10]}): {step:.1f} s a step, "
+            f"{val:.1f} s a validation.",
+        )
+    return None
+
+
+def _median(run: RecordedRun, figure: str) -> float | None:
+    values = [value for _, value in run.series(figure)]
+    return statistics.median(values) if values else None
+
+
+def _start_seconds(run: RecordedRun) -> float:
+    """What a start took, with the validation before the first step, of which no record has the time."""
+    counted = sum(value for figure in ("seconds", "val_seconds") for _, value in run.series(figure))
+    return max(0.0, float(run.summary.get("seconds", 0.0)) - counted) / len(_attempts(run))
+
+
+def _attempts(run: RecordedRun) -> list[dict[str, Any]]:
+    return run.manifest.get("attempts") or [{}]
