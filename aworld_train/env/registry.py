@@ -26,7 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """``AWORLD_TRAIN_STATE``, by default ``~/.local/state/aworld-train``."""
     return Path(
-        environment.get("AWORLD_TRAIN_STATE") or Path(environment.get("HOME") or "~", ".local/state/aworld-train")
+        environment.get("AWORLD_TRAIN_STATE")
+        or Path(environment.get("HOME") or "~", ".local/state/aworld-train")
     ).expanduser()
 
 
