@@ -1,7 +1,7 @@
 """The parent process of a program: it leaves nothing running, whatever happens to the program, itself, or the owner.
 
 It starts the program as its child and waits. When the program ends, when the supervisor gets SIGTERM or SIGINT, or when
-the owner has ended (also by SIGKILL, because the supervisor polls it), it ends every descendant and then itself. On
+the owner has ended (also by SIGKILL: the supervisor watches it), it ends every descendant and then itself. On
 Linux the program dies with the supervisor, and orphaned descendants become the supervisor's children, so none escapes.
 
     python -P process_supervisor.py --owner IDENTITY -- COMMAND ...
@@ -17,12 +17,12 @@ import argparse
 import contextlib
 import ctypes
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -32,7 +32,7 @@ import psutil
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-_INTERVAL = 0.2
+_INTERVAL = 0.2  # between two looks at the owner, on systems that do not tell of its end
 _LOOK_SECONDS = 5.0  # between two looks for new shared memory
 _MAX_LOOKS = 6
 # From linux/prctl.h.
@@ -131,7 +131,7 @@ def main() -> int:
     parser.add_argument("--grace", type=float, default=GRACE)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    stopped = _stop_signal()
+    signals = SignalWait(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     if options.detach is not None:
         _detach(options.detach)
     owner = options.owner.find() if options.owner is not None else None
@@ -140,10 +140,12 @@ def main() -> int:
     shared = SharedMemory()
     if not orphaned:
         program = _start(options.command, None if options.stdin else subprocess.DEVNULL)
-        while not (orphaned or stopped() or status is not None):
+        owners_end = open_end(options.owner) if owner is not None else None
+        seconds = _LOOK_SECONDS if owner is None or owners_end is not None else _INTERVAL
+        while not (orphaned or signals.received & {signal.SIGTERM, signal.SIGINT} or status is not None):
             status = dict(_reap()).get(program)
             if status is None:
-                time.sleep(_INTERVAL)
+                signals.wait(seconds, owners_end)
                 orphaned = owner is not None and not lives(owner)
                 shared.look_now_and_then()
     shared.look()
@@ -170,16 +172,38 @@ def _detach(log: Path) -> None:
         os.dup2(descriptor, stream)
 
 
-def _stop_signal() -> Callable[[], bool]:
-    """Catch SIGTERM and SIGINT; the returned function says whether one was received."""
-    received: list[int] = []
+class SignalWait:
+    """Catches signals from now on, and waits for the next.
 
-    def record(number: int, _: FrameType | None) -> None:
-        received.append(number)
+    Attributes:
+        received: The signals that have come.
+    """
 
-    signal.signal(signal.SIGTERM, record)
-    signal.signal(signal.SIGINT, record)
-    return lambda: bool(received)
+    def __init__(self, *numbers: int):
+        self.received: set[int] = set()
+        self._reader, writer = os.pipe()
+        for descriptor in (self._reader, writer):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, self._record)
+
+    def wait(self, seconds: float, other: int | None = None) -> None:
+        """Wait until a signal has come since the last call, or the file ``other`` can be read, or the time is over."""
+        select.select([self._reader] if other is None else [self._reader, other], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 1024)
+
+    def _record(self, number: int, _: FrameType | None) -> None:
+        self.received.add(number)
+
+
+def open_end(identity: ProcessIdentity) -> int | None:
+    """A file that can be read once a process has ended; None where there are no such files."""
+    try:
+        return os.pidfd_open(identity.pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _start(command: list[str], stdin: int | None) -> int:

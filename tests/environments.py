@@ -137,6 +137,23 @@ def eventually(holds: Callable[[], object], within: float = 30.0) -> bool:
     return True
 
 
+def sleeps(pid: int, seconds: float = 1.5) -> bool:
+    """Whether there is a time of so many seconds in which a process is not woken at all."""
+
+    def is_undisturbed() -> bool:
+        before = _switches(pid)
+        time.sleep(seconds)
+        return _switches(pid) == before
+
+    return eventually(is_undisturbed, within=20.0)
+
+
+def _switches(pid: int) -> str:
+    """How often it has begun to wait, as the kernel writes it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]
+
+
 def workers(name: str) -> list[psutil.Process]:
     """The workers of an environment of processes."""
     record = find(name)

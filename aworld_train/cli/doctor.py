@@ -63,8 +63,9 @@ def doctor(
     from aworld_train import recipe as recipes
     from aworld_train.doctor import Machine, Needs, Status, examine
     from aworld_train.errors import UsageError
+    from aworld_train.launch.defaults import cluster_defaults
 
-    loaded = recipes.load(recipe, overrides or []) if recipe is not None else None
+    loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None
     if engine and loaded is None:
         raise UsageError("--engine samples from a recipe's model: name the recipe.")
     findings = examine(Machine(), Needs(loaded, runs, online))

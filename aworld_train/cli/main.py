@@ -6,7 +6,9 @@ takes hardly longer than importing typer. For the same reason the list of comman
 
 import errno
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -91,6 +93,10 @@ def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Train tool-using LLM agents from one YAML recipe."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = "/"  # as container engines set it for a user without an entry
 
 
 _PATH_FAULTS = {

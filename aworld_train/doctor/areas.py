@@ -15,7 +15,7 @@ from aworld_train.doctor.memory import check_memory, check_processors
 from aworld_train.doctor.packages import check_packages, check_python
 from aworld_train.doctor.ports import check_ports
 from aworld_train.doctor.ray import check_ray
-from aworld_train.doctor.run_folder import check_run_folder
+from aworld_train.doctor.run_folder import check_home, check_run_folder
 from aworld_train.doctor.slurm import check_slurm
 from aworld_train.doctor.tools import check_tools
 from aworld_train.doctor.wheels import check_wheels
@@ -30,6 +30,7 @@ PROBES: dict[str, Probe] = {
     "disk": check_disk,
     "shared memory": check_shared_memory,
     "run folder": check_run_folder,
+    "home": check_home,
     "limits": check_limits,
     "ports": check_ports,
     "clock": check_clock,

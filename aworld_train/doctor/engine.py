@@ -10,6 +10,8 @@ from aworld_train.doctor.estimate import GB, gigabytes
 from aworld_train.doctor.finding import Finding, fault, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
+from aworld_train.env.containers import DEFAULT_SOCKET, engine_host, refuse_ssh
+from aworld_train.errors import UsageError
 
 _OLDEST = (20, 10)
 _MIN_NETWORKS = 4
@@ -26,13 +28,21 @@ def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Its version, the address pools for new networks, and the disk of its images."""
     import docker
 
-    host = machine.variable("DOCKER_HOST") or f"unix://{machine.path('/var/run/docker.sock')}"
     if needs.processes:
         yield ok("docker", "The recipe runs its tools as processes and needs no Docker engine.")
         return
     try:
+        refuse_ssh(host := engine_host(machine.environment))
+    except UsageError as error:
+        yield fault("docker", needs.docker, error.message, "Use an engine of this machine.")
+        return
+    environment = machine.environment
+    if host == DEFAULT_SOCKET:
+        host = f"unix://{machine.path(DEFAULT_SOCKET)}"
+        environment = {**environment, "DOCKER_HOST": host}
+    try:
         client = docker.from_env(
-            environment={**machine.environment, "DOCKER_HOST": host},
+            environment=environment,
             timeout=machine.command_seconds,
             version="auto",
         )

@@ -20,7 +20,7 @@ from aworld_train.masking import mask
 PROBE_SECONDS = 2.0
 TOTAL_SECONDS = 10.0
 _SIDE_BY_SIDE = 6
-"""So many probes hang at the same time before others wait: with 22 probes the whole takes at most 8 s."""
+"""So many probes hang at the same time before others wait: with 23 probes the whole takes at most 8 s."""
 
 
 @dataclass

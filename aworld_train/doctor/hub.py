@@ -23,6 +23,15 @@ def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
     offline = _offline(machine)
     mode = f"offline ({offline})" if offline else "the hub may be asked"
     yield ok("hub", f"Models are kept in {hub_cache(machine)}; {mode}.")
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        for variable in (name, name.upper()):
+            if machine.variable(variable).lower().startswith("socks"):
+                yield warn(
+                    "hub",
+                    f"{variable} names a SOCKS proxy, and only HTTP proxies are supported.",
+                    "Set HTTP_PROXY and HTTPS_PROXY to an HTTP proxy and unset it, or add what is reached without a "
+                    "proxy to NO_PROXY.",
+                )
     token, source = _token(machine)
     if token and not can_be_sent(token):
         yield warn(

@@ -1,4 +1,4 @@
-"""Whether the file system of the run folder does what runs rely on: locks, and files replaced in one step."""
+"""Whether the folders of a run and of the user do what runs rely on: files, locks, and replacement in one step."""
 
 import fcntl
 import tempfile
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aworld_train.doctor.disk import space_of
+from aworld_train.doctor.estimate import hub_cache
 from aworld_train.doctor.finding import Finding, fail, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs, existing
+from aworld_train.env.registry import state_folder
 
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "fuse.", "9p", "gluster", "wekafs")
 _OTHER_FOLDER = "Take a folder on another file system with --runs."
@@ -20,12 +22,7 @@ def check_run_folder(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if not folder.is_dir():
         yield fail("run folder", f"{folder} is a file, so no run folder can be made there.", _OTHER_FOLDER)
         return
-    try:
-        with tempfile.TemporaryDirectory(prefix=".aworld-doctor-", dir=folder) as trial:
-            problem = _trial(Path(trial))
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-    if problem:
+    if problem := _problem(folder):
         yield fail("run folder", f"{folder} {problem}.", _OTHER_FOLDER)
         return
     kind = space_of(machine, folder).kind
@@ -37,6 +34,34 @@ def check_run_folder(machine: Machine, needs: Needs) -> Iterator[Finding]:
         )
     else:
         yield ok("run folder", f"{folder} ({kind}) can be written, locked and replaced in.")
+
+
+def check_home(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """Whether the folders that are in the user's home by default can be written: a container's user often has none."""
+    state = machine.folder / state_folder({"HOME": str(machine.home()), **machine.environment})
+    if problem := _problem(existing(state)):
+        yield fail(
+            "home",
+            f"{state}, where train and env up note what runs, cannot be made: {existing(state)} {problem}.",
+            "Set AWORLD_TRAIN_STATE (or HOME) to a folder that this user can write.",
+        )
+    else:
+        yield ok("home", f"{state} can be written.")
+    cache = hub_cache(machine)
+    if problem := _problem(existing(cache)):
+        yield warn(
+            "home",
+            f"Models cannot be fetched into {cache}: {existing(cache)} {problem}.",
+            "Set HF_HOME (or HOME) to a folder that this user can write.",
+        )
+
+
+def _problem(folder: Path) -> str:
+    try:
+        with tempfile.TemporaryDirectory(prefix=".aworld-doctor-", dir=folder) as trial:
+            return _trial(Path(trial))
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
 
 
 def _trial(folder: Path) -> str:

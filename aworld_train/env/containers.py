@@ -32,6 +32,7 @@ from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
+DEFAULT_SOCKET = "/var/run/docker.sock"
 _ENGINE_SECONDS = 60
 _REMOVAL_SECONDS = 10.0
 GATEWAY_PORT = 8080
@@ -72,9 +73,37 @@ def engine_answers() -> bool:
         return False
 
 
-def engine_host() -> str:
-    """The engine's address."""
-    return os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
+def engine_host(environment: Mapping[str, str] = os.environ) -> str:
+    """The engine's address: that of ``DOCKER_HOST``, else that of the docker command's current context.
+
+    Raises:
+        UsageError: There is no such context.
+    """
+    from docker.context import ContextAPI
+
+    if host := environment.get("DOCKER_HOST"):
+        return host
+    context = ContextAPI.get_context(environment.get("DOCKER_CONTEXT"))
+    if context is None:
+        raise UsageError(
+            "The current Docker context does not exist: choose one (docker context ls, docker context use), or set "
+            "DOCKER_HOST."
+        )
+    return DEFAULT_SOCKET if context.name == "default" else str(context.Host)
+
+
+def refuse_ssh(host: str) -> None:
+    """Refuse an engine that is reached by SSH.
+
+    Raises:
+        UsageError: It is.
+    """
+    if host.startswith("ssh://"):
+        raise UsageError(
+            f"The Docker engine at {host} is another machine's, and what an environment listens on there cannot be "
+            "reached from here. Run aworld-train on that machine, or use an engine of this one (docker context use "
+            "default, or DOCKER_HOST)."
+        )
 
 
 def build_image(
@@ -233,7 +262,6 @@ class DockerBackend:
         options = {
             "name": f"aworld-{plan.name}-worker-{number}",
             "hostname": f"worker-{number}",
-            "detach": True,
             "labels": {**_labels(plan, "worker"), f"{LABEL}.number": str(number)},
             "environment": {
                 **plan.keys,
@@ -251,20 +279,23 @@ class DockerBackend:
             **_worker_rights(plan.size, user),
         }
         try:
-            self._client.containers.run(plan.prepared, [worker.__name__], **options)
+            self._run(plan.prepared, [worker.__name__], **options)
         except APIError as error:
             # Of an engine that is itself in a container, or another user's than root.
             if "operation not permitted" not in str(error).lower():
                 raise
             self._client.containers.get(options["name"]).remove(force=True)
             options["cap_add"] = WORKER_CAPABILITIES
-            self._client.containers.run(plan.prepared, [worker.__name__], **options)
+            self._run(plan.prepared, [worker.__name__], **options)
+
+    def _run(self, image: str, command: list[str] | None = None, **options: Any) -> None:
+        """Start a container, without the proxies of the user's ``~/.docker/config.json``: they may hold a password."""
+        self._client.containers.run(image, command, detach=True, use_config_proxy=False, **options)
 
     def _run_egress(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
-        self._client.containers.run(
+        self._run(
             egress_image_name(),
             name=f"aworld-{plan.name}-egress",
-            detach=True,
             labels=_labels(plan, "egress"),
             environment={"AWORLD_EGRESS": json.dumps(self._egress_settings(plan))},
             network=network,
@@ -275,11 +306,10 @@ class DockerBackend:
         )
 
     def _run_gateway(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
-        self._client.containers.run(
+        self._run(
             plan.prepared,
             [env_gateway.__name__],
             name=f"aworld-{plan.name}-gateway{_STARTING}",
-            detach=True,
             labels={**_labels(plan, "gateway"), **_description(plan)},
             environment={
                 "AWORLD_SECRET": plan.credentials.secret,
@@ -599,7 +629,7 @@ def _engine() -> Any:
         client = _client()
         client.ping()
         return client
-    except DependencyMissing:
+    except (DependencyMissing, UsageError):
         raise
     except Exception as error:
         raise EnvironmentFailure(
@@ -612,6 +642,7 @@ def _engine() -> Any:
 def _client() -> Any:
     import docker
 
+    refuse_ssh(engine_host())
     return docker.from_env(timeout=_ENGINE_SECONDS)
 
 

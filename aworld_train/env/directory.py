@@ -26,7 +26,7 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files; it differs after any change.
+        """A hash of the names and contents of its files, and of its empty folders; it differs after any change.
 
         Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
         """
@@ -39,6 +39,8 @@ class EnvDirectory:
             elif file.is_file() and not is_cached:
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
+            elif file.is_dir() and not is_cached and not any(file.iterdir()):
+                hashed.update(f"{name}\0folder\0".encode())
         return hashed.hexdigest()
 
 

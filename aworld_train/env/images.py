@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import tarfile
 from collections import deque
@@ -51,6 +52,12 @@ _PEM = ".pem"
 _PRIVATE_KEY = b"PRIVATE KEY-----"
 _STEP = re.compile(r"^Step \d+/\d+ : ")
 _SERVERS_ARGUMENT = re.compile(r"^\s*ARG\s+SERVERS\b", re.MULTILINE | re.IGNORECASE)
+# https://docs.docker.com/reference/dockerfile/: options and here-documents that the engine's own builder does not have.
+_BUILDKIT = re.compile(
+    r"^[ \t]*(?:RUN[ \t]+--(?:mount|network|security)|(?:COPY|ADD)[ \t]+--(?:link|chmod|parents|exclude)"
+    r"|(?:RUN|COPY|ADD)[ \t][^\n]*<<-?[\"']?\w+)",
+    re.MULTILINE | re.IGNORECASE,
+)
 _LAYER_FINISHED = ("Already exists", "Pull complete")
 RUN_SCRIPT = """\
 import runpy, sys
@@ -125,19 +132,37 @@ def build(
     context, left_out = _directory_context(directory)
     if left_out:
         report_progress(f"Left out of the image of {directory.name}: {'; '.join(left_out)}.")
-    build_context(
-        client,
-        context,
-        directory_image,
-        labels,
-        report_progress,
-        pull=pull,
-        nocache=rebuild,
-        buildargs=arguments,
-    )
+    try:
+        build_context(
+            client,
+            context,
+            directory_image,
+            labels,
+            report_progress,
+            pull=pull,
+            nocache=rebuild,
+            buildargs=arguments,
+        )
+    except EnvironmentFailure as error:
+        raise EnvironmentFailure(error.message + _buildkit_note(directory)) from error
     build_context(client, _runtime_context(directory, directory_image), name, labels, report_progress)
     client.images.remove(directory_image, noprune=True)  # the name only: the layers are in the other one
     return name
+
+
+def _buildkit_note(directory: EnvDirectory) -> str:
+    """What to do about the first instruction that only BuildKit has; empty if there is none."""
+    dockerfile = directory.path / "Dockerfile"
+    text = dockerfile.read_text(encoding="utf-8")
+    used = _BUILDKIT.search(text)
+    if used is None:
+        return ""
+    line = text.count("\n", 0, used.start()) + 1
+    return (
+        f"\nLine {line} of {dockerfile} ({used[0].strip()}) needs BuildKit, which the Docker API does not offer. Build "
+        f"that image yourself (docker buildx build --load -t {_repository(directory.name)}-base .), and let the "
+        f"Dockerfile be FROM {_repository(directory.name)}-base; or write it without."
+    )
 
 
 def _takes_servers_argument(directory: EnvDirectory) -> bool:
@@ -219,7 +244,7 @@ def _directory_context(directory: EnvDirectory) -> tuple[bytes, list[str]]:
             left_out[f"{secret} (may hold secrets)"] = None
         elif path.is_symlink() and not path.resolve().is_relative_to(directory.path):
             left_out[f"{name} (a link out of the directory)"] = None
-        elif path.is_symlink() or path.is_file():
+        elif path.is_symlink() or path.is_file() or not any(path.iterdir()):
             files[name] = path
     return pack(files), list(left_out)
 
@@ -257,14 +282,18 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
 def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
     """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers.
 
-    A link is a link in it: what it leads to is not read.
+    A link is a link in it: what it leads to is not read. A folder is an empty one.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             if isinstance(content, Path) and content.is_symlink():
-                entry.type, entry.linkname = tarfile.SYMTYPE, str(content.readlink())
+                entry.type, entry.linkname = tarfile.SYMTYPE, _target(content)
+                tar.addfile(entry)
+                continue
+            if isinstance(content, Path) and content.is_dir():
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(entry)
                 continue
             data = content if isinstance(content, bytes) else content.read_bytes()
@@ -272,6 +301,12 @@ def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
             entry.mode = 0o644 if isinstance(content, bytes) else content.stat().st_mode & 0o755 | 0o444
             tar.addfile(entry, io.BytesIO(data))
     return archive.getvalue()
+
+
+def _target(link: Path) -> str:
+    """Where a link leads, seen from its own folder: an absolute path means another file in an image."""
+    target = link.readlink()
+    return os.path.relpath(target.resolve(), link.parent) if target.is_absolute() else str(target)
 
 
 def _repository(name: str) -> str:

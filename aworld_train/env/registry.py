@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,15 +23,21 @@ _LOG_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 
-def folder() -> Path:
-    """The folder of records and logs; created if needed, and closed to other users.
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """``AWORLD_TRAIN_STATE``, by default ``~/.local/state/aworld-train``."""
+    return Path(
+        environment.get("AWORLD_TRAIN_STATE")
+        or Path(environment.get("HOME") or "~", ".local/state/aworld-train")
+    ).expanduser()
 
-    It is ``env`` under ``AWORLD_TRAIN_STATE``, by default under ``~/.local/state/aworld-train``.
+
+def folder() -> Path:
+    """The folder of records and logs in the state folder; created if needed, and closed to other users.
 
     Raises:
         EnvironmentFailure: It cannot be created, or belongs to another user.
     """
-    path = Path(os.environ.get("AWORLD_TRAIN_STATE") or "~/.local/state/aworld-train").expanduser() / "env"
+    path = state_folder() / "env"
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)

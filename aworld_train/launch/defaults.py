@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.recipe.schema import LauncherName
+from aworld_train.recipe.source import Layer
 
 _VARIABLES = {
     "nodes": ("NNODES", "SLURM_JOB_NUM_NODES"),
@@ -18,12 +19,13 @@ def inside_allocation(environment: Mapping[str, str] = os.environ) -> bool:
     return {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
 
 
-def cluster_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """A mapping in the shape of a recipe, to be laid under it.
+def cluster_defaults(environment: Mapping[str, str] = os.environ) -> Layer:
+    """Values to be laid under a recipe; the layer's name has the variables that they come from.
 
     Inside a job of several nodes the launcher is ``slurm``, so that a run uses them all.
     """
     section: dict[str, Any] = {}
+    used: list[str] = []
     in_job = inside_allocation(environment)
     for key, names in _VARIABLES.items():
         for name in names:
@@ -31,7 +33,9 @@ def cluster_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, A
             value = environment.get(name, "") if in_job or not name.startswith("SLURM_") else ""
             if value.isdecimal() and int(value) > 0:
                 section[key] = int(value)
+                used.append(f"{name}={value}")
                 break
     if in_job and section.get("nodes", 1) > 1:
         section["launcher"] = LauncherName.slurm.value
-    return {"cluster": section} if section else {}
+    name = f"{', '.join(used)} in this shell (unset what another job has left there)"
+    return Layer({"cluster": section} if section else {}, name)

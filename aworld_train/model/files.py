@@ -62,7 +62,7 @@ def fetch(model: str, say: Callable[[str], None]) -> bool:
         folder = Path(snapshot_download(model, allow_patterns=[*_BESIDE_WEIGHTS, "*.safetensors"]))
         if not any(folder.glob("*.safetensors")):
             snapshot_download(model, allow_patterns=["pytorch_model*.bin"])
-    except OSError as error:
+    except (OSError, ImportError) as error:  # httpx without what a SOCKS proxy needs
         cause = one_line(error).rstrip(".")
         raise ModelError(
             f"The model {model} could not be fetched: {cause}. Set HF_TOKEN where it is private or asks for consent, "

@@ -59,20 +59,20 @@ def load(source: Source, overrides: Sequence[str] = (), *, also: Sequence[Check]
 def read(
     source: Source,
     overrides: Sequence[str] = (),
-    defaults: Mapping[str, Any] | None = None,
+    defaults: Layer = Layer({}),  # noqa: B008
     *,
     also: Sequence[Check] = (),
 ) -> LoadedRecipe:
     """As ``load``, together with the file it came from and the unresolved form that a run folder stores.
 
-    ``defaults``, in the shape of a recipe, take the place of the schema's defaults. A key with a fault has its default
+    ``defaults`` take the place of the schema's defaults. A key with a fault has its default
     while the rest is checked, so that one mistake hides no other.
     """
     path, layers = _layers(source)
     layers += _read_overrides(overrides)
     framework = _framework(layers)
-    faults = Faults(layers)
-    base = tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults or {})
+    faults = Faults([defaults, *layers])
+    base = tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults.data)
     for layer in layers:
         data = layer.data
         for key, text in _faults(layer, framework):

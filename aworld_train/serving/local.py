@@ -13,6 +13,7 @@ processes that its tools left running have been ended.
 import contextlib
 import ctypes
 import json
+import math
 import os
 import shutil
 import signal
@@ -20,17 +21,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
+from aworld_train.process_supervisor import SignalWait
 from aworld_train.serving.channel import VARIABLE as CHANNEL
 from aworld_train.serving.channel import derive_secret
 from aworld_train.serving.worker.wipe import empty
 
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 _PR_SET_PDEATHSIG = 1
-_INTERVAL = 0.2
+_LOG_SECONDS = 5.0
+"""Between two looks at how long the log is. All else that there is to do a signal tells, or it has a known time."""
 _STOP_SECONDS = 3.0
 _STRAY_SECONDS = 5.0
 MAX_LOG_BYTES = 10 << 20
@@ -52,6 +54,11 @@ class ManagedProcess:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def seconds_to_start(self) -> float:
+        """Until it is started; infinite while it runs."""
+        return math.inf if self._process is not None else max(self._next_start - time.monotonic(), 0.0)
 
     def update(self) -> None:
         """Notice that it has ended; each time that it ends soon after a start, the next start waits longer."""
@@ -96,23 +103,16 @@ def main() -> None:
     folder = Path(settings["folder"])
     processes = _processes(settings, folder)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    stopping = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    signals = SignalWait(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     try:
-        while not stopping:
+        while not signals.received & {signal.SIGTERM, signal.SIGINT}:
             rotate_log(Path(settings["log"]), Path(settings["old_log"]))
             for process in processes:
                 process.update()
             _end_strays({process.pid for process in processes})
             for process in processes:
                 process.start_if_due()
-            time.sleep(_INTERVAL)
+            signals.wait(min(_LOG_SECONDS, *(process.seconds_to_start for process in processes)))
     finally:
         for process in processes:
             process.stop()

@@ -12,6 +12,7 @@ import pytest
 from aworld_train import process_supervisor
 from aworld_train.env.containers import _process
 from aworld_train.process_supervisor import ProcessIdentity
+from tests.environments import sleeps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux moves creation times with its clock")
 
@@ -107,3 +108,18 @@ def test_a_command_runs_on_when_the_clock_is_moved_and_ends_with_its_owner(
     sleeper.wait()
     assert supervised.stdout.read() == b""
     assert supervised.wait() != 0
+
+
+@pytest.mark.parametrize("has_owner", [True, False])
+def test_it_sleeps_while_nothing_happens_whatever_there_is_to_watch(
+    sleeper: "subprocess.Popen[bytes]", has_owner: bool
+) -> None:
+    owner = [f"--owner={ProcessIdentity.of(sleeper.pid)}"] if has_owner else []
+    command = [sys.executable, process_supervisor.__file__, *owner, "--", "sh", "-c", "echo begun; sleep 600"]
+    supervisor = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert supervisor.stdout is not None
+    assert supervisor.stdout.readline() == b"begun\n"
+    assert sleeps(supervisor.pid)
+    supervisor.terminate()
+    supervisor.wait()
+    supervisor.stdout.close()

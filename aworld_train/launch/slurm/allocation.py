@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.errors import UsageError
+from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.slurm import scheduler
 
 _FIRST_PORT = 20_000
@@ -41,7 +41,12 @@ def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocatio
         UsageError: This process runs on none of its nodes, as under salloc on many sites.
     """
     job = environment["SLURM_JOB_ID"]
-    names = scheduler.node_names(environment["SLURM_JOB_NODELIST"])
+    try:
+        names = scheduler.node_names(environment["SLURM_JOB_NODELIST"])
+    except AworldTrainError as error:
+        raise type(error)(
+            f"{error.message} SLURM was asked because SLURM_JOB_ID is {job}: unset it where that job has ended."
+        ) from error
     current = environment.get("SLURMD_NODENAME")
     if current not in names:
         raise UsageError(

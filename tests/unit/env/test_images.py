@@ -96,3 +96,44 @@ def test_a_link_is_not_followed_and_one_that_leads_out_of_the_directory_is_left_
     before = directory.digest()
     outside.write_text("ANOTHER")
     assert directory.digest() == before
+
+
+def test_an_empty_folder_and_a_link_by_a_whole_path_are_in_an_image_as_in_the_directory(
+    directory: EnvDirectory,
+) -> None:
+    (directory.path / "parts").mkdir()
+    (directory.path / "parts" / "tool.py").write_text("tool()")
+    (directory.path / "linked").symlink_to(directory.path / "parts")
+    (directory.path / "parts" / "up").symlink_to(directory.path / "server.py")
+    before = directory.digest()
+    (directory.path / "data").mkdir()
+    context, left_out = images._directory_context(directory)
+    with tarfile.open(fileobj=io.BytesIO(context)) as archive:
+        assert archive.getmember("data").isdir()
+        assert archive.getmember("linked").linkname == "parts"
+        assert archive.getmember("parts/up").linkname == "../server.py"
+        assert {"parts/tool.py", "server.py"} < set(archive.getnames())
+    assert left_out == []
+    assert directory.digest() != before
+
+
+@pytest.mark.parametrize(
+    ("instruction", "found"),
+    [
+        ("RUN --mount=type=cache,target=/c pip install x", "RUN --mount"),
+        ("run <<EOF\n  pip install x\nEOF", "run <<EOF"),
+        ("COPY <<'END' /etc/x\nEND", "COPY <<'END"),
+        ("COPY --chmod=755 a b", "COPY --chmod"),
+        ("COPY --from=base a b", ""),
+        ("RUN echo 'a << 1' && cat a > b", ""),
+        ("# RUN --mount=type=cache", ""),
+    ],
+)
+def test_an_instruction_that_only_buildkit_has_is_named_with_what_to_do(
+    directory: EnvDirectory, instruction: str, found: str
+) -> None:
+    (directory.path / "Dockerfile").write_text(f"FROM x\n\n{instruction}\n")
+    note = images._buildkit_note(directory)
+    assert bool(note) == bool(found)
+    if found:
+        assert f"Line 3 of {directory.path}/Dockerfile ({found}) needs BuildKit" in note

@@ -22,13 +22,13 @@ def cluster(environment: dict[str, str], **named: object) -> object:
 @pytest.mark.parametrize("missing", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
 def test_variables_of_a_job_that_has_ended_mean_nothing(missing: str) -> None:
     stale = {name: value for name, value in JOB.items() if name != missing}
-    assert cluster_defaults(stale) == {}
+    assert cluster_defaults(stale).data == {}
     assert unused_resources(load({}), stale) is None
 
 
 def test_without_variables_a_run_is_on_this_machine() -> None:
-    assert cluster_defaults({}) == {}
-    assert cluster_defaults({"NNODES": "", "GPUS_PER_NODE": "all", "SLURM_JOB_NUM_NODES": "0"}) == {}
+    assert cluster_defaults({}).data == {}
+    assert cluster_defaults({"NNODES": "", "GPUS_PER_NODE": "all", "SLURM_JOB_NUM_NODES": "0"}).data == {}
 
 
 def test_a_run_inside_a_job_of_several_nodes_uses_them_all() -> None:

@@ -14,7 +14,7 @@ import pytest
 from aworld_train.serving import local
 from aworld_train.serving.channel import derive_secret
 from aworld_train.serving.local import ManagedProcess
-from tests.environments import eventually
+from tests.environments import eventually, sleeps
 
 
 @pytest.fixture
@@ -127,7 +127,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         settings = {"folder": str(folder), "log": str(tmp_path / "log"), "old_log": str(tmp_path / "old")}
         monkeypatch.setenv("AWORLD_LOCAL", json.dumps(settings))
         monkeypatch.setattr(local, "_processes", lambda *_: [process])
-        monkeypatch.setattr(local, "_INTERVAL", 0.01)
         monkeypatch.setattr(local, "_STOP_SECONDS", 30.0)
         pid = os.fork()
         if pid == 0:
@@ -201,6 +200,12 @@ def test_its_programs_end_with_it_however_it_ends(environment: Callable[[str], i
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert eventually(lambda: has_ended(program))
+
+
+def test_it_sleeps_while_nothing_happens(environment: Callable[[str], int], tmp_path: Path) -> None:
+    pid = environment(f"echo $$ > {tmp_path}/own; exec sleep 600")
+    pid_in(tmp_path / "own")
+    assert sleeps(pid)
 
 
 def test_children_that_are_not_spared_are_ended_and_leave_nothing() -> None:
