@@ -4,22 +4,31 @@ It is given by name, if it comes with aworld-train, or as the path of any direct
 """
 
 import hashlib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from aworld_train.env.client_servers import MANIFEST, read_client_servers
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys
-
-MANIFEST = "servers.yaml"
 
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and what its manifest says."""
+    """An environment directory and what its manifest says.
+
+    Attributes:
+        path: The directory.
+        manifest: Its manifest.
+        values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
+        remarks: Sentences about what is not as that configuration has it.
+    """
 
     path: Path
     manifest: Manifest
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -42,12 +51,19 @@ class EnvDirectory:
         return hashed.hexdigest()
 
 
-def find_directory(name_or_path: str | Path) -> EnvDirectory:
+def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory:
     """The environment directory of that name or at that path; a known name takes precedence over a path.
+
+    The JSON file of a desktop client, or its content, is made into one in the user's cache.
 
     Raises:
         UsageError: There is none, or its manifest cannot be used.
     """
+    if isinstance(name_or_path, Mapping) or str(name_or_path).endswith(".json"):
+        source = name_or_path if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
+        servers = read_client_servers(source)
+        path = servers.cached()
+        return EnvDirectory(path, _read_manifest(path / MANIFEST), servers.values, servers.remarks)
     shipped = _shipped()
     path = shipped.get(str(name_or_path)) or Path(name_or_path).expanduser()
     if not path.is_dir():

@@ -148,7 +148,7 @@ class KubernetesPlan:
         if env.docker_dir is None:
             return None
         directory = find_directory(env.docker_dir)
-        keys = read_keys(directory.manifest, Path(env.env_file).expanduser() if env.env_file else None)
+        keys = read_keys(directory, Path(env.env_file).expanduser() if env.env_file else None)
         servers = choose_servers(directory.manifest, tuple(env.servers), keys, lambda _: None)
         rules = egress_rules(
             directory.manifest, servers, keys, env.egress.value if env.egress else None, env.egress_hosts
