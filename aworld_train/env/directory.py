@@ -59,13 +59,13 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
     Raises:
         UsageError: There is none, or its manifest cannot be used.
     """
-    if isinstance(name_or_path, Mapping) or str(name_or_path).endswith(".json"):
-        source = name_or_path if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
-        servers = read_client_servers(source)
+    path = Path() if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
+    if isinstance(name_or_path, Mapping) or path.suffix == ".json" or path.is_file():
+        servers = read_client_servers(name_or_path if isinstance(name_or_path, Mapping) else path)
         path = servers.cached()
         return EnvDirectory(path, _read_manifest(path / MANIFEST), servers.values, servers.remarks)
     shipped = _shipped()
-    path = shipped.get(str(name_or_path)) or Path(name_or_path).expanduser()
+    path = shipped.get(str(name_or_path)) or path
     if not path.is_dir():
         guess = nearest(str(name_or_path), set(shipped))
         raise UsageError(
