@@ -20,6 +20,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = HERE / ".packages"
+# A network that inspects TLS has its certificate in the system's store alone.
+SYSTEM_CERTIFICATES = {"NODE_USE_SYSTEM_CA": "1", "UV_SYSTEM_CERTS": "1"}
 COMPLETE = PACKAGES / "complete"
 
 
@@ -101,12 +103,16 @@ def npm(*arguments: str) -> None:
     script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
     command = [str(folder / "bin" / "node"), str(script), *arguments, "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(command, cwd=HERE, env={**os.environ, "PATH": path}, stdout=sys.stderr, check=True)
+    environment = {**os.environ, **SYSTEM_CERTIFICATES, "PATH": path}
+    subprocess.run(command, cwd=HERE, env=environment, stdout=sys.stderr, check=True)
 
 
 def uv(*arguments: str, given: str = "") -> None:
     command = [sys.executable, "-m", "uv", *arguments]
-    subprocess.run(command, cwd=HERE, input=given, text=True, stdout=subprocess.DEVNULL, check=True)
+    environment = {**os.environ, **SYSTEM_CERTIFICATES}
+    subprocess.run(
+        command, cwd=HERE, env=environment, input=given, text=True, stdout=subprocess.DEVNULL, check=True
+    )
 
 
 def digest() -> str:
