@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aworld_train.env.backend import ProgressReporter, Remark
-from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.env_file import EnvFile, read_env_file
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest
@@ -20,12 +19,12 @@ _SIMILAR = 0.8  # JINA_API_KEY is no misspelt OPENAI_API_KEY, but shares its end
 
 
 def read_keys(
-    directory: EnvDirectory, env_file: Path | None, report_progress: ProgressReporter = lambda _: None
+    manifest: Manifest, env_file: Path | None, report_progress: ProgressReporter = lambda _: None
 ) -> dict[str, str]:
     """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in.
 
     Args:
-        directory: Declares the variables, and has the values of some itself.
+        manifest: Declares the variables.
         env_file: The file; None has none.
         report_progress: Called with a line about what the file has and no server declares.
 
@@ -33,13 +32,12 @@ def read_keys(
         UsageError: The file cannot be read, or a declared variable refers to one that there is not.
     """
     if env_file is None:
-        return dict(directory.values)
-    manifest = directory.manifest
+        return {}
     file = read_env_file(env_file)
     known = manifest.key_names() | manifest.shared_key_names()
     for line in _unused(file, known, manifest.name):
         report_progress(Remark(line))
-    return {**directory.values} | manifest.with_shared({name: file.value(name) for name in file.assignments if name in known})
+    return manifest.with_shared({name: file.value(name) for name in file.assignments if name in known})
 
 
 def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:

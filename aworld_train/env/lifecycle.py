@@ -130,7 +130,7 @@ def up(
         _refuse_without_desktop(directory)
     for remark in directory.remarks:
         report_progress(Remark(remark))
-    keys = read_keys(directory, env_file, report_progress)
+    keys = {**directory.values, **read_keys(directory.manifest, env_file, report_progress)}
     enabled = choose_servers(directory.manifest, servers, keys, report_progress)
     chosen_backend = choose_backend(
         backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress

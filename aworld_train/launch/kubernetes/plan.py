@@ -149,7 +149,8 @@ class KubernetesPlan:
         if env.started_from is None:
             return None
         directory = find_directory(env.started_from)
-        keys = read_keys(directory, Path(env.env_file).expanduser() if env.env_file else None)
+        file = Path(env.env_file).expanduser() if env.env_file else None
+        keys = {**directory.values, **read_keys(directory.manifest, file)}
         servers = choose_servers(directory.manifest, tuple(env.servers), keys, lambda _: None)
         rules = egress_rules(
             directory.manifest, servers, keys, env.egress.value if env.egress else None, env.egress_hosts
