@@ -209,7 +209,10 @@ def init_command(
     source: Annotated[
         Path,
         typer.Option(
-            "--from", metavar="FILE", help="JSON file with `mcpServers`, as desktop clients have it.", show_default=False
+            "--from",
+            metavar="FILE",
+            help="JSON file with `mcpServers`, as desktop clients have it.",
+            show_default=False,
         ),
     ],
 ) -> None:

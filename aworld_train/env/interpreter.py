@@ -33,7 +33,10 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
-    venv = cache_folder("venvs") / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
+    venv = (
+        cache_folder("venvs")
+        / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
+    )
     python = venv / "bin" / "python"
     venv.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{venv}.lock").open("w") as lock:

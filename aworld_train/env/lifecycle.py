@@ -20,8 +20,9 @@ import psutil
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Remark, Size
 from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
+from aworld_train.env.client_servers import MANIFEST
 from aworld_train.env.connection import EnvConnection
-from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
+from aworld_train.env.directory import EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
 from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, read_health
 from aworld_train.env.interpreter import lock_packages

@@ -337,7 +337,7 @@ def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if env.mcp_servers is not None and (env.docker_dir is not None or env.url is not None):
         yield (
             ("env", "mcp_servers"),
-            "set `env.mcp_servers` or the environment that it replaces (`env.docker_dir`, `env.url`): the others to null",
+            "set `env.mcp_servers`, or what it replaces (`env.docker_dir`, `env.url`), and the others to null",
         )
     if env.docker_dir is not None and env.url is not None:
         yield (

@@ -197,8 +197,8 @@ class EnvSection:
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
     mcp_servers: Any = _doc(
-        "Instead of `docker_dir`: servers as desktop clients have them, a JSON file with `mcpServers` or its content, as "
-        "{time: {command: uvx, args: [mcp-server-time]}}; keys as ${oc.env:NAME}."
+        "Instead of `docker_dir`: servers as desktop clients have them, a JSON file with `mcpServers` or its content, "
+        "as {time: {command: uvx, args: [mcp-server-time]}}; keys as ${oc.env:NAME}."
     )
     backend: EnvBackend = _doc(
         "How it is run: docker, process, auto (docker; process where no engine answers and no server executes code), "

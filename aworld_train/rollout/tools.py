@@ -339,8 +339,10 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
             return f"[resource {uri}]\n{text}"
         case {"type": "resource", "resource": {"uri": str(uri), **resource}}:
             kind = str(resource.get("mimeType") or "binary")
-            text = _decoded(resource.get("blob")) if kind.startswith("text/") else None
-            return f"[resource {uri}, {kind}, not shown]" if text is None else f"[resource {uri}]\n{text}"
+            decoded = _decoded(resource.get("blob")) if kind.startswith("text/") else None
+            return (
+                f"[resource {uri}, {kind}, not shown]" if decoded is None else f"[resource {uri}]\n{decoded}"
+            )
         case {"type": "resource_link", "uri": uri}:
             fields = (part.get(key) for key in ("name", "mimeType", "title", "description"))
             return f"[link to {uri}: {', '.join(str(field) for field in fields if field)}]"
@@ -358,7 +360,9 @@ def _image(part: Mapping[str, Any], position: int) -> Image | None:
     match part:
         case {"type": "image", "data": str(data)}:
             pass
-        case {"type": "resource", "resource": {"mimeType": str(kind), "blob": str(data)}} if kind.startswith("image/"):
+        case {"type": "resource", "resource": {"mimeType": str(kind), "blob": str(data)}} if kind.startswith(
+            "image/"
+        ):
             pass
         case _:
             return None

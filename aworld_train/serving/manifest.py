@@ -119,7 +119,9 @@ class ServerEntry:
     def _check_environment(self) -> None:
         names = [name for text in self.environment.values() for name in _REFERENCE.findall(text)]
         if unknown := [name for name in names if name not in (*self.keys, *self.optional_keys)]:
-            raise ValueError(f"environment refers to {unknown[0]}, which is not among its keys and optional_keys")
+            raise ValueError(
+                f"environment refers to {unknown[0]}, which is not among its keys and optional_keys"
+            )
 
     def _check_test(self) -> None:
         named = self.test.environment if self.test is not None else {}

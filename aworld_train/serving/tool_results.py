@@ -9,7 +9,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_OPTIONAL = {"description": str, "title": str, "annotations": dict, "outputSchema": dict, "icons": list, "_meta": dict}
+_OPTIONAL = {
+    "description": str,
+    "title": str,
+    "annotations": dict,
+    "outputSchema": dict,
+    "icons": list,
+    "_meta": dict,
+}
 
 
 def valid_result(result: Any) -> dict[str, Any]:
@@ -33,7 +40,12 @@ def valid_tools(listed: Any) -> list[dict[str, Any]]:
     """The tools of a list that have a name, each once, with parameters that are an object."""
     tools: dict[str, dict[str, Any]] = {}
     for tool in listed if isinstance(listed, list) else []:
-        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str) and name and name not in tools:
+        if (
+            isinstance(tool, dict)
+            and isinstance(name := tool.get("name"), str)
+            and name
+            and name not in tools
+        ):
             known = {key: tool[key] for key in tool if isinstance(tool[key], _OPTIONAL.get(key, object))}
             tools[name] = {**known, "inputSchema": valid_parameters(tool.get("inputSchema"))}
     return list(tools.values())
@@ -44,7 +56,9 @@ def valid_parameters(schema: Any) -> dict[str, Any]:
     schema = schema if isinstance(schema, dict) else {}
     properties, required = schema.get("properties"), schema.get("required")
     valid = {**schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
-    if "required" in schema and not (isinstance(required, list) and all(isinstance(key, str) for key in required)):
+    if "required" in schema and not (
+        isinstance(required, list) and all(isinstance(key, str) for key in required)
+    ):
         del valid["required"]
     return valid
 

@@ -51,7 +51,9 @@ def run_environment(
     host: str = "127.0.0.1",
     sessions: int | None = None,
 ) -> Iterator[RunEnvironment]:
-    """The recipe's environment: `env.docker_dir` or `env.mcp_servers` starts one that ends with this process, else `env.url` is used.
+    """The recipe's environment: `env.docker_dir` or `env.mcp_servers` starts one that ends with this process.
+
+    Else `env.url` is used.
 
     Args:
         recipe: The recipe of the run.

@@ -17,15 +17,27 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "text-for-content": {"result": {"content": "just text"}},
     "text-for-result": {"result": "plain"},
     "part-without-type": {"result": {"content": [{"text": "untyped"}]}},
-    "part-of-no-kind": {"result": {"content": [{"type": "video", "data": ""}, {"type": "text", "text": "after"}]}},
+    "part-of-no-kind": {
+        "result": {"content": [{"type": "video", "data": ""}, {"type": "text", "text": "after"}]}
+    },
     "number-for-text": {"result": {"content": [{"type": "text", "text": 42}]}},
     "error-as-text": {"result": {"content": [{"type": "text", "text": "missing"}], "isError": "true"}},
-    "link": {"result": {"content": [{"type": "resource_link", "uri": "file:///a.pdf", "name": "a.pdf", "title": "A"}]}},
+    "link": {
+        "result": {
+            "content": [{"type": "resource_link", "uri": "file:///a.pdf", "name": "a.pdf", "title": "A"}]
+        }
+    },
     "embedded": {"result": {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "c"}}]}},
     "embedded-csv": {
-        "result": {"content": [{"type": "resource", "resource": {"uri": "a://b", "mimeType": "text/csv", "blob": "MSwy"}}]}
+        "result": {
+            "content": [
+                {"type": "resource", "resource": {"uri": "a://b", "mimeType": "text/csv", "blob": "MSwy"}}
+            ]
+        }
     },
-    "embedded-bytes": {"result": {"content": [{"type": "resource", "resource": {"uri": "a://b", "blob": "/w=="}}]}},
+    "embedded-bytes": {
+        "result": {"content": [{"type": "resource", "resource": {"uri": "a://b", "blob": "/w=="}}]}
+    },
     "error-of-text": {"error": "boom"},
     "error-without-message": {"error": {"code": "E1"}},
     "error-null": {"error": None, "result": {"content": [{"type": "text", "text": "fine"}]}},
@@ -53,7 +65,11 @@ def main() -> None:
         if "id" not in request:
             continue
         number = request["id"]
-        answer = {"jsonrpc": "2.0", "id": str(number) if WAY == "id-as-text" else number, **answer_to(request)}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": str(number) if WAY == "id-as-text" else number,
+            **answer_to(request),
+        }
         data = json.dumps([answer] if WAY == "batch" else answer).encode()
         calling = request["method"] == "tools/call"
         os.write(1, (BEFORE.get(WAY, b"") if calling else b"") + data + b"\n")
@@ -63,7 +79,9 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
     match request["method"]:
         case "initialize":
             capabilities: Any = [] if WAY == "php-capabilities" else {"tools": {}}
-            return {"result": {"protocolVersion": "2024-11-05", "capabilities": capabilities, "serverInfo": {}}}
+            return {
+                "result": {"protocolVersion": "2024-11-05", "capabilities": capabilities, "serverInfo": {}}
+            }
         case "tools/list":
             cursors = {"empty-cursor": "", "same-cursor": "again"}
             return {"result": {"tools": TOOLS.get(WAY, [SPEAK]), "nextCursor": cursors.get(WAY)}}

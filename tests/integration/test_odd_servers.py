@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,7 +39,15 @@ EXPECTED = {
         way: f"I am {way}"
         for way in (
             *("no-line-end", "carriage-return", "byte-order-mark", "other-encoding", "two-in-a-line"),
-            *("id-as-text", "batch", "empty-cursor", "same-cursor", "no-schema", "php-schema", "names-missing"),
+            *(
+                "id-as-text",
+                "batch",
+                "empty-cursor",
+                "same-cursor",
+                "no-schema",
+                "php-schema",
+                "names-missing",
+            ),
             *("php-capabilities", "asks-back"),
         )
     },
@@ -60,7 +67,9 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvConnecti
         file = folder / "servers.json"
         file.write_text(json.dumps({"mcpServers": servers}))
         yield up(file, name=NAME, backend="process", workers=1)
-        written = [path for path in folder.rglob("*") if path.is_file() and KEY in path.read_text(errors="ignore")]
+        written = [
+            path for path in folder.rglob("*") if path.is_file() and KEY in path.read_text(errors="ignore")
+        ]
         assert not written
     down(NAME)
 
@@ -72,6 +81,8 @@ async def test_each_odd_server_is_listed_and_its_call_has_a_result(connection: E
         results = {way: await tools.call(f"{way}__speak", {}) for way in EXPECTED}
     assert len(EXPECTED) >= 25
     assert [tool["function"]["name"] for tool in listed] == [f"{way}__speak" for way in EXPECTED]
-    assert {json.dumps(tool["function"]["parameters"]) for tool in listed} == {'{"type": "object", "properties": {}}'}
+    assert {json.dumps(tool["function"]["parameters"]) for tool in listed} == {
+        '{"type": "object", "properties": {}}'
+    }
     assert {way: result.text for way, result in results.items()} == EXPECTED
     assert {way for way, result in results.items() if result.is_error} == ERRORS

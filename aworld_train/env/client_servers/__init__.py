@@ -1,11 +1,11 @@
 """The servers of a desktop client's configuration (``mcpServers``) as an environment directory.
 
-``npx`` and ``uvx`` name packages: the directory has them locked, and they are fetched when its image is built, or once on
-a machine without Docker. A server at a URL is reached by a program of the directory. Any other program has to be on the
-machine, so such a directory has no Dockerfile.
+``npx`` and ``uvx`` name packages: the directory has them locked, and they are fetched when its image is built, or once
+on a machine without Docker. A server at a URL is reached by a program of the directory. Any other program has to be on
+the machine, so such a directory has no Dockerfile.
 
-No value of the configuration's ``env``, ``headers`` and addresses with a query is written anywhere: ``servers.yaml`` has
-names of variables, and ``ClientServers.values`` what they are, for the processes that are started with them.
+No value of the configuration's ``env``, ``headers`` and addresses with a query is written anywhere: ``servers.yaml``
+has names of variables, and ``ClientServers.values`` what they are, for the processes that are started with them.
 """
 
 import hashlib
@@ -27,7 +27,18 @@ _UV = "uv==0.13.9"
 _MCP = "mcp>=1.10.1,<2"
 _REMOTE = "remote"
 _PASSED_ON = ("egress", "egress_hosts", "executes_code", "test", "timeout")
-_UNDERSTOOD = {*_PASSED_ON, "command", "args", "env", "url", "serverUrl", "headers", "type", "transport", "disabled"}
+_UNDERSTOOD = {
+    *_PASSED_ON,
+    "command",
+    "args",
+    "env",
+    "url",
+    "serverUrl",
+    "headers",
+    "type",
+    "transport",
+    "disabled",
+}
 # What a value may be to be written: a reference, or a scheme of HTTP authentication with one.
 _REFERENCE = re.compile(r"((?:Bearer|Basic|Token|token|bearer) )?\$\{(\w+)\}")
 _OTHER_REFERENCE = re.compile(r"\$\{(?:oc\.)?env:\s*(\w+)\s*\}")  # as editors and recipes write them
@@ -39,9 +50,9 @@ FROM python:3.11-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates git && rm -rf /var/lib/apt/lists/*
 WORKDIR /srv/servers
 COPY requirements.txt ./
-RUN pip install --no-cache-dir -r requirements.txt
+RUN python3 -m venv /opt/installer && /opt/installer/bin/pip install --no-cache-dir -r requirements.txt
 COPY . ./
-RUN python3 install.py
+RUN /opt/installer/bin/python install.py
 """
 
 
@@ -101,7 +112,9 @@ def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> Cli
             raise UsageError(f"{source} cannot be read as JSON: {error}.") from error
     servers = content.get("mcpServers", content) if isinstance(content, Mapping) else None
     if not isinstance(servers, Mapping) or not servers:
-        raise UsageError(f'{where} names no servers: it has to be {{"mcpServers": {{"NAME": {{"command": ...}}}}}}.')
+        raise UsageError(
+            f'{where} names no servers: it has to be {{"mcpServers": {{"NAME": {{"command": ...}}}}}}.'
+        )
     writer = _Directory(where, name or "mcp-servers")
     for server, entry in servers.items():
         if not isinstance(entry, Mapping):
@@ -136,10 +149,14 @@ class _Directory:
             variables |= {f"MCP_HEADER_{header}": value for header, value in headers.items()}
             added = self._remote(name, str(url), entry, variables)
         elif isinstance(entry.get("command"), str) and isinstance(entry.get("args", []), list):
-            added["command"] = self._command(name, entry["command"], [str(one) for one in entry.get("args", [])])
+            added["command"] = self._command(
+                name, entry["command"], [str(one) for one in entry.get("args", [])]
+            )
         else:
             raise self._error(name, "needs `command` (a text, with the list `args`) or `url`")
-        environment = {variable: self._template(name, variable, value) for variable, value in variables.items()}
+        environment = {
+            variable: self._template(name, variable, value) for variable, value in variables.items()
+        }
         keys = sorted({key for value in environment.values() for key in re.findall(r"\$\{(\w+)\}", value)})
         passed_on = {key: entry[key] for key in _PASSED_ON if key in entry}
         more = {"environment": environment, "keys": keys} if environment else {}
@@ -239,7 +256,9 @@ class _Directory:
     ) -> dict[str, Any]:
         """The entry of a server at a URL; adds its variables."""
         stated = str(entry.get("type") or entry.get("transport") or "").lower()
-        transport = "sse" if stated == "sse" or (not stated and urlsplit(url).path.endswith("/sse")) else "http"
+        transport = (
+            "sse" if stated == "sse" or (not stated and urlsplit(url).path.endswith("/sse")) else "http"
+        )
         variables["MCP_URL"] = url
         self._packages[_REMOTE] = {"python": [_MCP], "program": "python"}
         host = self._template(name, "MCP_URL", url)

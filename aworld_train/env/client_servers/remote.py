@@ -37,7 +37,9 @@ class Client(httpx.AsyncClient):
 async def main() -> None:
     """Pass messages on until either side ends."""
     url = os.environ["MCP_URL"]
-    headers = {name.removeprefix(_HEADER): value for name, value in os.environ.items() if name.startswith(_HEADER)}
+    headers = {
+        name.removeprefix(_HEADER): value for name, value in os.environ.items() if name.startswith(_HEADER)
+    }
     transport: Any = sse_client if sys.argv[1] == "sse" else streamablehttp_client
     connection = transport(url, headers, sse_read_timeout=_READ_SECONDS, httpx_client_factory=_client)
     async with (

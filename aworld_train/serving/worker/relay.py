@@ -1,7 +1,8 @@
 """MCP between the clients of a worker and its tool servers: one list of tools, every call to the server it belongs to.
 
-Results, errors, progress and resources pass unchanged, but for the form of results (see ``tool_results``). The list comes from the servers themselves, once when the
-worker starts (an image does not change) and again after a server has announced that its list did.
+Results, errors, progress and resources pass unchanged, but for the form of results (see ``tool_results``). The list
+comes from the servers themselves, once when the worker starts (an image does not change) and again after a server has
+announced that its list did.
 
 Gateway and worker are own code instead of the mcp SDK's server and client because they pass messages on without
 validating them again: together they take 0.65 ms of CPU time per tool call and serve 1,850 calls per second of 8
@@ -265,7 +266,9 @@ class Relay:
             if session.check is not None:
                 params = await session.check.filled(server, params)
                 process = await session.check.server(server) or process
-            result = valid_result(await process.request("tools/call", {**params, "name": behind}, on_progress))
+            result = valid_result(
+                await process.request("tools/call", {**params, "name": behind}, on_progress)
+            )
             outcome = "tool_error" if result.get("isError") else "ok"
             return result
         except CallFailure as failure:
