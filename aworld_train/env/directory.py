@@ -4,7 +4,8 @@ It is given by name, if it comes with aworld-train, or as the path of any direct
 """
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -40,15 +41,21 @@ class EnvDirectory:
         Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
         """
         hashed = hashlib.sha256()
-        for file in sorted(self.path.rglob("*")):
+        for file in sorted(self._files()):
             name = file.relative_to(self.path)
-            is_cached = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
-            if file.is_symlink() and not is_cached:
+            if file.is_symlink():
                 hashed.update(f"{name}\0link\0{file.readlink()}\0".encode())
-            elif file.is_file() and not is_cached:
+            elif file.is_file():
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
         return hashed.hexdigest()
+
+    def _files(self) -> Iterator[Path]:
+        """Its files and links, without those in caches, which may be many."""
+        for folder, folders, names in os.walk(self.path):
+            yield from (Path(folder, name) for name in names)
+            yield from (link for name in folders if (link := Path(folder, name)).is_symlink())
+            folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
 
 
 def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory:
