@@ -93,7 +93,7 @@ def node_program(name: str, program: str) -> Path:
         )
     if program not in programs:
         sys.exit(f"{name}: {package['name']} has no program {program}, but {', '.join(programs) or 'none'}")
-    return folder / programs[program]
+    return folder / str(programs[program])
 
 
 def node_folder() -> Path:
