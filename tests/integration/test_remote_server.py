@@ -16,7 +16,11 @@ from aworld_train.env.client_servers import remote
 from tests.tool_servers import JSON_CALCULATOR, TOKEN, ServerProcess
 
 COMMAND = [sys.executable, str(Path(remote.__file__)), "http"]
-PARAMETERS = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+PARAMETERS = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMETERS}).encode() + b"\n"
 
 
