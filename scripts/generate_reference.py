@@ -25,7 +25,10 @@ from aworld_train.recipe.schema import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _HEADER = "<!-- Written by scripts/generate_reference.py. Change what it is made from instead. -->\n\n"
-_PLAIN_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
+_PLAIN_NAMES = {
+    **{str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"},
+    Any: "text or a mapping",
+}
 
 _RECIPE_INTRODUCTION = """# Recipe
 

@@ -18,6 +18,15 @@ from aworld_train.env.containers import engine_answers
 
 DIRECTORIES = Path(__file__).parent / "data"
 ODD = DIRECTORIES / "odd-environment"
+ODD_OF_CLIENT = {
+    "odd": {
+        "command": "uvx",
+        "args": ["--from", "mcp>=1.10.1,<2", "python", "-c", (ODD / "odd.py").read_text()],
+        "timeout": 8,
+        "test": {"tool": "echo", "arguments": {"text": "here"}, "expect": "here"},
+    }
+}
+"""One of its servers as a desktop client has it, in an image with what that needs."""
 REQUIRED = "AWORLD_TRAIN_TESTS_NEED_DOCKER"
 """Set where the absence of an engine is a failure."""
 

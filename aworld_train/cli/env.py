@@ -47,7 +47,23 @@ _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @app.command("up")
 def up_command(
-    docker_dir: DirectoryOption,
+    docker_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--docker-dir",
+            metavar="NAME|PATH",
+            help="Environment directory: a name that `env list` shows, or a path.",
+            show_default=False,
+        ),
+    ] = None,
+    mcp_servers: Annotated[
+        Path | None,
+        typer.Option(
+            "--mcp-servers",
+            metavar="FILE",
+            help="Instead: the JSON file with `mcpServers` of a desktop client; ${NAME} in it is a variable of yours.",
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help=r"Name to find it again by. \[default: the directory's]")
     ] = None,
@@ -141,19 +157,23 @@ def up_command(
 
       aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env --data data/gaia/files
 
+      aworld-train env up --mcp-servers claude_desktop_config.json
+
       aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
     """
     from aworld_train.env import clean_leftovers, up
     from aworld_train.env.address import is_loopback
     from aworld_train.env.backend import Size
 
+    if (docker_dir is None) == (mcp_servers is None):
+        raise UsageError("Give --docker-dir or --mcp-servers, and only one of them.")
     size = Size(cpus, _bytes(memory))
     if cpus <= 0:
         raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
     clean_leftovers()
     with _progress() as report_progress:
         connection = up(
-            docker_dir,
+            docker_dir or str(mcp_servers),
             name=name,
             backend=backend,
             host=host,
@@ -183,6 +203,45 @@ def up_command(
     console.print_json(connection.to_json())
 
 
+@app.command("init")
+def init_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to make.", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="JSON file with `mcpServers`, as desktop clients have it.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write an environment directory to keep and change from a desktop client's file of servers.
+
+    Packages that npx and uvx would fetch are locked. Values of `env` and `headers` are not written: they are named.
+
+    Example:
+
+      aworld-train env init my-tools --from claude_desktop_config.json
+    """
+    from aworld_train.env.client_servers import read_client_servers
+    from aworld_train.env.directory import find_directory
+    from aworld_train.env.interpreter import lock_packages
+
+    if folder.exists():
+        raise UsageError(f"{folder} exists already. Give another folder, or remove it first.")
+    servers = read_client_servers(source, folder.name)
+    servers.write(folder)
+    directory = find_directory(folder)
+    with _progress() as report_progress:
+        lock_packages(directory, report_progress)
+    for remark in servers.remarks:
+        console.note(remark)
+    if keys := sorted(directory.manifest.key_names()):
+        console.note(f"Give the values of {', '.join(keys)} with --env-file.")
+    console.note(f"Start it with `aworld-train env up --docker-dir {folder}`.")
+
+
 @app.command("build")
 def build_command(
     docker_dir: DirectoryOption,
@@ -202,11 +261,13 @@ def build_command(
     """
     from aworld_train.env.containers import build_image
     from aworld_train.env.directory import find_directory
+    from aworld_train.env.interpreter import lock_packages
     from aworld_train.env.keys import check_names
 
     directory, only = find_directory(docker_dir), _names(servers)
     check_names(directory.manifest, only)
     with _progress() as report_progress:
+        lock_packages(directory, report_progress, renew=rebuild)
         image = build_image(directory, report_progress, only=only, pull=pull, rebuild=rebuild)
     if as_json:
         console.print_json({"image": image})

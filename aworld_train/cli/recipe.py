@@ -329,7 +329,7 @@ def _check_code(loaded: "Recipe") -> None:
     from aworld_train.training.environment import find_environment
 
     try:
-        if loaded.env.docker_dir is None:
+        if loaded.env.started_from is None:
             environment = find_environment(loaded)
             settings = reward_settings(loaded).tools
             check_code_tests(settings, loaded.env.ready_timeout, environment.url, environment.token)

@@ -55,7 +55,7 @@ def _servers(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if file is not None and not file.is_file():
         return  # `inputs` says so
     manifest = needs.directory.manifest
-    off = manifest.missing_keys(read_keys(manifest, file))
+    off = manifest.missing_keys({**needs.directory.values, **read_keys(manifest, file)})
     for name in recipe.env.servers:
         if name in off:
             yield fail(

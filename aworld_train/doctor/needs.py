@@ -51,11 +51,11 @@ class Needs:
         Raises:
             UsageError: The recipe names one that there is not.
         """
-        if self.recipe is None or self.recipe.env.docker_dir is None:
+        if self.recipe is None or self.recipe.env.started_from is None:
             return None
         from aworld_train.env.directory import find_directory
 
-        return find_directory(self.recipe.env.docker_dir)
+        return find_directory(self.recipe.env.started_from)
 
     @cached_property
     def servers(self) -> dict[str, ServerEntry]:
@@ -89,7 +89,7 @@ class Needs:
     def environment_url(self, machine: Machine) -> str:
         """The address of the tool environment that the run is pointed at; empty if it starts its own, or has none."""
         section = self.recipe.env if self.recipe is not None else None
-        if section is not None and (section.docker_dir is not None or section.backend is EnvBackend.none):
+        if section is not None and (section.started_from is not None or section.backend is EnvBackend.none):
             return ""
         if self.recipe is not None and self.recipe.env.url is not None:
             return self.recipe.env.url

@@ -4,22 +4,32 @@ It is given by name, if it comes with aworld-train, or as the path of any direct
 """
 
 import hashlib
-from dataclasses import dataclass, fields
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from aworld_train.env.client_servers import MANIFEST, read_client_servers
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys
-
-MANIFEST = "servers.yaml"
 
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and what its manifest says."""
+    """An environment directory and what its manifest says.
+
+    Attributes:
+        path: The directory.
+        manifest: Its manifest.
+        values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
+        remarks: Sentences about what is not as that configuration has it.
+    """
 
     path: Path
     manifest: Manifest
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -31,27 +41,40 @@ class EnvDirectory:
         Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
         """
         hashed = hashlib.sha256()
-        for file in sorted(self.path.rglob("*")):
+        for file in sorted(self._files()):
             name = file.relative_to(self.path)
-            is_cached = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
-            if file.is_symlink() and not is_cached:
+            if file.is_symlink():
                 hashed.update(f"{name}\0link\0{file.readlink()}\0".encode())
-            elif file.is_file() and not is_cached:
+            elif file.is_file():
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
             elif file.is_dir() and not is_cached and not any(file.iterdir()):
                 hashed.update(f"{name}\0folder\0".encode())
         return hashed.hexdigest()
 
+    def _files(self) -> Iterator[Path]:
+        """Its files and links, without those in caches, which may be many."""
+        for folder, folders, names in os.walk(self.path):
+            yield from (Path(folder, name) for name in names)
+            yield from (link for name in folders if (link := Path(folder, name)).is_symlink())
+            folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
 
-def find_directory(name_or_path: str | Path) -> EnvDirectory:
+
+def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory:
     """The environment directory of that name or at that path; a known name takes precedence over a path.
+
+    The JSON file of a desktop client, or its content, is made into one in the user's cache.
 
     Raises:
         UsageError: There is none, or its manifest cannot be used.
     """
+    path = Path() if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
+    if isinstance(name_or_path, Mapping) or path.suffix == ".json" or path.is_file():
+        servers = read_client_servers(name_or_path if isinstance(name_or_path, Mapping) else path)
+        path = servers.cached()
+        return EnvDirectory(path, _read_manifest(path / MANIFEST), servers.values, servers.remarks)
     shipped = _shipped()
-    path = shipped.get(str(name_or_path)) or Path(name_or_path).expanduser()
+    path = shipped.get(str(name_or_path)) or path
     if not path.is_dir():
         guess = nearest(str(name_or_path), set(shipped))
         raise UsageError(

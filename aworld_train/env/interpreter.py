@@ -6,7 +6,7 @@ each set of requirements, under ``~/.cache/aworld-train``.
 
 import fcntl
 import hashlib
-import os
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from aworld_train.env.backend import ProgressReporter
+from aworld_train.env.client_servers import cache_folder
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.errors import EnvironmentFailure
 
@@ -32,7 +33,10 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
-    venv = _cache() / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
+    venv = (
+        cache_folder("venvs")
+        / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
+    )
     python = venv / "bin" / "python"
     venv.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{venv}.lock").open("w") as lock:
@@ -59,6 +63,37 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
     return str(python)
 
 
+def lock_packages(directory: EnvDirectory, report_progress: ProgressReporter, *, renew: bool = False) -> None:
+    """Look up the versions of the packages that the directory names in ``packages.json``, unless they are locked.
+
+    Raises:
+        EnvironmentFailure: A package, or a version of it, cannot be found.
+    """
+    packages, script = directory.path / "packages.json", directory.path / "install.py"
+    if not packages.is_file() or not script.is_file():
+        return
+    named = json.loads(packages.read_text(encoding="utf-8"))
+    locks = [
+        directory.path / (f"python/{name}.txt" if "python" in package else "package-lock.json")
+        for name, package in named.items()
+    ]
+    if renew or not all(lock.is_file() for lock in locks):
+        python = find_interpreter(directory, report_progress)
+        report_progress(f"Looking up the packages of {directory.name}.")
+        _run([python, str(script), "--lock"])
+
+
+def install_packages(directory: EnvDirectory, python: str, report_progress: ProgressReporter) -> None:
+    """Fetch the packages that are locked, unless they are there.
+
+    Raises:
+        EnvironmentFailure: They cannot be fetched.
+    """
+    if (directory.path / "packages.json").is_file():
+        report_progress(f"Fetching the packages of {directory.name}; the first time may take minutes.")
+        _run([python, str(directory.path / "install.py")])
+
+
 def _is_installed(line: str) -> bool:
     """Whether the package that a line of requirements names is installed, whatever its version.
 
@@ -73,11 +108,6 @@ def _is_installed(line: str) -> bool:
         return name is not None and bool(metadata.version(name[0]))
     except metadata.PackageNotFoundError:
         return False
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "aworld-train" / "venvs"
 
 
 def _run(command: list[str]) -> None:

@@ -18,12 +18,14 @@ from typing import Any
 import psutil
 
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Size
+from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Remark, Size
 from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
+from aworld_train.env.client_servers import MANIFEST
 from aworld_train.env.connection import EnvConnection
-from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
+from aworld_train.env.directory import EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
 from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, read_health
+from aworld_train.env.interpreter import lock_packages
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Record
 from aworld_train.env.workers import worker_count
@@ -54,7 +56,7 @@ _ARGUMENTS = ("name", "backend", "host", "port", "servers", "env_file", "data", 
     }
 )
 def up(
-    docker_dir: str | Path,
+    docker_dir: str | Path | Mapping[str, Any],
     *,
     name: str | None = None,
     backend: str = "auto",
@@ -85,7 +87,8 @@ def up(
     in async code, run it in a thread.
 
     Args:
-        docker_dir: Name or path of the environment directory.
+        docker_dir: Name or path of the environment directory, or a desktop client's configuration of servers: a JSON
+            file, or its content.
         name: Name to find it again by; default: the directory's.
         backend: ``docker``, ``process`` or ``auto``.
         host: Address or host name to listen on.
@@ -126,7 +129,9 @@ def up(
     directory = find_directory(docker_dir)
     if desktop:
         _refuse_without_desktop(directory)
-    keys = read_keys(directory.manifest, env_file, report_progress)
+    for remark in directory.remarks:
+        report_progress(Remark(remark))
+    keys = {**directory.values, **read_keys(directory.manifest, env_file, report_progress)}
     enabled = choose_servers(directory.manifest, servers, keys, report_progress)
     chosen_backend = choose_backend(
         backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress
@@ -134,6 +139,7 @@ def up(
     if chosen_backend.name != "docker" and (egress is not None or egress_hosts):
         raise UsageError("--egress needs the docker backend: a process has the network of this machine.")
     rules = egress_rules(directory.manifest, enabled, keys, egress, egress_hosts)
+    lock_packages(directory, report_progress, renew=rebuild)
     environment = registry.checked(name or directory.name)
     data_folder = attachments.find_data(data, for_containers=chosen_backend.name == "docker")
     owner = _owner(owner_pid)

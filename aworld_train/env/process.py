@@ -22,7 +22,7 @@ import psutil
 from aworld_train import process_supervisor, temporary
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import EnvPlan, ProgressReporter
-from aworld_train.env.interpreter import find_interpreter
+from aworld_train.env.interpreter import find_interpreter, install_packages
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.serving.worker.wipe import empty
@@ -61,7 +61,9 @@ class ProcessBackend:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
         if plan.runtime:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
-        return find_interpreter(plan.directory, report_progress)
+        python = find_interpreter(plan.directory, report_progress)
+        install_packages(plan.directory, python, report_progress)
+        return python
 
     def start(self, plan: EnvPlan) -> Record:
         """Start everything under a supervisor; see `Backend.start`."""

@@ -61,6 +61,7 @@ _WITHOUT_TRAINING = (
 _WITHOUT_TOOLS: dict[str, Any] = {
     "backend": "none",
     "docker_dir": None,
+    "mcp_servers": None,
     "url": None,
     "token": None,
     "servers": [],

@@ -43,7 +43,7 @@ def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
         for name, value in os.environ.items()
         if value and (name in needed or name.startswith(prefixes))
     }
-    if recipe.env.docker_dir is None:
+    if recipe.env.started_from is None:
         settings = env.connection_settings()
         variables |= {name: settings[name] for name in _CONNECTION if name in settings}
     return variables

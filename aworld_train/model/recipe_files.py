@@ -17,13 +17,14 @@ def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Ite
             check_model(recipe.model.location)
         except ModelError as error:
             yield ("model", "path"), f"`model.path`: {error.message}"
-    if recipe.env.docker_dir is not None and recipe.env.cassette.mode is not CassetteMode.replay:
+    if recipe.env.started_from is not None and recipe.env.cassette.mode is not CassetteMode.replay:
         from aworld_train.env.directory import find_directory
 
         try:
-            find_directory(recipe.env.docker_dir)
+            find_directory(recipe.env.started_from)
         except UsageError as error:
-            yield ("env", "docker_dir"), f"`env.docker_dir`: {error.message}"
+            key = "docker_dir" if recipe.env.docker_dir is not None else "mcp_servers"
+            yield ("env", key), f"`env.{key}`: {error.message}"
     in_split = {"train": recipe.dataset.train_files, "val": recipe.dataset.val_files}
     named = [(name, path) for name in splits for path in in_split[name]]
     for name, path in named:

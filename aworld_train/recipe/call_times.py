@@ -10,14 +10,14 @@ _MAX_NAMED = 3
 
 def server_limits(recipe: Recipe) -> dict[str, float]:
     """Seconds that a call may take, by tool server of the directory that the recipe starts; empty without one."""
-    if recipe.env.docker_dir is None:
+    if recipe.env.started_from is None:
         return {}
     from aworld_train.env.directory import (
         find_directory,  # imports all of env, which most recipes' checks do not need
     )
 
     try:
-        servers = find_directory(recipe.env.docker_dir).manifest.servers
+        servers = find_directory(recipe.env.started_from).manifest.servers
     except AworldTrainError:
         return {}  # reported where the environment is started
     return {

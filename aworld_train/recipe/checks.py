@@ -332,6 +332,13 @@ def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     env = recipe.env
+    if env.mcp_servers is not None and not isinstance(env.mcp_servers, str | dict):
+        yield ("env", "mcp_servers"), "`env.mcp_servers` must be the path of a JSON file, or its content"
+    if env.mcp_servers is not None and (env.docker_dir is not None or env.url is not None):
+        yield (
+            ("env", "mcp_servers"),
+            "set `env.mcp_servers`, or what it replaces (`env.docker_dir`, `env.url`), and the others to null",
+        )
     if env.docker_dir is not None and env.url is not None:
         yield (
             ("env", "url"),
@@ -340,6 +347,7 @@ def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if env.backend is EnvBackend.none:
         others = {
             "docker_dir": env.docker_dir is not None,
+            "mcp_servers": env.mcp_servers is not None,
             "url": env.url is not None,
             "servers": bool(env.servers),
             "cassette": env.cassette.mode is not CassetteMode.off,

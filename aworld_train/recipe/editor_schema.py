@@ -63,10 +63,12 @@ def _shape(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _shape(get_args(hint)[0])}
     if get_origin(hint) is dict:
         return {"type": "object"}
+    if hint is Any:
+        return {}
     if issubclass(hint, Enum):
         return {"enum": [option.value for option in hint]}
     return {"type": _TYPES[hint]}
 
 
 def _accepts_text(hint: Any) -> bool:
-    return hint is str or str in get_args(hint)
+    return hint in (str, Any) or str in get_args(hint)

@@ -196,6 +196,10 @@ class EnvSection:
     docker_dir: str | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
+    mcp_servers: Any = _doc(
+        "Instead of `docker_dir`: servers as desktop clients have them, a JSON file with `mcpServers` or its content, "
+        "as {time: {command: uvx, args: [mcp-server-time]}}; keys as ${oc.env:NAME}."
+    )
     backend: EnvBackend = _doc(
         "How it is run: docker, process, auto (docker; process where no engine answers and no server executes code), "
         "or none: the agent has no tools.",
@@ -237,6 +241,11 @@ class EnvSection:
     )
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
     cassette: CassetteSection = field(default_factory=CassetteSection)
+
+    @property
+    def started_from(self) -> Any:
+        """What the run starts its tools from, as `find_directory` takes it; None where it starts none."""
+        return self.docker_dir if self.mcp_servers is None else self.mcp_servers
 
 
 @dataclass

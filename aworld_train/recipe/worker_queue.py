@@ -15,7 +15,7 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
     """
     section = recipe.env
     if (
-        section.docker_dir is None
+        section.started_from is None
         or section.backend is EnvBackend.none
         or section.cassette.mode is CassetteMode.replay
     ):
@@ -25,7 +25,7 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
 
     episodes = episodes or recipe.trainer.batch_size * recipe.rollout.n
     try:
-        directory = find_directory(section.docker_dir)
+        directory = find_directory(section.started_from)
         workers = worker_count(directory, section.workers, episodes)
     except AworldTrainError:
         return None  # reported where the environment is started

@@ -185,11 +185,12 @@ class McpSession:
                     message = _parsed(await read_body(response))
         except AnswerExceeds as exceeds:
             raise RequestFailure(str(exceeds)) from exceeds
-        if "error" in message:
+        if message.get("error") is not None:
             raise RequestFailure(message["error"])
-        if not isinstance(result := message.get("result"), dict):
+        if "result" not in message:
             raise RequestFailure(f"the answer to {method} has no result")
-        return result
+        result = message["result"]
+        return result if isinstance(result, dict) else {"content": result}
 
     async def _read_answer(self, response: aiohttp.ClientResponse, number: int) -> dict[str, Any]:
         """Read the answer from an event stream, and resume the stream if the server interrupts it."""
@@ -218,7 +219,7 @@ class McpSession:
         """Return the message if it is the answer; reply to it if it is a request of the server's."""
         message = _parsed(data)
         if "method" not in message:
-            return message if message.get("id") == number else None
+            return message if str(message.get("id")) == str(number) else None
         if message["method"] == "notifications/message" and not self._is_open:
             self._on_wait(str((message.get("params") or {}).get("data")))
         if "id" in message:

@@ -7,6 +7,7 @@ opening a session is retried, while the server reports that it is full.
 """
 
 import asyncio
+import base64
 import contextlib
 import itertools
 import json
@@ -30,6 +31,7 @@ from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestF
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tls import tls_context
 from aworld_train.rollout.tool_answers import MAX_DEPTH, depth
+from aworld_train.serving.tool_results import valid_result, valid_tools
 
 _CALL_SECONDS = 60.0  # for a call of a server that does not say how long one may take
 _MARGIN_SECONDS = 30.0  # in which the environment reports that a call took too long
@@ -136,7 +138,7 @@ class ToolSession:
             await _cancel(session, request, "it took too long")
             return ToolResult(f"Error: no answer within {seconds:g} seconds", True)
         try:
-            result = request.answer.result()
+            result = valid_result(request.answer.result())
             return ToolResult(text_of(result), bool(result.get("isError")), result)
         except RequestFailure as failure:
             if failure.kind == "worker_lost":  # perhaps: the tools of the session may say so too
@@ -145,8 +147,6 @@ class ToolSession:
         except ServerFailure as failure:
             await self._check_session(session, f"{failure}, during tool {name}", failure.status)
             return ToolResult(f"Error: there is no result of {name}: {failure}", True)
-        except (KeyError, TypeError, AttributeError, RecursionError):
-            return ToolResult(f"Error: the answer of {name} is not a tool result", True)
 
     async def _check_session(self, session: McpSession, reason: str, status: int | None = None) -> None:
         """Raise the failure that ended the session, unless it is still open."""
@@ -178,13 +178,14 @@ class ToolSession:
             async with asyncio.timeout(self._server.connect_timeout):
                 for _ in range(_MAX_PAGES):
                     page = await session.request("tools/list", params).answer
-                    tools += [_function(tool) for tool in page["tools"]]
-                    if not page.get("nextCursor"):
+                    tools += [_function(tool) for tool in valid_tools(page["tools"])]
+                    cursor = page.get("nextCursor")
+                    if not cursor or params == {"cursor": cursor}:
                         break
-                    params = {"cursor": page["nextCursor"]}
+                    params = {"cursor": cursor}
         except TimeoutError as error:
             raise EnvironmentLost(f"{self._server.url} did not list its tools in time") from error
-        except (ServerFailure, RequestFailure, KeyError, TypeError) as error:
+        except (ServerFailure, RequestFailure, KeyError) as error:
             raise EnvironmentLost(f"{self._server.url} did not list its tools: {error}") from error
         return tools
 
@@ -311,7 +312,7 @@ def _unsendable(arguments: Mapping[str, Any]) -> str | None:
 
 
 def text_of(result: Mapping[str, Any]) -> str:
-    """The text parts of a tool result; a part of another type is replaced by a note that names the type."""
+    """The text parts of a tool result, with a note in place of each part of another type."""
     return "\n".join([_text_of_part(part) for part in result["content"]])
 
 
@@ -331,17 +332,41 @@ def text_and_images_of(result: Mapping[str, Any]) -> tuple[str, tuple[Image, ...
 
 
 def _text_of_part(part: Mapping[str, Any]) -> str:
-    if part["type"] == "text":
-        return str(part["text"])
-    if part["type"] == "resource" and part["resource"].get("text") is not None:
-        return str(part["resource"]["text"])
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
+            return f"[resource {uri}]\n{text}"
+        case {"type": "resource", "resource": {"uri": str(uri), **resource}}:
+            kind = str(resource.get("mimeType") or "binary")
+            decoded = _decoded(resource.get("blob")) if kind.startswith("text/") else None
+            return (
+                f"[resource {uri}, {kind}, not shown]" if decoded is None else f"[resource {uri}]\n{decoded}"
+            )
+        case {"type": "resource_link", "uri": uri}:
+            fields = (part.get(key) for key in ("name", "mimeType", "title", "description"))
+            return f"[link to {uri}: {', '.join(str(field) for field in fields if field)}]"
     return f"[{part['type']} content, not shown]"
 
 
-def _image(part: Mapping[str, Any], position: int) -> Image | None:
-    if part["type"] != "image":
-        return None
+def _decoded(blob: Any) -> str | None:
     try:
-        return Image.read_base64(part["data"], position)
-    except (NoImage, KeyError, TypeError):
+        return base64.b64decode(blob).decode()
+    except (ValueError, TypeError):
+        return None
+
+
+def _image(part: Mapping[str, Any], position: int) -> Image | None:
+    match part:
+        case {"type": "image", "data": str(data)}:
+            pass
+        case {"type": "resource", "resource": {"mimeType": str(kind), "blob": str(data)}} if kind.startswith(
+            "image/"
+        ):
+            pass
+        case _:
+            return None
+    try:
+        return Image.read_base64(data, position)
+    except NoImage:
         return None

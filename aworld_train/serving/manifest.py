@@ -31,6 +31,7 @@ from aworld_train.serving.egress.hosts import is_variable, parse_host
 
 # Options for pydantic, which checks these classes; this module does not import it.
 _STRICT = {"extra": "forbid", "strict": False}
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class ServerEntry:
             module must start no thread; what is in ``keys`` is set when the function is called.
         keys: Environment variables without which it is off.
         optional_keys: Environment variables it gets where they are set.
+        environment: Variables of its own, by name: texts in which ``${NAME}`` is one of its keys.
         timeout: Seconds one call may take.
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
             unless the user chooses the process backend.
@@ -87,6 +89,7 @@ class ServerEntry:
     function: str = ""
     keys: tuple[str, ...] = ()
     optional_keys: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     timeout: float = 600.0
     executes_code: bool = True
     test: ProbeCall | None = None
@@ -102,7 +105,23 @@ class ServerEntry:
         if self.timeout <= 0:
             raise ValueError("timeout has to be more than 0")
         self._check_egress()
+        self._check_environment()
         self._check_test()
+
+    def own_variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The variables that it gets: of ``variables`` its keys, and what its ``environment`` makes of them."""
+        keys = {name: variables[name] for name in (*self.keys, *self.optional_keys) if name in variables}
+        return keys | {
+            name: _REFERENCE.sub(lambda match: keys.get(match[1], ""), text)
+            for name, text in self.environment.items()
+        }
+
+    def _check_environment(self) -> None:
+        names = [name for text in self.environment.values() for name in _REFERENCE.findall(text)]
+        if unknown := [name for name in names if name not in (*self.keys, *self.optional_keys)]:
+            raise ValueError(
+                f"environment refers to {unknown[0]}, which is not among its keys and optional_keys"
+            )
 
     def _check_test(self) -> None:
         named = self.test.environment if self.test is not None else {}

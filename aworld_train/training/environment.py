@@ -51,7 +51,9 @@ def run_environment(
     host: str = "127.0.0.1",
     sessions: int | None = None,
 ) -> Iterator[RunEnvironment]:
-    """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
+    """The recipe's environment: `env.docker_dir` or `env.mcp_servers` starts one that ends with this process.
+
+    Else `env.url` is used.
 
     Args:
         recipe: The recipe of the run.
@@ -94,12 +96,12 @@ def _tools(
     if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)
         return
-    if section.docker_dir is not None:
+    if section.started_from is not None:
         for note in (call_time_note(recipe, server_limits(recipe)), queue_note(recipe, sessions)):
             if note:
                 report_progress(note)
         connection = env.up(
-            section.docker_dir,
+            section.started_from,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
             host=host,
             backend=section.backend.value,
@@ -119,7 +121,7 @@ def _tools(
         )
         try:
             origin = {
-                "directory": section.docker_dir,
+                "directory": section.docker_dir or "env.mcp_servers",
                 "backend": connection.backend,
                 "image": connection.image,
             }

@@ -15,7 +15,7 @@ from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings, ToolSettings
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
-from tests.environments import ODD, all_ready, call, containers, need_docker, session
+from tests.environments import ODD, ODD_OF_CLIENT, all_ready, call, containers, need_docker, session
 from tests.hostile import (
     DESCRIPTORS_IN_FLIGHT,
     HOLD,
@@ -41,14 +41,17 @@ WARM = 100
 NAME = "hostile"
 
 
-@pytest.fixture(scope="module")
-def hostile(state: None) -> Iterator[EnvConnection]:
+@pytest.fixture(
+    scope="module",
+    params=["directory", pytest.param("file of a client", marks=pytest.mark.slow)],
+)
+def hostile(state: None, request: pytest.FixtureRequest) -> Iterator[EnvConnection]:
     """Four small workers with a shell."""
     need_docker()
     limits = {"vanish_seconds": 2.0}
     small = Size(cpus=1.0, memory=512 << 20)
     yield up(
-        ODD,
+        ODD if request.param == "directory" else ODD_OF_CLIENT,
         name=NAME,
         backend="docker",
         workers=WORKERS,

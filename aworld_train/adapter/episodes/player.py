@@ -19,6 +19,7 @@ from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatModel
+from aworld_train.rollout.endpoint_tools import FittedTools
 from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_clock import EpisodeClock
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -183,7 +184,9 @@ class EpisodePlayer:
 
 
 def _episode(model: LanguageModel | ChatModel, limits: EpisodeLimits) -> Episode:
-    return ChatEpisode(model, limits) if isinstance(model, ChatModel) else TokenEpisode(model, limits)
+    if isinstance(model, ChatModel):
+        return ChatEpisode(FittedTools(model), limits)
+    return TokenEpisode(model, limits)
 
 
 def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:

@@ -48,6 +48,7 @@ _TOKEN_SECONDS = 30 * 24 * 3600
 _OF_ITS_OWN_ENVIRONMENT = (
     *(
         "docker_dir",
+        "mcp_servers",
         "backend",
         "egress",
         "egress_hosts",
@@ -145,10 +146,11 @@ class KubernetesPlan:
             UsageError: It needs something that the rendered isolation does not give.
         """
         env = self.recipe.env
-        if env.docker_dir is None:
+        if env.started_from is None:
             return None
-        directory = find_directory(env.docker_dir)
-        keys = read_keys(directory.manifest, Path(env.env_file).expanduser() if env.env_file else None)
+        directory = find_directory(env.started_from)
+        file = Path(env.env_file).expanduser() if env.env_file else None
+        keys = {**directory.values, **read_keys(directory.manifest, file)}
         servers = choose_servers(directory.manifest, tuple(env.servers), keys, lambda _: None)
         rules = egress_rules(
             directory.manifest, servers, keys, env.egress.value if env.egress else None, env.egress_hosts
@@ -203,7 +205,7 @@ class KubernetesPlan:
     def _recipe_of_job(self) -> dict[str, Any]:
         """The recipe for the head, where the tool environment runs already."""
         tree: dict[str, Any] = deepcopy(dict(self.loaded.unresolved))
-        if self.recipe.env.docker_dir is not None:
+        if self.recipe.env.started_from is not None:
             tree["env"] = {
                 key: value for key, value in tree["env"].items() if key not in _OF_ITS_OWN_ENVIRONMENT
             }

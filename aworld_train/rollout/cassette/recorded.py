@@ -7,6 +7,7 @@ from typing import Any, Self
 from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
 from aworld_train.rollout.cassette.key import server_identity
 from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, text_of
+from aworld_train.serving.tool_results import valid_result
 
 
 class RecordedTools:
@@ -85,7 +86,7 @@ def tool_result(answer: Answer) -> ToolResult:
     """A recorded answer as a tool result."""
     if "error" in answer:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"], replayed=True)
-    result = answer["result"]
+    result = valid_result(answer["result"])
     return ToolResult(text_of(result), bool(result.get("isError")), result, replayed=True)
 
 

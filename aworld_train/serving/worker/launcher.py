@@ -117,8 +117,7 @@ class Spawner:
         Raises:
             CallFailure: It could not be started.
         """
-        secrets = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
-        secrets |= {**self._proxies.get(name, {}), **(environment or {})}
+        secrets = {**entry.own_variables(self._keys), **self._proxies.get(name, {}), **(environment or {})}
         order = {
             "cwd": str(self._paths.workspace),
             "private": bool(secrets),

@@ -1,7 +1,8 @@
 """MCP between the clients of a worker and its tool servers: one list of tools, every call to the server it belongs to.
 
-Results, errors, progress and resources pass unchanged. The list comes from the servers themselves, once when the
-worker starts (an image does not change) and again after a server has announced that its list did.
+Results, errors, progress and resources pass unchanged, but for the form of results (see ``tool_results``). The list
+comes from the servers themselves, once when the worker starts (an image does not change) and again after a server has
+announced that its list did.
 
 Gateway and worker are own code instead of the mcp SDK's server and client because they pass messages on without
 validating them again: together they take 0.65 ms of CPU time per tool call and serve 1,850 calls per second of 8
@@ -21,6 +22,7 @@ from typing import Any
 from aworld_train.errors import nearest
 from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
+from aworld_train.serving.tool_results import valid_result, valid_tools
 from aworld_train.serving.worker.check import Check
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
@@ -96,7 +98,7 @@ class Relay:
         for name, server in self.servers.items():
             self.starting = name
             try:
-                self._tools[name] = await self._all_pages(server, "tools/list", "tools")
+                self._tools[name] = await self._tools_of(server)
             except (CallFailure, RemoteError) as error:
                 self.broken[name] = str(error)
         self.starting = ""
@@ -236,7 +238,7 @@ class Relay:
         """The session's tools by the name that clients see: the listed tool, and its server and name there."""
         for name in session.servers:
             if name not in self._tools:
-                self._tools[name] = await self._all_pages(self.servers[name], "tools/list", "tools")
+                self._tools[name] = await self._tools_of(self.servers[name])
         count = Counter(tool["name"] for name in session.servers for tool in self._tools[name])
         listing = {}
         for name in session.servers:
@@ -264,7 +266,9 @@ class Relay:
             if session.check is not None:
                 params = await session.check.filled(server, params)
                 process = await session.check.server(server) or process
-            result = await process.request("tools/call", {**params, "name": behind}, on_progress)
+            result = valid_result(
+                await process.request("tools/call", {**params, "name": behind}, on_progress)
+            )
             outcome = "tool_error" if result.get("isError") else "ok"
             return result
         except CallFailure as failure:
@@ -300,16 +304,27 @@ class Relay:
                     entries += await self._all_pages(server, method, key)
         return entries
 
+    async def _tools_of(self, server: ToolServerProcess) -> list[dict[str, Any]]:
+        try:
+            return valid_tools(await self._all_pages(server, "tools/list", "tools"))
+        except RemoteError as error:
+            if error.error.get("code") != METHOD_NOT_FOUND:
+                raise
+            return []  # it has resources alone
+
     async def _all_pages(self, server: ToolServerProcess, method: str, key: str) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
-        cursor: Any = None
+        seen: list[Any] = ["", None]  # some servers end with an empty cursor, some repeat the last one
+        params: dict[str, Any] = {}
         for _ in range(_MAX_PAGES):
-            params = {} if cursor is None else {"cursor": cursor}
             page = await server.request(method, params, seconds=_PAGE_SECONDS)
-            entries += page.get(key) or []
+            listed = page.get(key)
+            entries += listed if isinstance(listed, list) else []
             cursor = page.get("nextCursor")
-            if cursor is None:
+            if cursor in seen:
                 return entries
+            seen.append(cursor)
+            params = {"cursor": cursor}
         raise CallFailure("tool_unavailable", f"{server.name} gave more than {_MAX_PAGES} pages of {method}")
 
     def _notified(self, name: str, message: dict[str, Any]) -> None:

@@ -6,19 +6,26 @@ it exceeds a request's time limit, the request is cancelled, and the process is 
 """
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aworld_train.serving.manifest import ServerEntry
+from aworld_train.serving.tool_results import valid_error
 from aworld_train.serving.worker.failures import METHOD_NOT_FOUND, CallFailure, RemoteError
 
 PROTOCOL = "2025-06-18"
 _MESSAGE_BYTES = 32 << 20  # longest line; a picture is some megabytes, in base64
 _START_SECONDS = 60.0
 _PING_SECONDS = 10.0
+_BEGINNING = re.compile(r'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')  # of a message within a line
+_MAX_BEGINNINGS = 100
+_MAX_DIGITS = 18
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)  # NaN is not JSON, and clients refuse it
 
 
 class Starter(Protocol):
@@ -185,7 +192,8 @@ class ToolServerProcess:
         }
         _, call = self._send(process, "initialize", parameters, None)
         answer = await call.answer
-        process.capabilities = answer.get("capabilities") or {}
+        capabilities = answer.get("capabilities")
+        process.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self._write(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def _send(
@@ -231,7 +239,8 @@ class ToolServerProcess:
         reason = CallFailure("tool_crashed", f"{self.name} ended unexpectedly")
         try:
             while line := await reader.readline():
-                self._handle_line(process, line)
+                for message in _messages(line):
+                    self._handle_message(process, message)
         except ValueError:
             reason = CallFailure(
                 "tool_output_too_large",
@@ -243,28 +252,19 @@ class ToolServerProcess:
             reason = CallFailure("tool_crashed", f"{self.name} sent what cannot be read, and was ended")
         self._end(process, reason)
 
-    def _handle_line(self, process: _Process, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            return  # printed by mistake: the protocol has no reply to it
-        if not isinstance(message, dict):
-            return
+    def _handle_message(self, process: _Process, message: dict[str, Any]) -> None:
         if "method" in message:
             self._handle_server_message(process, message)
             return
-        number = message.get("id")
-        call = process.calls.get(number) if isinstance(number, int) else None
+        call = process.calls.get(_number(message.get("id")))
         if call is None or call.answer.done():
             return
-        error, result = message.get("error"), message.get("result") or {}
-        if isinstance(error, dict):
-            call.answer.set_exception(RemoteError(error))
-        elif error is None and isinstance(result, dict):
-            call.answer.set_result(result)
+        error, result = message.get("error"), message.get("result")
+        if error is not None and (error or "result" not in message):
+            call.answer.set_exception(RemoteError(valid_error(error)))
         else:
-            reason = f"{self.name} gave an answer that is not JSON-RPC"
-            call.answer.set_exception(CallFailure("tool_unavailable", reason))
+            result = {} if result is None else result
+            call.answer.set_result(result if isinstance(result, dict) else {"content": result})
 
     def _handle_server_message(self, process: _Process, message: dict[str, Any]) -> None:
         if "id" in message:
@@ -276,7 +276,7 @@ class ToolServerProcess:
         elif message["method"] == "notifications/progress":
             params = message["params"] if isinstance(message.get("params"), dict) else {}
             token = params.get("progressToken")
-            call = process.calls.get(token) if isinstance(token, int) else None
+            call = process.calls.get(_number(token))
             if call is not None and call.on_progress is not None:
                 call.on_progress({**message, "params": {**params, "progressToken": call.progress_token}})
         else:
@@ -293,6 +293,30 @@ class ToolServerProcess:
         for call in process.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(reason)
+
+
+def _messages(line: bytes) -> Iterator[dict[str, Any]]:
+    """The messages in a line; text around them was printed by mistake, and the protocol has no reply to it."""
+    try:
+        value = _DECODER.decode(line.decode("utf-8-sig"))
+        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+        return
+    except (ValueError, RecursionError):
+        text, position = line.decode(errors="replace"), 0
+    for _ in range(_MAX_BEGINNINGS):
+        if (beginning := _BEGINNING.search(text, position)) is None:
+            return
+        position = beginning.end()
+        with contextlib.suppress(ValueError, RecursionError):
+            message, position = _DECODER.raw_decode(text, beginning.start())
+            yield message
+
+
+def _number(request_id: Any) -> int:
+    """The number of the request that a message is about; some servers give it back as text."""
+    if isinstance(request_id, str) and request_id.isascii() and request_id.isdigit():
+        return int(request_id[:_MAX_DIGITS])
+    return int(request_id) if isinstance(request_id, int | float) and abs(request_id) < 2**53 else -1
 
 
 async def _streams(worker_in: int, worker_out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -128,9 +128,7 @@ async def test_an_answer_that_ends_before_it_is_complete_is_an_error_result() ->
         assert "GET" not in received  # it has no number from which it could go on
 
 
-@pytest.mark.parametrize(
-    "body", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "result": {"content": [1]}}']
-)
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "error": "boom"}'])
 async def test_what_is_no_tool_result_is_an_error_result(body: bytes) -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         return web.Response(body=body, content_type="application/json")

@@ -235,7 +235,7 @@ def event(message: Any) -> bytes:
     return f"event: message\ndata: {json.dumps(message)}\n\n".encode()
 
 
-RESULT = {"jsonrpc": "2.0", "id": 7, "result": {"content": "x", "isError": False}}
+RESULT = {"jsonrpc": "2.0", "id": 7, "result": {"content": [{"type": "text", "text": "x"}], "isError": False}}
 ALIVE = b": still here\n\n"
 
 

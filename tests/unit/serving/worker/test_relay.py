@@ -1,6 +1,7 @@
 """What clients get of several tool servers: one list of tools, and each request at the server that it is for."""
 
 import asyncio
+import itertools
 import json
 import os
 import threading
@@ -64,6 +65,10 @@ class Servers:
                     output.flush()
 
 
+def text(content: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": content}]
+
+
 def with_tools(*tools: str, **more: Answer | dict[str, Any]) -> Answer:
     """A server whose tools say their own name; ``more`` are its results of other methods, and of those tools."""
 
@@ -77,7 +82,7 @@ def with_tools(*tools: str, **more: Answer | dict[str, Any]) -> Answer:
             case "tools/list":
                 return {"result": {"tools": [{"name": name} for name in tools]}}
             case "tools/call":
-                return {"result": {"content": params["name"], "isError": False}}
+                return {"result": {"content": text(params["name"]), "isError": False}}
         return {"error": {"code": -32601, "message": "Method not found"}}
 
     return answer
@@ -150,7 +155,7 @@ async def test_servers_that_were_stopped_start_when_they_are_called_or_before() 
     await relay.warm(["c", "b"])
     assert [name for name, _ in servers.started] == ["a", "b", "b"]
     session = relay.open("one", "a")
-    assert (await asked(relay, session, "tools/call", name="x"))["content"] == "x"
+    assert (await asked(relay, session, "tools/call", name="x"))["content"] == text("x")
     assert relay.stop_servers() == ["a", "b"]
 
 
@@ -181,8 +186,9 @@ async def test_a_list_that_comes_in_pages_is_read_to_its_end() -> None:
         more = {"nextCursor": number + 1} if number < 2 else {}
         return {"result": {"tools": [{"name": f"tool{number}"}], **more}}
 
-    endless = {"result": {"nextCursor": "again"}}
-    servers = Servers(a=with_tools(tools_list=page), b=with_tools(tools_list=endless))
+    numbers = itertools.count()
+    endless = with_tools(tools_list=lambda *_: {"result": {"nextCursor": next(numbers)}})
+    servers = Servers(a=with_tools(tools_list=page), b=endless)
     relay = relay_of(servers)
     await relay.start()
     assert await listed(relay, relay.open("one", "")) == ["tool0", "tool1", "tool2"]
@@ -212,7 +218,7 @@ async def test_a_list_that_changed_is_read_again_and_is_the_old_one_after_the_se
     await asked(relay, session, "tools/call", name="change")
     assert notifications == [CHANGED]
     assert await listed(relay, session) == ["old", "change", "new", "other"]
-    assert (await asked(relay, session, "tools/call", name="new"))["content"] == "new"
+    assert (await asked(relay, session, "tools/call", name="new"))["content"] == text("new")
     assert [(name, method) for name, method, _ in servers.requests].count(("a", "tools/list")) == 2
     assert [(name, method) for name, method, _ in servers.requests].count(("b", "tools/list")) == 1
     relay.stop_servers()
@@ -245,8 +251,8 @@ async def test_calls_are_reported_with_what_became_of_them() -> None:
     session = relay.open("one", "")
     await asked(relay, session, "tools/call", name="fine")  # nobody listens yet
     relay.report = report
-    assert (await asked(relay, session, "tools/call", name="fine"))["content"] == "fine"
-    assert await asked(relay, session, "tools/call", name="bad") == {"isError": True}
+    assert (await asked(relay, session, "tools/call", name="fine"))["content"] == text("fine")
+    assert await asked(relay, session, "tools/call", name="bad") == {"isError": True, "content": []}
     assert await asked(relay, session, "tools/call", name="fault") == error
     crashed = await asked(relay, session, "tools/call", name="ends")
     assert crashed == {
