@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
-from aworld_train.rollout.chat_model import ChatAnswer, ChatModel, ContextExceeded
+from aworld_train.rollout.chat_model import ChatModel, ContextExceeded
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import SamplingParams

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -354,28 +353,6 @@ async def test_half_an_answer_is_thrown_away_and_a_long_turn_has_its_full_time_f
     async with serving(replaced={"completions": cut}) as server:
         assert (await CompletionsServer(server.url).generate("one", [7], PLAIN)).token_ids == [6]
     assert len(attempts) == 2
-
-
-async def test_pauses_become_longer_and_an_outage_ends_after_two_minutes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now, pauses = 1000.0, []
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        pauses.append(seconds)
-        now += seconds
-
-    monkeypatch.setattr(completions, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    outage = completions._Outage("http://node/v1/models")
-    await outage.wait("busy", 5.0)
-    with pytest.raises(ModelError) as caught:
-        while True:
-            await outage.wait("busy", 0.0)
-    # The last one ends exactly with the two minutes.
-    assert pauses == [5.0, 1.0, 2.0, 4.0, 8.0, *[10.0] * 10]
-    assert str(caught.value) == "http://node/v1/models: busy, for 120 seconds"
 
 
 async def test_a_pause_that_is_too_long_is_said_and_not_waited_for() -> None:
