@@ -218,14 +218,12 @@ class ChatClient:
         refused = known & fault.named
         if {"temperature", "top_p"} <= refused:
             refused -= {"temperature"}  # Anthropic's models take one of both
-        if refused:
-            self.not_taken |= refused
-            instead = {
-                name: f"{name} is sent as {_NEWER_NAMES[name]}" for name in refused & _NEWER_NAMES.keys()
-            }
+        if new := refused - self.not_taken:
+            self.not_taken |= new
+            instead = {name: f"sent as {newer}" for name, newer in _NEWER_NAMES.items()}
             log.warning(
                 "%s does not take what it is sent: %s",
                 without_passwords(self.address.url),
-                ", ".join(instead.get(name, f"{name} is left out") for name in sorted(refused)),
+                ", ".join(f"{name} is {instead.get(name, 'left out')}" for name in sorted(new)),
             )
         return bool(refused)

@@ -120,7 +120,8 @@ class EpisodeEndpoint(ChatModel):
         endpoint: The endpoint.
 
     Attributes:
-        faults: The failures of its requests by kind (``FaultKind``).
+        faults: The failures of its requests by kind (``FaultKind``), and as ``no NAME`` what was first sent and then
+            left out, because the endpoint does not take it.
     """
 
     def __init__(self, endpoint: ChatEndpoint):
@@ -152,11 +153,13 @@ class EpisodeEndpoint(ChatModel):
         outage = Outage(MAX_OUTAGE_SECONDS, _MAX_PAUSE, endpoint.now)
         while True:
             began = await endpoint.limit.acquire()
+            known = set(endpoint.client.not_taken)
             try:
                 if endpoint.refusal is not None:
                     raise EpisodeFailure(endpoint.refusal)
                 answer = await endpoint.client.complete(body, endpoint.seconds)
                 endpoint.limit.answered()
+                self.faults.update(f"no {name}" for name in endpoint.client.not_taken - known)
                 break
             except ChatFault as fault:
                 if fault.scope != "passing":

@@ -65,6 +65,7 @@ class Judgement:
         cost: Their cost, from the token counts that servers report.
         cached: Whether the verdict came from the cache.
         is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
+        refusals: How many models take no request at all, as with a wrong key or a spent quota.
         steps: What happened, a line each.
     """
 
@@ -73,6 +74,7 @@ class Judgement:
     cost: float = 0.0
     cached: bool = False
     is_provoked: bool = False
+    refusals: int = 0
     steps: list[str] = field(default_factory=list)
 
 
@@ -165,6 +167,7 @@ class JudgePanel:
                 failing = False
             except ChatFault as error:
                 report(error)
+                judgement.refusals += error.scope == "endpoint"
                 if error.scope != "passing":
                     judgement.is_provoked |= error.scope in _ABOUT_TEXTS and error.status in _BAD_REQUEST
                     return None

@@ -25,7 +25,8 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
 
     Returns:
         1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
-        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost), and
+        ``judge_calls`` (requests sent), ``judge_cached`` (1 if the verdict came from the cache, at no cost),
+        ``judge_refused`` (how many models take no request at all, if any) and
         ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
 
     Raises:
@@ -51,6 +52,8 @@ def _score(judgement: Judgement) -> Score:
     judged = judgement.judged
     if judged is not None and judged.confidence is not None:
         parts["confidence"] = judged.confidence
+    if judgement.refusals:
+        parts["judge_refused"] = float(judgement.refusals)
     value = None if judged is None else float(judged.verdict is Verdict.correct)
     return Score(value, parts, tuple(judgement.steps), is_provoked=judgement.is_provoked)
 

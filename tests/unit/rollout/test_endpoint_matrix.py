@@ -771,8 +771,10 @@ async def test_what_an_endpoint_does_not_take_is_learned_once_and_said_once(
     servers: Servers, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint, _ = model_at(servers.serve(no_parameter("temperature"), GOOD, GOOD))
-    for _ in range(2):
-        await endpoint.for_episode().answer(ASKED, [], SAMPLING, 20)
+    models = [endpoint.for_episode() for _ in range(2)]
+    for model in models:
+        await model.answer(ASKED, [], SAMPLING, 20)
+    assert [dict(model.faults) for model in models] == [{"no temperature": 1}, {}]
     assert [body.get("temperature") for body in servers.bodies] == [0.0, None, None]
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
         "temperature is left out"
