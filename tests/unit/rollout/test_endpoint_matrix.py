@@ -765,6 +765,7 @@ async def test_a_judge_gives_its_verdict_or_a_reason(
     judgement = await panel.judge(Question("How many?", "42", "42", "Be fair."), 30)
     assert (judgement.judged is not None) == (expected == "correct")
     assert judgement.judged is not None or expected in judgement.steps[-1]
+    assert judgement.refusals == ("Quota" in expected)
 
 
 async def test_what_an_endpoint_does_not_take_is_learned_once_and_said_once(
