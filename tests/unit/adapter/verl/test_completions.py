@@ -109,7 +109,7 @@ async def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("http://127.0.0.1:9/v1", "ConnectError"),
         ("gpu-node:8000/v1", "begins with http:// or https://"),
-        ("http://gpu-node:port/v1", "no address of a server"),
+        ("http://gpu-node:port/v1", "not the address of an endpoint"),
     ],
 )
 async def test_a_server_that_cannot_be_reached_is_said_with_its_address(url: str, what: str) -> None:
