@@ -238,11 +238,9 @@ def message_for(given: Mapping[str, Any], message: Message) -> dict[str, Any]:
             for raw, call in zip(raw_calls, own["tool_calls"], strict=True)
         ]
     content = given.get("content")
-    return {
-        **data,
-        "role": "assistant",
-        "content": content if content is not None else own["content"] or None,
-    }
+    if content is None and "tool_calls" not in own:
+        content = own["content"]
+    return {**data, "role": "assistant", "content": content}
 
 
 @dataclass(frozen=True)
