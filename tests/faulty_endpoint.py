@@ -105,6 +105,9 @@ class FaultyEndpoint(ServerThread):
         match fault:
             case "429" | "503":
                 return web.Response(status=int(fault), headers={"Retry-After": "0.05"}, text="too many")
+            case "quota":
+                error = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
+                return web.json_response({"error": error}, status=429)
             case "500":
                 return web.json_response({"error": {"message": "out of order"}}, status=500)
             case "hang":

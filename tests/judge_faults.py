@@ -117,7 +117,7 @@ RETRYABLE: dict[str, Script] = {
     "a text": body('"VERDICT: WRONG"'),
     "no gzip": body("VERDICT: WRONG", **{"Content-Encoding": "gzip"}),
     "content is a number": content(1),
-    "content is a list": content([{"type": "text", "text": "VERDICT: CORRECT"}]),
+    "content is thoughts alone": content([{"type": "thinking", "thinking": "VERDICT: CORRECT"}]),
     "content is a verdict": content({"verdict": "correct"}),
     "content is nothing": content(None),
     "content is empty": content(""),
@@ -147,7 +147,7 @@ PERMANENT: dict[str, Script] = {
     "404": status(404),
     "422": status(422),
     "a redirect": status(307, Location="http://127.0.0.1:9/v1/chat/completions"),
-    "too much": body("VERDICT: WRONG" + " " * (5 << 20)),
+    "too much": body("VERDICT: WRONG" + " " * (17 << 20)),
 }
 """Faults after which it would not."""
 

@@ -168,7 +168,8 @@ def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint:
     import asyncio
 
     from aworld_train.errors import UsageError
-    from aworld_train.rollout.chat_endpoint import EndpointAddress, only_model
+    from aworld_train.rollout.chat_client import EndpointAddress
+    from aworld_train.rollout.chat_endpoint import only_model
 
     if url is None:
         if model is not None:

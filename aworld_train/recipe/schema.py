@@ -379,6 +379,10 @@ class OutcomesSection:
     max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
     overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
     repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)
+    refused: EpisodeUse = _doc("The model refused to answer, as its endpoint says.", EpisodeUse.trained)
+    filtered: EpisodeUse = _doc(
+        "A content filter of the model's endpoint stopped the conversation.", EpisodeUse.trained
+    )
     timeout: EpisodeUse = _doc(
         "The episode's time ran out in a tool call, or the engine did not take the most of it.",
         EpisodeUse.trained,

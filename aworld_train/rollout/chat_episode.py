@@ -6,7 +6,7 @@ Such an episode can be measured but not trained on: it has no rows, because nobo
 import time
 from collections.abc import Sequence
 
-from aworld_train.rollout.chat_model import ChatModel, ContextExceeded
+from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.episode import (
     AgentRecord,
     Episode,
@@ -65,6 +65,8 @@ class ChatEpisode(Episode):
                 )
         except ContextExceeded as error:
             raise self._limit_refusal(Outcome.overlong, str(error), "context_length_exceeded") from error
+        except FilterRefused as error:
+            raise self._limit_refusal(Outcome.filtered, str(error), "content_filter") from error
         finally:
             seconds = time.monotonic() - began
             self.generate_seconds += seconds
@@ -78,7 +80,8 @@ class ChatEpisode(Episode):
             finish_reason=answer.finish_reason,
             prompt_tokens=answer.prompt_tokens,
             # A thought without an end, as in training.
-            malformed=answer.finish_reason != "length" and divide(answer.content).unfinished is not None,
+            malformed=answer.malformed
+            or (answer.finish_reason != "length" and divide(answer.content).unfinished is not None),
             seconds=seconds,
             misses=()
             if request.wishes is NO_WISHES

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.chat_completion import ChatAnswer
+from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SamplingParams
 
 
@@ -14,25 +14,8 @@ class ContextExceeded(Exception):
     """The endpoint says that the conversation does not fit into its model's context."""
 
 
-@dataclass(frozen=True)
-class ChatAnswer:
-    """An endpoint's answer.
-
-    Attributes:
-        content: The text.
-        reasoning: The thoughts, if the endpoint tells them apart.
-        tool_calls: The tool calls, each with its identifier.
-        finish_reason: ``stop``, ``tool_calls`` or ``length`` (cut off).
-        prompt_tokens: Tokens of the prompt, as the endpoint counts them; 0 if it does not say.
-        sampled_tokens: Tokens that were sampled, thoughts included; 0 if it does not say.
-    """
-
-    content: str
-    reasoning: str
-    tool_calls: tuple[ToolCall, ...]
-    finish_reason: Literal["stop", "tool_calls", "length"]
-    prompt_tokens: int
-    sampled_tokens: int
+class FilterRefused(Exception):
+    """A content filter of the endpoint refused the conversation."""
 
 
 class ChatModel(ABC):
@@ -65,5 +48,6 @@ class ChatModel(ABC):
 
         Raises:
             ContextExceeded: The conversation is too long for the model.
+            FilterRefused: A filter refused it.
             EpisodeFailure: The endpoint failed.
         """

@@ -1,26 +1,19 @@
-"""Outside language models for an episode: any OpenAI-compatible endpoint, or several as one.
-
-Keys come from environment variables and appear in no error, even if a server repeats them. Every request has one time
-limit for its whole answer.
-"""
+"""Outside language models for an episode: any OpenAI-compatible endpoint, or several as one."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
-from aworld_train.api_keys import can_be_sent, key_in
-from aworld_train.rollout.http_client import (
-    UVICORN_KEEPALIVE_SECONDS,
-    RequestFailed,
-    SessionPerLoop,
-    request_json,
-)
+from aworld_train.rollout.chat_client import ChatClient, EndpointAddress
+from aworld_train.rollout.chat_completion import ChatFault
 from aworld_train.rollout.messages import Message
+from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
 
 _TIMEOUT_SECONDS = 120.0
-_HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS)
+_MAX_PAUSE = 8.0
 
 
 class EndpointFailed(EpisodeFailure):
@@ -48,46 +41,36 @@ class Endpoint:
             float(settings.get("timeout", _TIMEOUT_SECONDS)),
         )
 
-    async def ask(self, messages: Sequence[Message]) -> str:
-        """The model's text.
+    @cached_property
+    def client(self) -> ChatClient:
+        """Asks it."""
+        return ChatClient(EndpointAddress(self.url, self.model, self.key_variable, needs_key=True))
+
+    async def ask(self, messages: Sequence[Message], *, is_last: bool = True) -> str:
+        """The model's text; where there are too many requests, the last endpoint is asked again within its time.
 
         Raises:
-            EndpointFailed: it could not be reached, refused, gave an empty answer, or took too long.
+            EndpointFailed: It could not be reached, refused, gave an empty answer, or took too long.
         """
-        key = self._key()
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
-        try:
-            async with asyncio.timeout(self.timeout):
-                session = await _HTTP.get()
-                answer = await request_json(
-                    session, "POST", f"{self.url}/chat/completions", key=key, body=body
-                )
-            text = answer["choices"][0]["message"]["content"]
-        except TimeoutError as error:
+        outage = Outage(self.timeout, _MAX_PAUSE)
+        while True:
+            try:
+                answer = await self.client.complete(body, self.timeout)
+                break
+            except ChatFault as fault:
+                may_wait = is_last and fault.is_overload and fault.scope == "passing"
+                pause = outage.pause(fault.retry_after) if may_wait else None
+                if pause is None:
+                    raise EndpointFailed(f"the endpoint {self.name} gave no answer: {fault}") from fault
+            await asyncio.sleep(pause)
+        if answer.finish_reason in ("content_filter", "refusal"):
             raise EndpointFailed(
-                f"the endpoint {self.name} gave no answer in {self.timeout:g} seconds"
-            ) from error
-        except RequestFailed as error:
-            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {error}") from error
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise EndpointFailed(
-                f"the endpoint {self.name} gave no answer: it sent no chat completion"
-            ) from error
-        if not isinstance(text, str) or not text.strip():
-            raise EndpointFailed(f"the endpoint {self.name} answered with nothing")
-        return text
-
-    def _key(self) -> str | None:
-        if not self.key_variable:
-            return None
-        key = key_in(self.key_variable)
-        if not key:
-            raise EndpointFailed(f"the endpoint {self.name} needs its key in {self.key_variable}")
-        if not can_be_sent(key):
-            raise EndpointFailed(
-                f"the endpoint {self.name}: what is in {self.key_variable} cannot be sent as a key"
+                f"the endpoint {self.name} refused ({answer.finish_reason}): {answer.content[:200]!r}"
             )
-        return key
+        if not answer.content.strip():
+            raise EndpointFailed(f"the endpoint {self.name} answered with nothing")
+        return answer.content
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ class Failover:
         failures = []
         for endpoint in self.endpoints:
             try:
-                return await endpoint.ask(messages)
+                return await endpoint.ask(messages, is_last=endpoint is self.endpoints[-1])
             except EndpointFailed as failure:
                 failures.append(str(failure))
         raise EndpointFailed("; ".join(failures))

@@ -34,6 +34,11 @@ log = logging.getLogger(__name__)
 
 _MIN_TEXT_BYTES = 1 << 20
 _BYTES_PER_TOKEN = 32  # of JSON, several times what texts of any language have
+_OUTCOMES = {
+    "length": Outcome.overlong,
+    "content_filter": Outcome.filtered,
+    "refusal": Outcome.refused,
+}
 _LONGER_HISTORIES = 10  # than the context, where a policy shortens them
 PLAIN = "plain text"
 """In place of the key of the tools: no conversation has it."""
@@ -248,9 +253,7 @@ class Episode(ABC):
             case Outcome():
                 return True
             case Completion() as completion:
-                return (
-                    self.failure is not None or completion.malformed or completion.finish_reason == "length"
-                )
+                return self.failure is not None or _outcome_of(completion) is not Outcome.answered
         return self.failure is not None
 
     @property
@@ -452,9 +455,8 @@ def _note_ignored(name: str, value: float) -> None:
 
 def _outcome_of(completion: Completion) -> Outcome:
     """What an episode came to that ended with this turn."""
-    if completion.finish_reason == "length":
-        return Outcome.overlong
-    return Outcome.wrong_format if completion.malformed else Outcome.answered
+    by_reason = _OUTCOMES.get(completion.finish_reason)
+    return by_reason or (Outcome.wrong_format if completion.malformed else Outcome.answered)
 
 
 @dataclass(frozen=True)

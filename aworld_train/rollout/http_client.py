@@ -6,7 +6,7 @@ An aiohttp session belongs to one event loop and must be closed in it. Whoever s
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import aiohttp
@@ -20,6 +20,8 @@ from aworld_train.rollout.tls import tls_context
 # Shorter than uvicorn's five seconds: a request on a connection that the server closes at that moment fails.
 UVICORN_KEEPALIVE_SECONDS = 4.0
 _MAX_QUOTED = 200  # characters of a response in a message
+_MAX_BYTES = 1 << 30
+_NO_HEADERS: Mapping[str, str] = {}
 _NO_LIMIT = aiohttp.ClientTimeout(total=None)
 
 
@@ -29,12 +31,29 @@ class RequestFailed(Exception):
     Attributes:
         status: The HTTP status; None without an answer.
         retry_after: Seconds that the server asks to wait before the next request; 0 if it asks for nothing.
+        text: The text that came with the status, without the key.
+        may_pass: Whether the same request may succeed later, where there is no status.
     """
 
-    def __init__(self, message: str, status: int | None = None, retry_after: float = 0.0):
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        retry_after: float = 0.0,
+        text: str = "",
+        may_pass: bool = True,
+    ):
         super().__init__(message)
-        self.status = status
-        self.retry_after = retry_after
+        self.status, self.retry_after = status, retry_after
+        self.text, self.may_pass = text, may_pass
+
+    @property
+    def body(self) -> Any:
+        """The text as JSON; None if it is not."""
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
 
 
 class SessionPerLoop:
@@ -86,7 +105,9 @@ async def request_json(
     *,
     key: str | None,
     body: Any = None,
+    headers: Mapping[str, str] = _NO_HEADERS,
     time_limits: aiohttp.ClientTimeout = _NO_LIMIT,
+    max_bytes: int = _MAX_BYTES,
 ) -> Any:
     """The JSON that a server answers; redirects are not followed, for the key would go with them.
 
@@ -96,7 +117,9 @@ async def request_json(
         url: The URL.
         key: Sent as a bearer token.
         body: Sent as JSON, unless it is None.
+        headers: More headers.
         time_limits: In seconds; none by default.
+        max_bytes: A longer answer is an error.
 
     Raises:
         RequestFailed: There is no answer, or one whose status is not 2xx.
@@ -107,18 +130,19 @@ async def request_json(
             method,
             url,
             json=body,
-            headers=bearer(key),
+            headers={**headers, **bearer(key)},
             proxy=proxy_for(url),
             allow_redirects=False,
             timeout=time_limits,
         ) as response:
-            content = await response.read()
+            content = await _read(response, max_bytes)
             if not 200 <= response.status < 300:
-                text = without_key(key, await response.text(errors="replace"))
+                text = without_key(key, _text(content))
                 raise RequestFailed(
                     f"HTTP {response.status} {text[:_MAX_QUOTED]!r}",
                     response.status,
-                    retry_after_seconds(response.headers.get("Retry-After", "")),
+                    _retry_after(response.headers),
+                    text,
                 )
     except UsageError as error:
         raise RequestFailed(error.message) from error
@@ -126,9 +150,31 @@ async def request_json(
         reason = " ".join(f"{_kind(error)} {error}".split())
         raise RequestFailed(without_passwords(without_key(key, reason))) from error
     try:
-        return json.loads(content)
+        # Some servers write line breaks into texts, or not in UTF-8.
+        return json.loads(_text(content), strict=False)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+
+
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > max_bytes:
+            raise RequestFailed(f"it sent more than {max_bytes >> 20} MiB", may_pass=False)
+    return bytes(content)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8-sig", "replace")
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds of ``Retry-After``, or the milliseconds of OpenAI's and Azure's own header, which are more exact."""
+    try:
+        return max(float(headers["retry-after-ms"]) / 1000, 0.0)
+    except (KeyError, ValueError):
+        return retry_after_seconds(headers.get("Retry-After", ""))
 
 
 def _kind(error: Exception) -> str:

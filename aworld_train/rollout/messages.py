@@ -17,6 +17,7 @@ from aworld_train.rollout.whole_text import load_whole, whole_text
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 from aworld_train.thinking import part_text
 
+Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 Role = Literal["system", "user", "assistant", "tool"]
 _MAX_EXACT_FLOAT = 1 << 53
 
@@ -219,7 +220,8 @@ class Completion:
         content: The text for the reader, without reasoning and tool calls.
         reasoning: The text inside the model's thinking tags before it.
         tool_calls: The tool calls, each with an identifier.
-        finish_reason: ``stop``, ``tool_calls`` or ``length`` (cut off).
+        finish_reason: ``stop``, ``tool_calls``, ``length`` (cut off), or, of an outside endpoint's answer,
+            ``content_filter`` (stopped by a filter) or ``refusal``.
         prompt_tokens: The number of tokens in the prompt.
         tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
         logprobs: The log-probability of each token.
@@ -235,7 +237,7 @@ class Completion:
     content: str
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: Literal["stop", "tool_calls", "length"] = "stop"
+    finish_reason: Finish = "stop"
     prompt_tokens: int = 0
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()

@@ -20,6 +20,8 @@ class Outcome(StrEnum):
     max_turns = "max_turns"
     overlong = "overlong"
     repetition = "repetition"
+    refused = "refused"
+    filtered = "filtered"
     timeout = "timeout"
     broken_tools = "broken_tools"
     environment = "environment"
@@ -40,6 +42,8 @@ _MEANINGS = {
     Outcome.max_turns: "the model used up its turns",
     Outcome.overlong: "the model used up its tokens",
     Outcome.repetition: "the model repeated itself",
+    Outcome.refused: "the model refused to answer, as its endpoint says",
+    Outcome.filtered: "a content filter of the model's endpoint stopped the conversation",
     Outcome.timeout: "the episode's time ran out",
     Outcome.broken_tools: "the tool worker of the episode was lost, and nothing shows that the episode did not do it",
     Outcome.environment: "the tool environment could not be reached or went away",

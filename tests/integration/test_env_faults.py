@@ -28,7 +28,8 @@ from aworld_train.adapter.episodes.settings import episode_settings, settings_fr
 from aworld_train.env import EnvConnection, down, find, health_url, status, up
 from aworld_train.env.backend import Size
 from aworld_train.rollout import chat_endpoint
-from aworld_train.rollout.chat_endpoint import ChatEndpoint, EndpointAddress
+from aworld_train.rollout.chat_client import EndpointAddress
+from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.rollout.outcome import Outcome
 from tests.environments import ODD, all_ready, containers, eventually, need_docker, workers
 

@@ -214,6 +214,17 @@ def test_a_wrong_key_ends_it_with_one_sentence_and_no_score(folder: Path) -> Non
     assert summary(folder, "key")["accuracy"] is None
 
 
+def test_a_spent_quota_and_judges_that_refuse_end_it_at_once(folder: Path) -> None:
+    with FaultyEndpoint(fault_share=1.0, faults=["quota"]) as spent, FaultyEndpoint() as endpoint:
+        printed = evaluate(folder, *at(spent, "quota"), "eval.concurrency=1", code=1)
+        assert "refuses requests: HTTP 429 'You exceeded your current quota.'" in printed["error"]["message"]
+        judge = [f"endpoints.judge.url={spent.url}", "endpoints.judge.model=m", "reward.judge.models=[judge]"]
+        arguments = [*judge, "reward.scorer=llm_judge", "eval.concurrency=1"]
+        printed = evaluate(folder, *at(endpoint, "judge-quota"), *arguments, code=1)
+        assert "The judges refuse all requests: " in printed["error"]["message"]
+        assert (spent.requests, endpoint.requests) <= (4, 4)
+
+
 def test_a_key_is_in_no_file(folder: Path) -> None:
     with FaultyEndpoint(key="sEcReT-1234567") as endpoint:
         process = start(

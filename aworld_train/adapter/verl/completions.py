@@ -6,26 +6,23 @@ refused.
 """
 
 import asyncio
-import time
 from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-import httpx
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.adapter.verl.language_model import UNCHANGED
-from aworld_train.api_keys import can_be_sent, key_in
-from aworld_train.errors import ModelError, ModelNotFound
-from aworld_train.network import proxy_for
+from aworld_train.errors import ModelError
+from aworld_train.rollout.chat_client import KEY_VARIABLE, EndpointAddress
 from aworld_train.rollout.http_client import (
     UVICORN_KEEPALIVE_SECONDS,
     RequestFailed,
     SessionPerLoop,
     request_json,
 )
+from aworld_train.rollout.outage import Outage
 
-KEY_VARIABLE = "OPENAI_API_KEY"
 _SECONDS = 600.0
 MAX_RETRY_SECONDS = 120.0
 """How long a server may be busy or gone, once it has answered: the tokens of a turn are then sampled again."""
@@ -33,7 +30,7 @@ _DEAD_ENGINE = "EngineCore encountered an issue"
 """What vLLM answers, with status 500, when its engine has died and before it ends itself (v1/engine/exceptions.py)."""
 _WARM, _MIN_DISTANCE, _PROBED_TOKENS = 2.0, 0.1, 5
 """A second temperature, and how far apart the log-probabilities of two of so many tokens have to be to be compared."""
-_FIRST_PAUSE, _MAX_PAUSE = 0.5, 10.0
+_MAX_PAUSE = 10.0
 _PASSING = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -58,16 +55,9 @@ class CompletionsServer:
     """
 
     def __init__(self, url: str, key: str | None = None):
-        self._url = url.rstrip("/")
-        self._key = key or key_in(KEY_VARIABLE)
-        if not can_be_sent(self._key):
-            raise ModelError(f"What is in {KEY_VARIABLE} cannot be sent as a key.")
-        if not self._url.startswith(("http://", "https://")):
-            raise ModelNotFound(f"{url} is no address of a server: it begins with http:// or https://.")
-        try:
-            proxy_for(self._url)
-        except httpx.InvalidURL as error:
-            raise ModelNotFound(f"{url} is no address of a server: {error}.") from error
+        address = EndpointAddress(url, "")
+        self._url = address.url_of("")
+        self._key = key or address.key()
         self._model: str | None = None
         self._has_answered = False
         self._is_checked = False
@@ -174,7 +164,7 @@ class CompletionsServer:
         return TokenOutput(token_ids=tokens, log_probs=logprobs, stop_reason="completed")
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        outage = _Outage(self._url + path)
+        outage = Outage(MAX_RETRY_SECONDS, _MAX_PAUSE)
         while True:
             try:
                 answer = await request_json(
@@ -201,41 +191,17 @@ class CompletionsServer:
                         failure, retry_after = "the server gave the request up (finish_reason abort)", 0.0
                     case _:
                         return answer
-            await outage.wait(failure, retry_after)
+            pause = outage.pause(retry_after)
+            if pause is None:
+                wish = f"; it asks for a pause of {retry_after:.0f} seconds" if retry_after else ""
+                raise ModelError(f"{self._url}{path}: {failure}, for {outage.seconds:.0f} seconds{wish}")
+            await asyncio.sleep(pause)
 
     def _may_pass(self, error: RequestFailed) -> bool:
         """Whether the same request may succeed later: the server is busy, or one that has answered starts again."""
         if error.status in _PASSING:
             return True
         return self._has_answered and (error.status is None or _DEAD_ENGINE in str(error))
-
-
-class _Outage:
-    """The time since a request failed for the first time, and the pauses before it is sent again.
-
-    Args:
-        url: Where the request goes.
-    """
-
-    def __init__(self, url: str):
-        self._url = url
-        self._began: float | None = None  # not with the request: a turn may take longer than an outage may
-        self._pause = _FIRST_PAUSE
-
-    async def wait(self, failure: str, retry_after: float) -> None:
-        """Pause before the next attempt, at least as long as the server asks for.
-
-        Raises:
-            ModelError: The outage has lasted too long, or would after the pause.
-        """
-        now = time.monotonic()
-        self._began = now if self._began is None else self._began
-        pause = max(retry_after, self._pause)
-        if now + pause > self._began + MAX_RETRY_SECONDS:
-            wish = f"; it asks for a pause of {retry_after:.0f} seconds" if retry_after else ""
-            raise ModelError(f"{self._url}: {failure}, for {now - self._began:.0f} seconds{wish}")
-        await asyncio.sleep(pause)
-        self._pause = min(2 * self._pause, _MAX_PAUSE)
 
 
 def _is_shaped(sampling_params: dict[str, Any]) -> bool:

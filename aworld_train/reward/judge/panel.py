@@ -6,24 +6,34 @@ still tried, and is tried last for a while. When all fail there is no verdict, a
 
 import asyncio
 import random
+import re
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import aiohttp
-
 from aworld_train.reward.judge.cache import VerdictCache
-from aworld_train.reward.judge.client import JudgeClient, JudgeReply, JudgeRequestFailure
 from aworld_train.reward.judge.question import Question
 from aworld_train.reward.judge.rate_limiter import RateLimiter, RateLimitTimeout
 from aworld_train.reward.judge.verdict import JudgedVerdict, UnreadableVerdict, read_verdict
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
+from aworld_train.rollout.chat_client import ChatClient, EndpointAddress
+from aworld_train.rollout.chat_completion import ChatAnswer, ChatFault
 
 _COOLDOWN = 30.0  # seconds for which a failing model is tried after the others
 _MAX_DOUBLINGS = 64  # more do not lengthen the wait, and 2.0 ** 1024 overflows
 _MILLION = 1_000_000
 _MAX_REASON = 500  # characters of a reason in a step
+_ABOUT_THE_FORMAT = re.compile(
+    r"response_format|json_schema|structured.?output|guided|grammar", re.IGNORECASE
+)
+_BAD_REQUEST = frozenset({400, 413, 422})
+_ABOUT_TEXTS = frozenset({"request", "filtered", "too_long"})
+_UNFINISHED = {
+    "length": "what it said was cut off",
+    "content_filter": "a content filter stopped it",
+    "refusal": "it refused",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class Judgement:
         cost: Their cost, from the token counts that servers report.
         cached: Whether the verdict came from the cache.
         is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
+        refusals: How many models take no request at all, as with a wrong key or a spent quota.
         steps: What happened, a line each.
     """
 
@@ -63,6 +74,7 @@ class Judgement:
     cost: float = 0.0
     cached: bool = False
     is_provoked: bool = False
+    refusals: int = 0
     steps: list[str] = field(default_factory=list)
 
 
@@ -70,13 +82,17 @@ class Judgement:
 class _JudgeState:
     """A model and its state in this process."""
 
-    client: JudgeClient
+    model: JudgeModel
+    client: ChatClient
     plain_text: bool = False  # it refuses or ignores structured output
     cooldown_until: float = 0.0
 
-    @property
-    def model(self) -> JudgeModel:
-        return self.client.model
+    @classmethod
+    def of(cls, model: JudgeModel) -> "_JudgeState":
+        """The state of a model that has not been asked."""
+        return cls(
+            model, ChatClient(EndpointAddress(model.url, model.model, model.key_variable, needs_key=True))
+        )
 
 
 class JudgePanel:
@@ -84,15 +100,12 @@ class JudgePanel:
 
     Args:
         settings: The models, rate limits and number of attempts.
-        session: The HTTP connections.
         backoff: Waits between attempts.
     """
 
-    def __init__(
-        self, settings: JudgeSettings, session: aiohttp.ClientSession, backoff: Backoff | None = None
-    ):
+    def __init__(self, settings: JudgeSettings, backoff: Backoff | None = None):
         self._attempts = settings.attempts
-        self._judges = [_JudgeState(JudgeClient(model, session)) for model in settings.models]
+        self._judges = [_JudgeState.of(model) for model in settings.models]
         self._limiter = RateLimiter(settings.concurrency, settings.per_minute)
         self._backoff = backoff or Backoff()
         self._cache = VerdictCache(Path(settings.cache).expanduser()) if settings.cache else None
@@ -152,10 +165,11 @@ class JudgePanel:
                 report(f"no verdict: {error}")
                 judgement.is_provoked = True
                 failing = False
-            except JudgeRequestFailure as error:
+            except ChatFault as error:
                 report(error)
-                if not error.retryable:
-                    judgement.is_provoked |= error.content_refused
+                judgement.refusals += error.scope == "endpoint"
+                if error.scope != "passing":
+                    judgement.is_provoked |= error.scope in _ABOUT_TEXTS and error.status in _BAD_REQUEST
                     return None
                 wait = max(self._backoff.seconds(failures), error.retry_after)
                 failing = True
@@ -175,25 +189,25 @@ class JudgePanel:
         structured = not judge.plain_text
         try:
             completion = await self._send(judge, question, structured, deadline, judgement)
-        except JudgeRequestFailure as error:
-            if not (structured and error.format_refused):
+        except ChatFault as error:
+            if not (structured and error.status and _ABOUT_THE_FORMAT.search(f"{error} {error.named}")):
                 raise
             judge.plain_text, structured = True, False
             judgement.steps.append(f"{judge.model.name}: gives no structured answers; asked for a plain one")
             completion = await self._send(judge, question, structured, deadline, judgement)
-        if completion.truncated_by:
-            raise UnreadableVerdict(f"what it said was cut off ({completion.truncated_by})")
+        text = judge.client.without_key(completion.content)[:_MAX_REASON]
+        if completion.finish_reason in _UNFINISHED:
+            raise UnreadableVerdict(f"{_UNFINISHED[completion.finish_reason]}: {text!r}")
         try:
-            judged = read_verdict(completion.text, question.answer, question.code, question.forms)
+            judged = read_verdict(completion.content, question.answer, question.code, question.forms)
         except UnreadableVerdict as error:
             judge.plain_text = True
-            text = judge.client.without_key(completion.text)[:_MAX_REASON]
             raise UnreadableVerdict(f"{error}: {text!r}") from error
         return replace(judged, reason=judge.client.without_key(judged.reason))
 
     async def _send(
         self, judge: _JudgeState, question: Question, structured: bool, deadline: float, judgement: Judgement
-    ) -> JudgeReply:
+    ) -> ChatAnswer:
         model = judge.model
         body = question.request(model.model, structured=structured)
         judge.client.check_key()
@@ -201,7 +215,7 @@ class JudgePanel:
             judgement.calls += 1
             completion = await judge.client.complete(body, min(model.timeout, deadline - _now()))
         judgement.cost += model.price_in * completion.prompt_tokens / _MILLION
-        judgement.cost += model.price_out * completion.completion_tokens / _MILLION
+        judgement.cost += model.price_out * completion.sampled_tokens / _MILLION
         return completion
 
     def _lock(self, question: Question) -> AbstractAsyncContextManager[object]:

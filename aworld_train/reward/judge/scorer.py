@@ -6,10 +6,6 @@ settings, and end with the loop.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
-
-import aiohttp
 
 from aworld_train.reward.judge.forms import Verdict
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
@@ -29,7 +25,8 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
 
     Returns:
         1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
-        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost), and
+        ``judge_calls`` (requests sent), ``judge_cached`` (1 if the verdict came from the cache, at no cost),
+        ``judge_refused`` (how many models take no request at all, if any) and
         ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
 
     Raises:
@@ -42,7 +39,7 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
         return _score(Judgement(steps=["no judge is set: the recipe's reward.judge.models is empty"]))
     limit = context.settings.timeout
     question = Question(context.query, ground_truth, answer, judge.prompt or default_instructions())
-    panel = await _panel(judge)
+    panel = _panel(judge)
     return _score(await panel.judge(question, limit - min(_MAX_RESERVED, limit * _RESERVED_SHARE)))
 
 
@@ -55,45 +52,19 @@ def _score(judgement: Judgement) -> Score:
     judged = judgement.judged
     if judged is not None and judged.confidence is not None:
         parts["confidence"] = judged.confidence
+    if judgement.refusals:
+        parts["judge_refused"] = float(judgement.refusals)
     value = None if judged is None else float(judged.verdict is Verdict.correct)
     return Score(value, parts, tuple(judgement.steps), is_provoked=judgement.is_provoked)
 
 
-@dataclass
-class _LoopState:
-    """The connections and judges of one event loop."""
-
-    session: aiohttp.ClientSession
-    life: AsyncGenerator[aiohttp.ClientSession, None]
-    panels: dict[JudgeSettings, JudgePanel] = field(default_factory=dict)
+_panels: dict[asyncio.AbstractEventLoop, dict[JudgeSettings, JudgePanel]] = {}
 
 
-_states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
-
-
-async def _panel(settings: JudgeSettings) -> JudgePanel:
-    loop = asyncio.get_running_loop()
-    state = _states.get(loop)
-    if state is None:
-        for ended in [other for other in list(_states) if other.is_closed()]:
-            _states.pop(ended, None)
-        life = _session_of(loop)
-        state = _states[loop] = _LoopState(await anext(life), life)
-    panel = state.panels.get(settings)
-    if panel is None:
-        panel = state.panels[settings] = JudgePanel(settings, state.session)
-    return panel
-
-
-async def _session_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Connections that live as long as the loop: `asyncio.run` closes a loop's asynchronous generators at its end."""
-    # The rate limiter bounds the number of requests, and each request has its own time limit.
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=None),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    ) as session:
-        try:
-            yield session
-        finally:
-            _states.pop(loop, None)
+def _panel(settings: JudgeSettings) -> JudgePanel:
+    for ended in [loop for loop in _panels if loop.is_closed()]:
+        del _panels[ended]
+    panels = _panels.setdefault(asyncio.get_running_loop(), {})
+    if settings not in panels:
+        panels[settings] = JudgePanel(settings)
+    return panels[settings]

@@ -49,7 +49,13 @@ _READ = frozenset(
     }
 )
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {**sampling.NEUTRAL, "mcp_servers": ([],)}
-_STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+}
 # https://docs.anthropic.com/en/api/errors
 _ERROR_TYPES = {
     401: "authentication_error",

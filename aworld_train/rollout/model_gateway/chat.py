@@ -231,8 +231,12 @@ def _choice(index: int, completion: Completion, parsed: ParsedRequest) -> Json:
         "index": index,
         "message": message,
         "logprobs": _logprobs(completion, parsed),
-        "finish_reason": completion.finish_reason,
+        "finish_reason": _finish_reason(completion),
     }
+
+
+def _finish_reason(completion: Completion) -> str:
+    return "stop" if completion.finish_reason == "refusal" else completion.finish_reason
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
@@ -248,7 +252,7 @@ def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str)
             "index": index,
             "delta": {},
             "logprobs": _logprobs(completion, parsed),
-            "finish_reason": completion.finish_reason,
+            "finish_reason": _finish_reason(completion),
         }
         yield event({**head, "choices": [last]})
     if parsed.usage:

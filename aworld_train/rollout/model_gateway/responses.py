@@ -59,6 +59,7 @@ _NOT_STORED = (
     "no such thing is stored; name an earlier answer as `previous_response_id`, or send everything as `input`"
 )
 _NO_ITEMS = "items are not stored; send the item itself, or name its answer as `previous_response_id`"
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -290,12 +291,12 @@ def _response(parsed: ParsedRequest, model: str) -> Json:
 
 
 def _finished(response: Json, completion: Completion, items: list[Json]) -> Json:
-    cut = completion.finish_reason == "length"
+    reason = _INCOMPLETE.get(completion.finish_reason)
     sampled = completion.token_count
     return {
         **response,
-        "status": "incomplete" if cut else "completed",
-        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
         "output": items,
         "usage": {
             "input_tokens": completion.prompt_tokens,
@@ -309,7 +310,7 @@ def _finished(response: Json, completion: Completion, items: list[Json]) -> Json
 
 def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
     """The items of an answer; a message at least, if there is no call."""
-    status = "incomplete" if completion.finish_reason == "length" else "completed"
+    status = "incomplete" if completion.finish_reason in _INCOMPLETE else "completed"
     items: list[Json] = []
     if completion.reasoning:
         reasoning = {"type": "reasoning_text", "text": completion.reasoning}

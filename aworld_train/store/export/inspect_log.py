@@ -27,11 +27,17 @@ from aworld_train.store.reading import EpisodeHead, StoredEpisode
 
 SCHEMA_VERSION = 2
 _MAX_SUMMARY_CHARS = 1_000
-_STOP_REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_tokens"}
+_STOP_REASONS = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "length": "max_tokens",
+    "content_filter": "content_filter",
+    "refusal": "stop",
+}
 # Outcomes that Inspect AI calls limits; the others but an answer are its errors.
 _LIMITS = {"max_turns": "turn", "overlong": "token", "timeout": "time"}
 _EVALUATION = "eval"  # the phase of an evaluation's episodes
-_NO_ERRORS = ("answered", "format", "repetition", *_LIMITS)
+_NO_ERRORS = ("answered", "format", "repetition", "refused", "filtered", *_LIMITS)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 

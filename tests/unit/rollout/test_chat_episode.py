@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
-from aworld_train.rollout.chat_model import ChatAnswer, ChatModel, ContextExceeded
+from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import SamplingParams
@@ -85,9 +87,16 @@ async def test_tokens_that_are_used_up_end_it_as_overlong() -> None:
         (says("<think>and so on"), Outcome.wrong_format),
         (says("<think>so</think>42"), Outcome.answered),
         (ContextExceeded("too long"), Outcome.overlong),
+        (says("", reason="refusal"), Outcome.refused),
+        (says("half", reason="content_filter"), Outcome.filtered),
+        (FilterRefused("flagged"), Outcome.filtered),
+        (replace(says("<call"), malformed=True), Outcome.wrong_format),
         (EpisodeFailure("gone"), Outcome.provider),
     ],
-    ids=["cut off", "thought without an end", "thought", "context", "failure"],
+    ids=[
+        *("cut off", "thought without an end", "thought", "context", "refusal", "filter", "filtered prompt"),
+        *("unreadable call", "failure"),
+    ],
 )
 async def test_how_it_ends(answer: ChatAnswer | Exception, outcome: Outcome) -> None:
     episode = ChatEpisode(Scripted(answer), LIMITS)
@@ -97,6 +106,7 @@ async def test_how_it_ends(answer: ChatAnswer | Exception, outcome: Outcome) -> 
     else:
         await episode.conversation("agent").complete(ChatRequest([QUESTION]))
     assert episode.outcome is outcome
+    assert episode.stopped == (outcome is not Outcome.answered)
 
 
 async def test_a_text_to_go_on_with_is_refused() -> None:

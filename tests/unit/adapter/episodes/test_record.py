@@ -15,8 +15,8 @@ from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
-from aworld_train.rollout.chat_model import ChatAnswer
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message

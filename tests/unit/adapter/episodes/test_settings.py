@@ -129,6 +129,8 @@ def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> No
         Outcome.max_turns,
         Outcome.overlong,
         Outcome.repetition,
+        Outcome.refused,
+        Outcome.filtered,
         Outcome.timeout,
         Outcome.broken_tools,
     }

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -57,8 +56,7 @@ def judge(server: JudgeServer | str, name: str = "first", **more: Any) -> JudgeM
 
 @asynccontextmanager
 async def panel_of(*models: JudgeModel, **settings: Any) -> AsyncIterator[JudgePanel]:
-    async with aiohttp.ClientSession() as session:
-        yield JudgePanel(JudgeSettings(models, **settings), session, SOON)
+    yield JudgePanel(JudgeSettings(models, **settings), SOON)
 
 
 def about(answer: str, truth: str = "42") -> Question:
@@ -643,17 +641,18 @@ async def test_malformed_http_is_no_verdict(raw: bytes) -> None:
 
 
 def test_connections_end_with_their_loop_and_the_next_loop_has_its_own() -> None:
-    from aworld_train.reward.judge.scorer import _states
+    from aworld_train.reward.judge.scorer import _panels
+    from aworld_train.rollout.chat_client import _HTTP
 
     async def twice(context: ScoringContext) -> list[float | None]:
         scores = [(await llm_judge(answer, "42", context)).value for answer in ("42", "43")]
-        assert len(_states) == 1
+        assert len(_panels) == len(_HTTP._sessions) == 1
         return scores
 
     with JudgeServer() as server:
         for _ in range(2):
             assert asyncio.run(twice(scoring(judge(server)))) == [1.0, 0.0]
-            assert not _states
+            assert not _HTTP._sessions
     assert len({parsed.request.transport for parsed in server.requests}) <= 2
 
 
@@ -666,14 +665,14 @@ async def test_the_texts_of_faults_would_give_a_wrong_score_if_believed() -> Non
         assert (await llm_judge("43", "42", scoring(judge(server)))).value == 1.0
 
 
-def test_a_judge_needs_nothing_of_rollouts_or_of_training() -> None:
+def test_a_judge_needs_nothing_of_episodes_or_of_training() -> None:
     program = """
 import sys
 import aworld_train.reward
 assert not any(name.startswith("aworld_train.reward.judge") or name == "aiohttp" for name in sys.modules)
 import aworld_train.reward.judge
-heavy = {"aworld_train.rollout", "docker", "mcp", "ray", "torch", "verl", "transformers", "datasets", "pandas", "sympy"}
-print(sorted(heavy & set(sys.modules)))
+heavy = {"docker", "mcp", "ray", "torch", "verl", "transformers", "datasets", "pandas", "sympy"}
+print(sorted({"aworld_train.rollout.episode", *heavy} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

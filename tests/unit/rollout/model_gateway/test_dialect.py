@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from aworld_train.rollout.model_gateway.dialect import (
     token_logprobs,
 )
 from aworld_train.rollout.wishes import RequestRules
+from tests.gateways import rollout_session
 from tests.properties import examples
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -320,3 +322,32 @@ def test_a_broken_image_is_refused_from_a_user_and_a_note_from_a_tool(
     else:
         with pytest.raises(RequestRefused, match="its image was not taken"):
             dialect.read({dialect.history: [item]}, None, around)
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "in_chat", "status", "details"),
+    [
+        ("content_filter", "content_filter", "incomplete", {"reason": "content_filter"}),
+        ("refusal", "stop", "completed", None),
+    ],
+)
+async def test_an_outside_endpoint_s_filter_or_refusal_is_said_in_each_dialect_s_words(
+    finish_reason: Any, in_chat: str, status: str, details: Any
+) -> None:
+    user = [{"role": "user", "content": "1+1?"}]
+    requests = {
+        "chat/completions": {"messages": user},
+        "messages": {"messages": user, "max_tokens": 9},
+        "responses": {"input": "1+1?"},
+    }
+    got = {}
+    async with (
+        rollout_session(Completion("No.", finish_reason=finish_reason)) as (session, _),
+        aiohttp.ClientSession() as http,
+    ):
+        for path, body in requests.items():
+            async with http.post(f"{session.address()}/{path}", json={"model": "m", **body}) as response:
+                got[path] = await response.json()
+    assert got["chat/completions"]["choices"][0]["finish_reason"] == in_chat
+    assert got["messages"]["stop_reason"] == "refusal"
+    assert (got["responses"]["status"], got["responses"]["incomplete_details"]) == (status, details)
