@@ -48,13 +48,15 @@ class EnvDirectory:
             elif file.is_file():
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
-            elif file.is_dir() and not is_cached and not any(file.iterdir()):
+            else:
                 hashed.update(f"{name}\0folder\0".encode())
         return hashed.hexdigest()
 
     def _files(self) -> Iterator[Path]:
-        """Its files and links, without those in caches, which may be many."""
+        """Its files, links and empty folders, without those in caches, which may be many."""
         for folder, folders, names in os.walk(self.path):
+            if not folders and not names:
+                yield Path(folder)
             yield from (Path(folder, name) for name in names)
             yield from (link for name in folders if (link := Path(folder, name)).is_symlink())
             folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aworld_train.rollout.chat_model import ChatAnswer, ChatModel
+from aworld_train.rollout.chat_completion import ChatAnswer
+from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.serving.tool_results import valid_parameters
