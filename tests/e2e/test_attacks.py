@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.serving.worker import spawner
 from tests.attacking_agent import ENDS_WORKER, HONEST, MOVES, SLEEPS, SURROGATE
 from tests.e2e.conftest import REPOSITORY, Workspace
 
@@ -34,7 +35,9 @@ RUN = (
     "dataset.max_prompt_tokens=400",
     "rollout.max_response_tokens=256",
 )
-OUTCOMES = {ENDS_WORKER: "broken_tools", SLEEPS: "timeout"}
+# Landlock keeps tools from ending their worker, with Linux 6.12 or later.
+_ENDED = "broken_tools" if spawner._landlock_version() < spawner._SCOPES_SINCE else "answered"
+OUTCOMES = {ENDS_WORKER: _ENDED, SLEEPS: "timeout"}
 """Of the moves after which the model cannot go on."""
 
 
