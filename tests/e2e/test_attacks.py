@@ -36,8 +36,8 @@ RUN = (
     "rollout.max_response_tokens=256",
 )
 # Landlock keeps tools from ending their worker, with Linux 6.12 or later.
-_ENDED = "broken_tools" if spawner._landlock_version() < spawner._SCOPES_SINCE else "answered"
-OUTCOMES = {ENDS_WORKER: _ENDED, SLEEPS: "timeout"}
+CAN_END_WORKERS = spawner._landlock_version() < spawner._SCOPES_SINCE
+OUTCOMES = {SLEEPS: "timeout", **({ENDS_WORKER: "broken_tools"} if CAN_END_WORKERS else {})}
 """Of the moves after which the model cannot go on."""
 
 
@@ -84,5 +84,9 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
         assert sum(causes.values()) == count, summary["causes"]
     assert {line["reward"] for line in episodes if line["outcome"] in broken} == {0.0}
     # A call that gave no result is an error that the model reads.
-    read = [line["tool_errors"] for line in episodes if line["move"] not in (HONEST, SURROGATE, *OUTCOMES)]
+    read = [
+        line["tool_errors"]
+        for line in episodes
+        if line["move"] not in (HONEST, SURROGATE, ENDS_WORKER, *OUTCOMES)
+    ]
     assert read and all(errors == 1 for errors in read)
