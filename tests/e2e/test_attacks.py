@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.serving.worker import spawner
 from tests.attacking_agent import ENDS_WORKER, HONEST, MOVES, SLEEPS, SURROGATE
 from tests.e2e.conftest import REPOSITORY, Workspace
 
@@ -34,7 +35,9 @@ RUN = (
     "dataset.max_prompt_tokens=400",
     "rollout.max_response_tokens=256",
 )
-OUTCOMES = {ENDS_WORKER: "broken_tools", SLEEPS: "timeout"}
+# Landlock keeps tools from ending their worker, with Linux 6.12 or later.
+CAN_END_WORKERS = spawner._landlock_version() < spawner._SCOPES_SINCE
+OUTCOMES = {SLEEPS: "timeout", **({ENDS_WORKER: "broken_tools"} if CAN_END_WORKERS else {})}
 """Of the moves after which the model cannot go on."""
 
 
@@ -81,5 +84,9 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
         assert sum(causes.values()) == count, summary["causes"]
     assert {line["reward"] for line in episodes if line["outcome"] in broken} == {0.0}
     # A call that gave no result is an error that the model reads.
-    read = [line["tool_errors"] for line in episodes if line["move"] not in (HONEST, SURROGATE, *OUTCOMES)]
+    read = [
+        line["tool_errors"]
+        for line in episodes
+        if line["move"] not in (HONEST, SURROGATE, ENDS_WORKER, *OUTCOMES)
+    ]
     assert read and all(errors == 1 for errors in read)

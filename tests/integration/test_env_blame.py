@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from aworld_train.env import EnvConnection, down, up
@@ -12,7 +13,7 @@ from aworld_train.env.backend import Size
 from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, all_ready, containers, need_docker, workers
-from tests.hostile import FILL, GREEDY, PARRICIDE, python
+from tests.hostile import FILL, GREEDY, python
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "blame"
@@ -25,14 +26,17 @@ def processes() -> Iterator[EnvConnection]:
     down(f"{NAME}-here")
 
 
-async def test_a_session_that_ends_its_own_worker_is_to_blame_and_another_one_goes_on(
+async def test_a_session_whose_worker_alone_ends_is_to_blame_and_another_one_goes_on(
     processes: EnvConnection,
 ) -> None:
     server = server_of(processes)
     async with ToolSession(server) as tools, ToolSession(server) as beside:
         assert (await beside.call("echo", {"text": "on"})).text == "on"
+        server_pid = int((await tools.call("shell", {"command": "echo $PPID"})).text)
+        (worker,) = set(psutil.Process(server_pid).parents()) & set(workers(f"{NAME}-here"))
+        worker.kill()
         with pytest.raises(ToolsBroken):
-            await tools.call("shell", {"command": python(PARRICIDE)})
+            await tools.call("echo", {"text": "on"})
         assert (await beside.call("echo", {"text": "on"})).text == "on"
 
 
