@@ -22,6 +22,10 @@ def check_run_folder(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if not folder.is_dir():
         yield fail("run folder", f"{folder} is a file, so no run folder can be made there.", _OTHER_FOLDER)
         return
+    if "${" in str(folder.absolute()):
+        what = f"{folder} has '${{' in its path, which frameworks read as a reference."
+        yield fail("run folder", what, _OTHER_FOLDER)
+        return
     if problem := _problem(folder):
         yield fail("run folder", f"{folder} {problem}.", _OTHER_FOLDER)
         return

@@ -101,6 +101,11 @@ class FrameworkProcessor(TrainerProcessor):
         Raises:
             AworldTrainError: A check failed; the first failure is reported.
         """
+        if "${" in (folder := str(Path(self.run_path).absolute())):
+            raise UsageError(
+                f"The folder of the runs, {folder}, has '${{' in its path, which frameworks read as a reference: "
+                "take another with --runs (run_path), and have model and data elsewhere too."
+            )
         check_writable(Path(self.run_path), "the runs (--runs, run_path)")
         loaded = self._load(config_argument(config, find(self._framework_name)))
         name, folder = loaded.recipe.name, Path(self.run_path) / _WRITTEN

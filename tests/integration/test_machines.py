@@ -67,7 +67,8 @@ MACHINES = {
     "variables of Jupyter": Machine({"MPLBACKEND": "module://matplotlib_inline.backend_inline"}),
     "a SOCKS proxy": Machine({"ALL_PROXY": "socks5://me:secret@127.0.0.1:9"}, noted="names a SOCKS proxy"),
     "a container without a network": Machine({}, IN_NAMESPACE, noted="67 MB of 67 MB are free in"),
-    "other characters": Machine(folder='a=b,c ${x}{y} #%; it\'s "q" [x] Übung-模型'),
+    "other characters": Machine(folder='a=b,c {x} #%; it\'s "q" [x] Übung-模型'),
+    "a reference": Machine(folder="${x}", refused="has '${' in its path"),
     "a long name": Machine(folder="x" * 200),
 }
 

@@ -17,6 +17,8 @@ from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import nodes_environment
 from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, QUEUE_SECRET_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.atomic import check_writable
+from aworld_train.errors import UsageError
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
 from aworld_train.user_code import user_variables
@@ -85,8 +87,18 @@ def verl_environment(
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
         **(_fork_server(recipe, private) if forks(recipe) else {}),
         **_of_every_process(recipe, logger_file),
+        **_datasets_cache(private),
         **trackers,
     }
+
+
+def _datasets_cache(private: PrivateFolder) -> dict[str, str]:
+    """The folder in which ``datasets`` keeps what it reads, where this user has no home that can be written."""
+    try:
+        check_writable(Path.home(), "caches")
+    except (UsageError, RuntimeError):
+        return {"HF_DATASETS_CACHE": os.environ.get("HF_DATASETS_CACHE") or str(private.scratch)}
+    return {}
 
 
 def cluster_environment(
