@@ -1,9 +1,10 @@
 """Tool environments for tests: real ones, on both backends, and clients to use them with."""
 
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,14 @@ def eventually(holds: Callable[[], object], within: float = 30.0) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def is_listening(address: Path) -> bool:
+    """Whether somebody accepts connections at this Unix socket; its file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+        client.connect(str(address))
+        return True
+    return False
 
 
 def workers(name: str) -> list[psutil.Process]:
