@@ -120,12 +120,12 @@ async def test_progress_arrives_while_the_call_is_under_way(odd: EnvConnection) 
 
 
 async def test_a_cancelled_call_reaches_the_tool(odd: EnvConnection) -> None:
-    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=10.0)
+    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=5.0)
     async with ToolSession(server) as tools:
-        result = await tools.call("wait", {"seconds": 60})
-        assert result.is_error and "no answer within 10 seconds" in result.text
+        result = await tools.call("wait", {"seconds": 30})
+        assert result.is_error and "no answer within 5 seconds" in result.text
         noticed = await tools.call(
-            "shell", {"command": "for i in $(seq 200); do [ -e cancelled ] && break; sleep 0.02; done; ls"}
+            "shell", {"command": "for i in $(seq 150); do [ -e cancelled ] && break; sleep 0.02; done; ls"}
         )
         assert "cancelled" in noticed.text
 
