@@ -1,9 +1,10 @@
 """Tool environments for tests: real ones, on both backends, and clients to use them with."""
 
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,14 @@ def _switches(pid: int) -> str:
     """How often it has begun to wait, as the kernel writes it."""
     status = Path(f"/proc/{pid}/status").read_text()
     return status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]
+
+
+def is_listening(address: Path) -> bool:
+    """Whether somebody accepts connections at this Unix socket; its file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+        client.connect(str(address))
+        return True
+    return False
 
 
 def workers(name: str) -> list[psutil.Process]:

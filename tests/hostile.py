@@ -138,7 +138,7 @@ while b"serving" b".worker" not in open(f"/proc/{pid}/cmdline", "rb").read():
     pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
 os.kill(pid, signal.SIGKILL)
 """
-HOLD = "\nimport time; time.sleep(4)"
+HOLD = "\nimport time; time.sleep(120)"
 """At the end of a program: what it has, it keeps for a while."""
 
 

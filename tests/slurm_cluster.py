@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.environments import is_listening
+
 NODES = ("n1", "n2")
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel")
 _START_SECONDS = 30.0
@@ -113,7 +115,7 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
         for command in daemons:
             running.append(_start(command, folder))
             if command[0] == "munged":
-                _wait(lambda: (folder / "munge.socket").exists(), running, folder)
+                _wait(lambda: is_listening(folder / "munge.socket"), running, folder)
         _wait(lambda: _idle(cluster) == len(NODES), running, folder)
         yield cluster
     finally:

@@ -95,7 +95,7 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=120)
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -131,7 +131,7 @@ class Terminal:
             cell.fg for line in self._screen.buffer.values() for cell in line.values() if cell.data.strip()
         }
 
-    def wait(self, condition: Callable[[Self], bool], seconds: float = 20) -> str:
+    def wait(self, condition: Callable[[Self], bool], seconds: float = 120) -> str:
         """Read until the condition holds; what is to be seen then."""
         deadline = time.monotonic() + seconds
         # A frame may come in several parts.
@@ -141,11 +141,11 @@ class Terminal:
             )
         return self.text
 
-    def wait_for(self, text: str, seconds: float = 20) -> str:
+    def wait_for(self, text: str, seconds: float = 120) -> str:
         """Read until the text is to be seen."""
         return self.wait(lambda terminal: text in terminal.text, seconds)
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self, seconds: float = 120) -> int:
         """Read until the program has ended; its exit code."""
         self.wait(lambda terminal: terminal.process.poll() is not None, seconds)
         return self.process.returncode

@@ -64,7 +64,7 @@ _READ_BY = {
 }
 """A program whose variables with these beginnings are others is started as usual."""
 _SIZE_BYTES = _NUMBER_BYTES = 4
-_START_SECONDS, _END_SECONDS = 120.0, 30.0
+_START_SECONDS, _END_SECONDS, _POLL_SECONDS = 120.0, 30.0, 0.001
 
 _addresses: dict[str, str] = {}
 _owners: "list[subprocess.Popen[bytes]]" = []
@@ -187,6 +187,34 @@ def popen(
         given = (nothing if stream == subprocess.DEVNULL else stream for stream in (nothing, stdout, stderr))
         streams = [stream if isinstance(stream, int) else stream.fileno() for stream in given]
         return Program(_addresses[kind], list(arguments), streams, cwd, environment)
+
+
+class Started:
+    """A program whose output is kept: what tests use of ``subprocess.Popen`` with pipes and text."""
+
+    def __init__(self, *arguments: str, cwd: Path | str, env: Mapping[str, str]):
+        self._streams = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
+        self._program = popen(*arguments, stdout=self._streams[0], stderr=self._streams[1], cwd=cwd, env=env)
+        self.pid, self.wait, self.kill = self._program.pid, self._program.wait, self._program.kill
+        self.send_signal = self._program.send_signal
+
+    @property
+    def returncode(self) -> int | None:
+        """As of ``Popen``."""
+        return self._program.returncode
+
+    def poll(self) -> int | None:
+        """As of ``Popen``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(_POLL_SECONDS)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> list[str]:
+        """As of ``Popen``, and again at any time after it."""
+        self.wait(timeout)
+        for stream in self._streams:
+            stream.seek(0)
+        return [stream.read().decode().replace("\r\n", "\n") for stream in self._streams]
 
 
 def run(

@@ -98,19 +98,19 @@ class Workspace:
 
     def start(
         self, *arguments: str, python: Path | None = None, also: Path | None = None
-    ) -> "subprocess.Popen[str]":
-        """Start ``aworld-train`` in the background, in a session of its own.
+    ) -> "subprocess.Popen[str] | warm.Started":
+        """Start ``aworld-train`` in the background, in a session of its own, in a fork of a warm interpreter.
 
         Args:
             arguments: Of the command.
-            python: Another interpreter.
-            also: A folder from which that interpreter imports too.
+            python: The interpreter that is started instead.
+            also: A folder from which its processes import too.
         """
-        environment = self._environment(arguments)
-        if python is not None:
-            environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (REPOSITORY, also))))
+        environment = self._environment(arguments, python, also)
+        if python is None:
+            return warm.Started(*CLI[1:], *arguments, cwd=self.path, env=environment)
         return subprocess.Popen(
-            [str(python), *CLI[1:], *arguments] if python else [*CLI, *arguments],
+            [str(python), *CLI[1:], *arguments],
             cwd=self.path,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -123,13 +123,14 @@ class Workspace:
     def run(
         self, *arguments: str, seconds: float = 800, python: Path | None = None, also: Path | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run ``aworld-train`` to its end, by this interpreter in a fork; another one and ``also`` as in ``start``."""
+        """Run ``aworld-train`` to its end; ``python`` and ``also`` as in ``start``."""
         if python is None:
             command = (*CLI[1:], *arguments)
             kind = warm.VERL if arguments[0] in ("eval", "rollout") else warm.PROGRAMS
-            environment = self._environment(arguments)
+            environment = self._environment(arguments, python, also)
             return warm.run(*command, cwd=self.path, env=environment, timeout=seconds, kind=kind)
         process = self.start(*arguments, python=python, also=also)
+        assert isinstance(process, subprocess.Popen)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -138,10 +139,14 @@ class Workspace:
             raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def _environment(self, arguments: Sequence[str]) -> dict[str, str]:
+    def _environment(
+        self, arguments: Sequence[str], python: Path | None, also: Path | None
+    ) -> dict[str, str]:
         self.starts += arguments[0] == "train"
+        path = os.pathsep.join(map(str, filter(None, (REPOSITORY, also))))
         return {
             **os.environ,
+            **({"PYTHONPATH": path} if python or also else {}),
             "AWORLD_TRAIN_STATE": str(self.path / "state"),
             STARTED_BY: str(os.getpid()),
         }
@@ -167,7 +172,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 def wait_for(
-    what: str, condition: Callable[[], Any], seconds: float, process: "subprocess.Popen[str]"
+    what: str,
+    condition: Callable[[], Any],
+    seconds: float,
+    process: "subprocess.Popen[str] | warm.Started",
 ) -> Any:
     """Poll until ``condition`` gives something; a process that ends first is an error that shows its output."""
     deadline = time.monotonic() + seconds

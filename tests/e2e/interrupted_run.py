@@ -4,7 +4,7 @@ Its agent writes down what the engine gave, and three trackers record it; the tr
 """
 
 import os
-import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.e2e.conftest import (
 from tests.terminal import Terminal
 
 NAME, STEPS = "interrupted", 6
+DRIVER = "aworld_train.adapter.verl.main"
 KEY = "5ec2e7" * 6 + "5ec2"
 """Looks like a key of W&B's, and is none."""
 TRACKER_VARIABLES = (
@@ -49,8 +50,9 @@ COMMAND = [
 
 
 def interrupted_run(workspace: Workspace) -> dict[str, Any]:
-    """What was seen of each start, by its name: ``screen``, ``killed``, ``worker-killed`` and ``end``."""
-    python = mlflow_python()  # made in the home that there is
+    """What was seen of each start, by its name: ``screen``, ``killed``, ``command-killed`` and ``end``."""
+    # Made in the home that there is.
+    (packages,) = mlflow_python().parents[1].glob("lib/python*/site-packages")
 
     def make() -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
@@ -58,12 +60,12 @@ def interrupted_run(workspace: Workspace) -> dict[str, Any]:
                 patch.delenv(name, raising=False)
             patch.setenv("HOME", str(home(workspace)))
             home(workspace).mkdir()
-            seen = {"screen": _interrupted(workspace, python), "killed": _killed(workspace, python)}
+            seen = {"screen": _interrupted(workspace, packages), "killed": _killed(workspace, packages)}
             # The key is there from the third start on.
             patch.setenv("WANDB_API_KEY", KEY)
             patch.setenv("WANDB_MODE", "offline")
-            seen["worker-killed"] = _worker_killed(workspace, python)
-            seen["end"] = _to_its_end(workspace, python)
+            seen["command-killed"] = _command_killed(workspace, packages)
+            seen["end"] = _to_its_end(workspace, packages)
             return seen
 
     return workspace.once(NAME, make)
@@ -80,14 +82,14 @@ def _steps(workspace: Workspace) -> int:
     return len(file.read_text().splitlines()) - 1 if file.exists() else -1
 
 
-def _interrupted(workspace: Workspace, python: Path) -> dict[str, Any]:
+def _interrupted(workspace: Workspace, packages: Path) -> dict[str, Any]:
     """Shown on a terminal, and ended with Ctrl-C after two steps."""
     variables = {
         "AWORLD_TRAIN_STATE": str(workspace.path / "state"),
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{packages}",
         STARTED_BY: str(os.getpid()),
     }
-    command = [str(python), "-m", "aworld_train", *COMMAND]
+    command = [sys.executable, "-m", "aworld_train", *COMMAND]
     workspace.starts += 1
     with Terminal(command, environment=variables, cwd=workspace.path) as terminal:
         first = terminal.wait_for("▶ start", 300)
@@ -108,20 +110,20 @@ def _interrupted(workspace: Workspace, python: Path) -> dict[str, Any]:
         }
 
 
-def _killed(workspace: Workspace, python: Path) -> dict[str, Any]:
+def _killed(workspace: Workspace, packages: Path) -> dict[str, Any]:
     """kill -9 of VeRL's driver, after a step."""
     reached = _steps(workspace)
-    process = workspace.start(*COMMAND, "--resume", python=python)
+    process = workspace.start(*COMMAND, "--resume", also=packages)
     wait_for("step", lambda: _steps(workspace) > reached, 600, process)
     everything = descendants(process.pid)
-    driver = find(everything, "aworld_train.adapter.verl.main")
+    driver = find(everything, DRIVER)
     assert driver is not None
     driver.kill()
     _, err = process.communicate(timeout=120)
     assert_all_gone(everything)
     # Another recipe is not resumed, nor is a folder with something in it taken for a new run.
     refused = [
-        workspace.run(*COMMAND, *more, python=python) for more in (("trainer.lr=1e-5", "--resume"), ())
+        workspace.run(*COMMAND, *more, also=packages) for more in (("trainer.lr=1e-5", "--resume"), ())
     ]
     return {
         "code": process.returncode,
@@ -131,31 +133,35 @@ def _killed(workspace: Workspace, python: Path) -> dict[str, Any]:
     }
 
 
-def _worker_killed(workspace: Workspace, python: Path) -> dict[str, Any]:
-    """kill -9 of the process that plays the episodes, among those of a step."""
+def _command_killed(workspace: Workspace, packages: Path) -> dict[str, Any]:
+    """kill -9 of the command, among the episodes of a step; nothing of the run outlives it."""
     episodes = workspace.runs / NAME / "traces" / "episodes.jsonl"
     before = len(episodes.read_text().splitlines())
-    process = workspace.start(*COMMAND, "--resume", python=python)
+    process = workspace.start(*COMMAND, "--resume", also=packages)
     # A resumed run may first remove lines of episodes that it will play again.
     wait_for("step", lambda: find(descendants(process.pid), "ray::EpisodeWorker"), 600, process)
     wait_for("episode", lambda: len(episodes.read_text().splitlines()) not in (0, before), 300, process)
-    victim = find(descendants(process.pid), "ray::EpisodeWorker")
-    assert victim is not None
     run = [psutil.Process(process.pid), *descendants(process.pid)]
-    everything = [*run[1:], *environments_of(run)]
-    victim.send_signal(signal.SIGKILL)
-    _, err = process.communicate(timeout=300)
-    assert_all_gone(everything)
-    return {"code": process.returncode, "err": err, "summary": workspace.summary(NAME)}
+    environment = environments_of(run)
+    private = Path("/tmp") / (workspace.runs / NAME / "private-folder").read_text()
+    seen = {
+        "driver": find(run, DRIVER) is not None,
+        "environment": find(environment, "aworld_train.serving.local") is not None,
+        "private": [(private / "token").exists()],
+    }
+    process.kill()
+    process.wait()
+    assert_all_gone([*run[1:], *environment])
+    return {**seen, "private": [*seen["private"], private.exists()]}
 
 
-def _to_its_end(workspace: Workspace, python: Path) -> dict[str, Any]:
+def _to_its_end(workspace: Workspace, packages: Path) -> dict[str, Any]:
     """Although a machine that went down left a file empty and a line half written."""
     run = workspace.runs / NAME
     (run / "checkpoints/latest_checkpointed_iteration.txt").write_text("")
     with (run / "traces/episodes.jsonl").open("a") as file:
         file.write('{"step": 3, "validate": fal')
-    done = workspace.run(*COMMAND, "--resume", "--quiet", python=python)
+    done = workspace.run(*COMMAND, "--resume", "--quiet", also=packages)
     # A run that is complete has nothing left to do.
-    again = workspace.run(*COMMAND, "--resume", python=python, seconds=90)
+    again = workspace.run(*COMMAND, "--resume", also=packages, seconds=90)
     return {"code": done.returncode, "err": done.stderr, "again": [again.returncode, again.stderr]}

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2700)]
 
 AGENTS = REPOSITORY / "tests" / "data" / "agents"
 EXAMPLES = REPOSITORY / "recipes" / "agents"
-STEPS, TASKS = 2, 8
+STEPS, TASKS = 1, 8
 SMALL = [
     f"trainer.steps={STEPS}",
     "trainer.batch_size=2",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
@@ -47,7 +48,10 @@ def start_and_wait_for_a_checkpoint(
     workspace: Workspace, name: str, target: str, *overrides: str
 ) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """A run that has a checkpoint and is at some moment after it, and its processes."""
-    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *RUN, *overrides)
+    # Not a fork, which has the signals of its interpreter.
+    command = ("train", "recipes/quickstart.yaml", f"name={name}", *RUN, *overrides)
+    process = workspace.start(*command, python=Path(sys.executable))
+    assert isinstance(process, subprocess.Popen)
     checkpoints = workspace.runs / name / "checkpoints"
     wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
     time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.conftest import REPOSITORY, STARTED_BY, Workspace, assert_all_gone, descendants, wait_for
+from tests.e2e.conftest import REPOSITORY, STARTED_BY, Workspace, assert_all_gone, descendants, find, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
@@ -348,6 +348,19 @@ def test_its_two_ranks_train_on_what_two_engines_sampled_with_a_kl_loss(live: Li
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in live.rows)
     actors = live.folder.glob("checkpoints/global_step_*/actor")
     assert any(len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2 for actor in actors)
+
+
+def test_a_killed_worker_ends_the_run_with_its_reason(live: LiveRun) -> None:
+    """The last test, for the run ends with it."""
+    everything = live.processes()
+    victim = find(everything, "ray::EpisodeWorker")
+    assert victim is not None
+    victim.kill()
+    _, err = live.process.communicate(timeout=300)
+    assert live.process.returncode == 1
+    assert "Traceback" not in err and "--resume" in err
+    assert json.loads((live.folder / "summary.json").read_text())["status"] == "failed"
+    assert_all_gone(everything)
 
 
 def python(

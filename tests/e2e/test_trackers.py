@@ -64,6 +64,7 @@ def _files_with(folder: Path, content: bytes) -> Iterator[Path]:
     return (file for file in folder.rglob("*") if file.is_file() and content in file.read_bytes())
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_ends_the_run_before_a_model_is_loaded(
     workspace: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 PLUGIN = Path(__file__).parents[1] / "data" / "vllm_plugin"
 EXACTNESS = REPOSITORY / "tests/unit/adapter/verl/test_sampling_exactness.py"
-STEPS = 3
+STEPS = 2
 RUN = [
     *SMALL,
     f"trainer.steps={STEPS}",

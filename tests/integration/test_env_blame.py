@@ -45,7 +45,8 @@ async def test_workers_that_are_lost_with_idle_ones_are_a_fault_of_the_environme
 ) -> None:
     assert all_ready(processes)
     async with ToolSession(server_of(processes)) as tools:
-        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await tools.call("echo", {"text": "on"})
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 60}))
         await asyncio.sleep(1.0)
         for one in workers(f"{NAME}-here"):
             one.kill()
@@ -90,7 +91,8 @@ async def test_a_part_that_is_killed_from_outside_is_a_fault_of_the_environment(
 ) -> None:
     assert all_ready(blamed)
     async with ToolSession(server_of(blamed)) as tools:
-        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await tools.call("echo", {"text": "on"})
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 60}))
         await asyncio.sleep(1.0)
         (one,) = (one for one in containers(NAME) if one.name.endswith(part))
         os.kill(one.attrs["State"]["Pid"], signal.SIGKILL)

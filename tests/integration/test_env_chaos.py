@@ -141,7 +141,8 @@ async def test_a_call_whose_environment_loses_a_part_is_lost_and_the_next_start_
     server = ToolServer(first.mcp_url, {"Authorization": f"Bearer {first.token}"})
     with pytest.raises(EnvironmentLost):
         async with ToolSession(server) as tools:
-            waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 7}))
+            await tools.call("echo", {"text": "on"})
+            waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 60}))
             await asyncio.sleep(0.5)
             await asyncio.to_thread(remove)
             await waiting

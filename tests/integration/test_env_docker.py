@@ -135,7 +135,7 @@ async def test_a_worker_that_is_killed_in_a_call_is_a_typed_failure_and_comes_ba
 ) -> None:
     assert all_ready(fragile)
     async with session(fragile) as opened:
-        waiting = asyncio.ensure_future(opened.call_tool("wait", {"seconds": 15}))
+        waiting = asyncio.ensure_future(opened.call_tool("wait", {"seconds": 60}))
         await asyncio.sleep(1.0)
         kill(await asyncio.to_thread(busy_worker, fragile))
         with pytest.raises(McpError) as failed:
@@ -144,7 +144,8 @@ async def test_a_worker_that_is_killed_in_a_call_is_a_typed_failure_and_comes_ba
     # The agent's own client says so in its own terms.
     server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
     async with ToolSession(server) as tools:
-        waiting_too = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await tools.call("echo", {"text": "on"})
+        waiting_too = asyncio.ensure_future(tools.call("wait", {"seconds": 60}))
         await asyncio.sleep(1.0)
         kill(await asyncio.to_thread(busy_worker, fragile))
         with pytest.raises(EnvironmentLost, match="worker of this session was lost"):
@@ -170,7 +171,8 @@ async def test_a_gateway_that_is_killed_comes_back_at_the_same_address(fragile: 
     assert all_ready(fragile)
     server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
     async with ToolSession(server) as tools:
-        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await tools.call("echo", {"text": "on"})
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 60}))
         await asyncio.sleep(1.0)
         kill(await asyncio.to_thread(container, "fragile", "gateway"))
         with pytest.raises(EnvironmentLost):

@@ -120,12 +120,12 @@ async def test_progress_arrives_while_the_call_is_under_way(odd: EnvConnection) 
 
 
 async def test_a_cancelled_call_reaches_the_tool(odd: EnvConnection) -> None:
-    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=3.0)
+    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=5.0)
     async with ToolSession(server) as tools:
-        result = await tools.call("wait", {"seconds": 15})
-        assert result.is_error and "no answer within 3 seconds" in result.text
+        result = await tools.call("wait", {"seconds": 30})
+        assert result.is_error and "no answer within 5 seconds" in result.text
         noticed = await tools.call(
-            "shell", {"command": "for i in $(seq 15); do ls; sleep 0.02; done | sort -u"}
+            "shell", {"command": "for i in $(seq 150); do [ -e cancelled ] && break; sleep 0.02; done; ls"}
         )
         assert "cancelled" in noticed.text
 
@@ -297,7 +297,7 @@ async def test_a_server_that_hangs_is_a_typed_failure_within_its_time_and_is_the
         kind, seconds = await failure_of(opened, "hang", seconds=600)
         assert kind == "tool_timeout"
         assert 7 < seconds < 300
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 assert await call(opened, "echo", text="again") == "again"

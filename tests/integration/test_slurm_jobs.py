@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from aworld_train import launch
+from aworld_train import recipe as recipes
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import JobState
 from aworld_train.launch.record import LaunchRecord, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.launcher import SlurmLauncher
+from aworld_train.launch.slurm.script import sbatch_options
 from tests.code_blocks import code_blocks
 from tests.locations import REPOSITORY
 from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluster
@@ -122,6 +124,14 @@ def test_a_requeued_job_starts_again_and_is_followed_through(tmp_path: Path) -> 
     assert next(lines) == "start 0"
     scheduler.requeue(record.job)
     assert "start 1" in list(lines)
+
+
+def test_a_job_is_asked_to_save_and_stop_before_its_limit(tmp_path: Path) -> None:
+    recipe = recipes.load({"cluster": {"launcher": "slurm", "slurm": {"save_before": 180}}})
+    (signal,) = [option for option in sbatch_options(recipe, tmp_path) if option.startswith("--signal=")]
+    # SLURM compares the time that is left at every half minute.
+    submit(tmp_path, "trap 'echo asked; exit' USR1; sleep 120 & wait", signal, "--time=3")
+    assert list(SlurmLauncher().logs(tmp_path, follow=True)) == ["asked"]
 
 
 def test_the_scheduler_s_refusal_is_one_sentence_with_its_reason(tmp_path: Path) -> None:

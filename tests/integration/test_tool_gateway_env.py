@@ -125,7 +125,7 @@ async def test_a_worker_killed_in_the_middle_of_a_call_is_the_episode_s_typed_fa
     gateway_session = await gateway.open_session(tools(strange), cassette)
     async with agent(gateway_session.url) as session:
         assert await call(session, "echo", text="a") == "a"
-        waiting = asyncio.create_task(session.call_tool("wait", {"seconds": 7}))
+        waiting = asyncio.create_task(session.call_tool("wait", {"seconds": 60}))
         await asyncio.sleep(0.5)
         for worker in workers("strange"):
             worker.kill()
@@ -138,7 +138,7 @@ async def test_a_worker_killed_in_the_middle_of_a_call_is_the_episode_s_typed_fa
     await gateway_session.close()
     assert isinstance(gateway_session.lost, EnvironmentLost)
     assert (gateway_session.counts.calls, gateway_session.counts.errors) == (3, 2)
-    assert cassette.find(cassette.key("local", "wait", {"seconds": 7})) is None
+    assert cassette.find(cassette.key("local", "wait", {"seconds": 60})) is None
     # The environment comes back, and the next episode has it.
     fresh = await gateway.open_session(tools(strange))
     async with agent(fresh.url) as session:

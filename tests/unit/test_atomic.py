@@ -102,7 +102,7 @@ def test_a_second_writer_is_refused_and_removes_what_the_first_left_once_it_was_
         assert hidden(tmp_path) == left and (len(left), out.exists()) == (2, False)
         replace(tmp_path / f"{name}.2")
         writer.send_signal(signal.SIGKILL)
-        writer.wait(timeout=10)
+        writer.wait(timeout=120)
     assert hidden(tmp_path) == left
     replace(out)
     assert hidden(tmp_path) == [] and list(out.iterdir()) == [out / "whole.txt"]

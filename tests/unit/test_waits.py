@@ -28,7 +28,7 @@ asyncio.run(main())
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -46,9 +46,11 @@ def waits_of(folder: Path, hang: str, holds: Callable[[waits.ProcessWaits], bool
 
 
 def test_an_open_wait_is_read_with_its_age_and_a_closed_one_is_not(tmp_path: Path) -> None:
-    read = waits_of(tmp_path, "await asyncio.sleep(60)", lambda each: each.waits[0].seconds > 0.3)
+    read = waits_of(
+        tmp_path, "await asyncio.sleep(60)", lambda each: each.waits[0].seconds > 0.3 > each.blocked
+    )
     assert [(wait.kind, wait.name) for wait in read.waits] == [("tool", "slow")]
-    assert (read.role, read.blocked < 0.3) == ("episodes", True)
+    assert read.role == "episodes"
     (file,) = (tmp_path / waits.FOLDER).iterdir()
     assert file.stat().st_mode & 0o077 == 0
 

@@ -89,3 +89,9 @@ def test_what_is_read_before_any_import_starts_an_interpreter() -> None:
     other = warm.run("-c", tell, env={**os.environ, "PYTHONDEVMODE": "1"}, timeout=SECONDS)
     assert other.stdout == "False True\n"
     assert isinstance(other.args, list) and other.args[0] == sys.executable
+
+
+def test_one_that_is_started_is_looked_at_and_its_output_is_kept(tmp_path: Path) -> None:
+    program = warm.Started("-c", "import sys; print('out'); sys.exit('err')", cwd=tmp_path, env=os.environ)
+    assert program.communicate(SECONDS) == program.communicate() == ["out\n", "err\n"]
+    assert program.poll() == program.returncode == 1

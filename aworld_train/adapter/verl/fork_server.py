@@ -46,6 +46,8 @@ _REQUEST_SECONDS = 10.0
 _MAX_REQUEST_BYTES = 1 << 24
 _READ_BY_INTERPRETER = (b"PYTHON", b"LD_", b"MALLOC_")
 """Variables with these beginnings are read before any code runs."""
+_ALLOCATOR_OF_RAY = b"/ray/core/libjemalloc.so"
+"""The end of what Ray preloads into its own processes, which work with any allocator."""
 _SCRIPT_FLAGS = frozenset({"-u", "-s"})
 """What Ray gives the interpreter before a script."""
 _STREAMS, _SIZE_BYTES = 3, 4
@@ -315,7 +317,12 @@ class _Program:
 
 
 def _read_by_interpreter(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    return {name: value for name, value in environment.items() if name.startswith(_READ_BY_INTERPRETER)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_BY_INTERPRETER)
+        and not (name == b"LD_PRELOAD" and value.endswith(_ALLOCATOR_OF_RAY))
+    }
 
 
 def _renew() -> None:

@@ -217,7 +217,7 @@ def judged(count: int) -> list[dict[str, Any]]:
 
 
 async def delayed(parsed: ParsedRequest) -> Any:
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.2)
     return await honest(parsed)
 
 
@@ -243,8 +243,8 @@ def with_judge(folder: Path, server: JudgeServer, **reward: Any) -> str:
 def test_lines_that_wait_for_a_judge_lose_no_time_by_it(
     run: Any, tmp_path: Path, judge: JudgeServer, scorer: str | None
 ) -> None:
-    # All of them take longer than a score may: 40 / 2 times 0.1 seconds.
-    recipe = with_judge(tmp_path, judge, timeout=1, scorer=scorer, judge={"concurrency": 2})
+    # All of them take longer than a score may: 40 / 2 times 0.2 seconds.
+    recipe = with_judge(tmp_path, judge, timeout=3, scorer=scorer, judge={"concurrency": 2})
     code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *judged(40))), "--recipe", recipe, "--json")
     found = [json.loads(line) for line in out.splitlines()]
     assert [one["score"] for one in found] == [float(n % 2 == 0) for n in range(40)]

@@ -282,7 +282,7 @@ while not any(worker._loaded for worker in workers._alive):
     time.sleep(0.01)
 time.sleep(0.2)
 if {forks} and not os.fork():
-    time.sleep(20)
+    time.sleep(600)
     os._exit(0)
 print(next(iter(workers._alive)).pid, flush=True)
 time.sleep(1000)
@@ -293,7 +293,7 @@ time.sleep(1000)
         assert psutil.pid_exists(worker)
         parent.kill()
         parent.stdout.close()
-    assert eventually(lambda: not psutil.pid_exists(worker), within=10)
+    assert eventually(lambda: not psutil.pid_exists(worker), within=60)
 
 
 def test_a_program_that_ends_leaves_no_worker(own: Callable[..., Job]) -> None:

@@ -23,7 +23,7 @@ async def test_no_more_begin_than_are_allowed_and_the_next_ones_in_their_order()
     await asyncio.sleep(0.01)
     assert [task.done() for task in tasks] == [True, True, True, False]
     limit.release()
-    await asyncio.wait_for(tasks[3], 5)
+    await asyncio.wait_for(tasks[3], 60)
 
 
 async def test_a_refusal_halves_them_once_for_all_that_were_sent_before_it() -> None:
@@ -59,7 +59,7 @@ async def test_none_begins_while_the_server_wants_a_pause() -> None:
     limit.release()
     (waiting,) = await begun(limit, 1)
     assert not waiting.done()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_one_that_is_given_up_takes_no_place() -> None:
@@ -68,6 +68,6 @@ async def test_one_that_is_given_up_takes_no_place() -> None:
     second.cancel()
     limit.release()
     assert first.done()
-    await asyncio.wait_for(third, 5)
+    await asyncio.wait_for(third, 60)
     with pytest.raises(asyncio.CancelledError):
         await second

@@ -86,7 +86,7 @@ class Clock:
 def endpoint_at(server: Scripted, clock: Clock | None = None) -> ChatEndpoint:
     clock = clock or Clock()
     address = EndpointAddress(server.url, "m")
-    return ChatEndpoint(address, concurrency=4, request_timeout=5, now=clock.now, sleep=clock.sleep)
+    return ChatEndpoint(address, concurrency=4, request_timeout=60, now=clock.now, sleep=clock.sleep)
 
 
 def call(name: str, **more: Any) -> dict[str, Any]:
@@ -246,7 +246,7 @@ async def test_any_other_refusal_is_a_failure_that_says_nothing_of_lengths() -> 
 async def test_each_request_gives_its_place_to_the_next_whether_it_failed_or_not() -> None:
     replies = iter([says({"content": 3}), *(says({"content": "42"}) for _ in range(2))])
     with Scripted(lambda body: next(replies)) as server:
-        endpoint = ChatEndpoint(EndpointAddress(server.url, "m"), concurrency=1, request_timeout=5)
+        endpoint = ChatEndpoint(EndpointAddress(server.url, "m"), concurrency=1, request_timeout=60)
         for _ in range(2):
             answer = await asyncio.wait_for(endpoint.for_episode().answer(ASKED, [], GREEDY, 20), 60)
             assert answer.content == "42"
@@ -266,7 +266,7 @@ async def test_a_refusal_that_is_the_same_for_all_ends_all_and_says_what_to_do(
 ) -> None:
     with Scripted(lambda body: refuses(status, "no")) as server:
         address = EndpointAddress(server.url, "m", "THE_KEY")
-        endpoint = ChatEndpoint(address, concurrency=4, request_timeout=5)
+        endpoint = ChatEndpoint(address, concurrency=4, request_timeout=60)
         assert endpoint.refusal is None
         for _ in range(3):
             with pytest.raises(EpisodeFailure) as failure:
@@ -310,7 +310,9 @@ async def test_each_way_to_fail_is_counted_by_its_kind(
     monkeypatch.setattr(chat_endpoint, "MAX_OUTAGE_SECONDS", 0.0)
     with FaultyEndpoint(fault_share=1.0, faults=[fault]) as server:
         address = EndpointAddress(server.url, "m")
-        model = ChatEndpoint(address, concurrency=1, request_timeout=0.5).for_episode()
+        model = ChatEndpoint(
+            address, concurrency=1, request_timeout=0.5 if fault == "hang" else 60
+        ).for_episode()
         with pytest.raises(EpisodeFailure, match=f"gave no answer for 0 seconds: {reason}"):
             await model.answer(ASKED, [], GREEDY, 20)
     assert dict(model.faults) == {kind: 1}
@@ -427,7 +429,7 @@ async def test_an_address_may_have_the_path_and_requests_have_the_key(
     monkeypatch.setenv("OPENAI_API_KEY", "sesame\n")
     with Scripted(lambda body: says({"content": "42"})) as server:
         address = EndpointAddress(server.url + ending, "m")
-        endpoint = ChatEndpoint(address, concurrency=4, request_timeout=5)
+        endpoint = ChatEndpoint(address, concurrency=4, request_timeout=60)
         assert (await endpoint.for_episode().answer(ASKED, [], GREEDY, 20)).content == "42"
         assert server.keys == {"Bearer sesame"}
     assert (endpoint.name, endpoint.tokenizer, endpoint.limit.allowed) == ("m", None, 4)

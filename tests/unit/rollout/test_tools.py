@@ -26,7 +26,7 @@ from aworld_train.rollout.tools import (
     wait_until_healthy,
 )
 from tests.proxies import Proxy, proxy_variables
-from tests.tool_servers import JSON_CALCULATOR, TOKEN, WITHIN, ServerProcess
+from tests.tool_servers import JSON_CALCULATOR, SOON, TOKEN, WITHIN, ServerProcess
 from tests.vision import png
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -93,7 +93,7 @@ def tool_server(
 
 
 async def nothing_left(
-    tasks_before: set["asyncio.Task[object]"], port: int, kept_open: int = 0, within: float = 10.0
+    tasks_before: set["asyncio.Task[object]"], port: int, kept_open: int = 0, within: float = SOON
 ) -> None:
     """Wait until this process has no task left of the sessions that were closed, and so many sockets at most."""
 
@@ -208,21 +208,21 @@ async def test_parts_that_are_no_text_are_named(odd: ServerProcess) -> None:
 async def test_a_tool_that_takes_too_long_is_an_error_result_and_the_session_goes_on(
     odd: ServerProcess,
 ) -> None:
-    async with ToolSession(tool_server(odd, call=1.0)) as tools:
+    async with ToolSession(tool_server(odd, call=5.0)) as tools:
         await tools.call("slow", {"seconds": 0})
         began = time.monotonic()
-        result = await tools.call("slow", {"seconds": 60})
-        assert 0.9 < time.monotonic() - began < 30
-        assert (result.text, result.is_error) == ("Error: no answer within 1 seconds", True)
+        result = await tools.call("slow", {"seconds": 600})
+        assert 4.9 < time.monotonic() - began < SOON
+        assert (result.text, result.is_error) == ("Error: no answer within 5 seconds", True)
         assert (await tools.call("slow", {"seconds": 0})).text == "slept 0.0"
 
 
 async def test_a_call_given_up_does_not_end_the_session_later_on(odd: ServerProcess) -> None:
-    async with ToolSession(tool_server(odd, call=2.0, connect=2.0)) as tools:
-        assert (await tools.call("slow", {"seconds": 60})).is_error
+    async with ToolSession(tool_server(odd, call=5.0, connect=5.0)) as tools:
+        assert (await tools.call("slow", {"seconds": 600})).is_error
         # Longer than both limits together: the request that was given up is still open, and may not time out now.
         for _ in range(8):
-            assert (await tools.call("slow", {"seconds": 0.6})).text == "slept 0.6"
+            assert (await tools.call("slow", {"seconds": 1.5})).text == "slept 1.5"
 
 
 async def test_a_wrong_token_is_a_lost_environment_that_says_why(calculator: ServerProcess) -> None:
@@ -250,7 +250,7 @@ async def test_a_server_that_is_not_there_is_a_lost_environment_at_once(mortal: 
             await tools.call("calculator", {"expression": "1+1"})
     with pytest.raises(EnvironmentLost):
         await tool_server(mortal).schemas()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
 
 
 async def test_a_server_that_hangs_at_the_door_is_a_lost_environment_after_the_connect_timeout(
@@ -263,7 +263,7 @@ async def test_a_server_that_hangs_at_the_door_is_a_lost_environment_after_the_c
         async with ToolSession(tool_server(mortal, connect=1.0)) as tools:
             with pytest.raises(EnvironmentLost, match="did not open a session within 1 seconds"):
                 await tools.call("calculator", {"expression": "1+1"})
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < SOON
         await nothing_left(before, mortal.port)
     finally:
         mortal.thaw()
@@ -281,7 +281,7 @@ async def served(handler: Any) -> AsyncIterator[ToolServer]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}/mcp", {}, connect_timeout=20)
+        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}/mcp", {}, connect_timeout=WITHIN)
     finally:
         await runner.cleanup()
 
@@ -559,20 +559,20 @@ async def test_a_server_killed_between_two_calls_is_a_lost_environment_within_se
         for _ in range(2):
             with pytest.raises(EnvironmentLost):
                 await tools.call("calculator", {"expression": "1+1"})
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
 
 
 async def test_a_server_killed_during_a_call_is_a_lost_environment_within_seconds() -> None:
     server = ServerProcess(["-c", ODD_SERVER])
     async with ToolSession(tool_server(server)) as tools:
         await tools.call("slow", {"seconds": 0})
-        call = asyncio.create_task(tools.call("slow", {"seconds": 60}))
+        call = asyncio.create_task(tools.call("slow", {"seconds": 600}))
         await asyncio.sleep(0.5)
         server.kill()
         began = time.monotonic()
         with pytest.raises(EnvironmentLost):
             await call
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
 
 
 async def test_after_a_restart_the_old_session_is_lost_and_a_new_one_works(mortal: ServerProcess) -> None:
@@ -663,13 +663,13 @@ async def test_episodes_that_wait_for_a_list_of_tools_share_its_failure(mortal: 
     mortal.freeze()
     began = time.monotonic()
     try:
-        # One after the other they would take forty seconds.
+        # One after the other they would take 400 seconds.
         server = tool_server(mortal, connect=2.0)
-        failures = await asyncio.gather(*(server.schemas() for _ in range(20)), return_exceptions=True)
+        failures = await asyncio.gather(*(server.schemas() for _ in range(200)), return_exceptions=True)
     finally:
         mortal.thaw()
     assert all(isinstance(failure, EnvironmentLost) for failure in failures)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
 
 
 async def test_a_list_of_tools_is_asked_for_anew_after_a_minute(
@@ -725,7 +725,7 @@ async def test_health_is_waited_for(mortal: ServerProcess) -> None:
     mortal.kill()
     began = time.monotonic()
     assert not await wait_until_healthy(mortal.health, 1.0)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
     waiting = asyncio.create_task(wait_until_healthy(mortal.health, WITHIN))
     await asyncio.to_thread(mortal.start)
     assert await waiting

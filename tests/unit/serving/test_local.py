@@ -72,10 +72,11 @@ def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
     monkeypatch.undo()
 
 
-def test_one_that_does_not_listen_is_ended_at_the_deadline(process: ManagedProcess) -> None:
-    process._command = ["/bin/bash", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
+def test_one_that_does_not_listen_is_ended_at_the_deadline(process: ManagedProcess, tmp_path: Path) -> None:
+    deaf = tmp_path / "deaf"
+    process._command = ["/bin/bash", "-c", f"trap '' TERM; touch {deaf}; while true; do sleep 0.1; done"]
     process.start_if_due()
-    time.sleep(0.3)
+    assert eventually(deaf.exists)
     process.stop()
     child = process._process
     assert child is not None

@@ -110,7 +110,10 @@ def test_a_run_that_has_lost_a_process_and_does_not_end_by_itself_is_ended(
 @pytest.mark.skipif(sys.platform != "linux", reason="py-spy reads processes of this user on Linux only")
 def test_a_stall_leaves_masked_stacks_of_the_runs_own_processes_and_names_the_stopped(tmp_path: Path) -> None:
     masking.remember("a_secret_function", "${oc.env:SECRET}")
-    program = "import time\ndef a_secret_function():\n    time.sleep(600)\na_secret_function()\n"
+    program = (
+        "import time\ndef a_secret_function():\n    print('inside', flush=True)\n    time.sleep(600)\n"
+        "a_secret_function()\n"
+    )
     (tmp_path / "logs").mkdir()
     other = psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     watch = StallWatch(0.0, tmp_path)
@@ -120,9 +123,8 @@ def test_a_stall_leaves_masked_stacks_of_the_runs_own_processes_and_names_the_st
         # Its supervisor has the program among its arguments too.
         children = psutil.Process().children(recursive=True)
         programs = [child for child in children if command_line(child)[1:] == ["-c", program]]
-        if not programs:
+        if not programs or "inside" not in (tmp_path / "logs" / "x.log").read_text():
             return None
-        time.sleep(1.0)  # to the call of `sleep`
         programs[0].send_signal(signal.SIGSTOP)
         while programs[0].status() != psutil.STATUS_STOPPED:
             time.sleep(0.01)

@@ -163,9 +163,9 @@ def test_an_agent_of_several_may_have_a_score_of_its_own(call: Any, tmp_path: Pa
 def test_a_function_is_loaded_once_and_its_loading_is_not_in_its_time(call: Any, tmp_path: Path) -> None:
     own = written(
         tmp_path,
-        f"time.sleep(1)\ncalls = []\ndef score({ARGUMENTS}):\n    calls.append(1)\n    return len(calls)",
+        f"time.sleep(6)\ncalls = []\ndef score({ARGUMENTS}):\n    calls.append(1)\n    return len(calls)",
     )
-    overrides = (f"reward.function={own}", "reward.timeout=0.5")
+    overrides = (f"reward.function={own}", "reward.timeout=5")
     assert [call(*overrides)["score"] for _ in range(3)] == [1.0, 2.0, 3.0]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, KEY_VARIABLE, STAND_IN
@@ -149,6 +150,11 @@ def test_what_a_fork_could_not_be_starts_an_interpreter(
     client = server.client(parent, **changed)
     assert finished(client) == f"{os.getpid()}\n"
     assert client.returncode == 3
+
+
+def test_what_ray_preloads_into_its_own_processes_makes_no_difference(server: Server, parent: str) -> None:
+    allocator = Path(ray.__file__).parent / "core" / "libjemalloc.so"
+    assert finished(server.client(parent, LD_PRELOAD=str(allocator))).strip() == str(server.process.pid)
 
 
 def test_a_program_that_is_no_script_is_run_by_an_interpreter(server: Server) -> None:

@@ -595,7 +595,7 @@ async def test_a_mix_of_all_faults_never_gives_a_wrong_score(tmp_path: Path) -> 
 
     rows = [(str(at), at % 2) for at in range(300)]
     with JudgeServer(mixed) as server:
-        models = [judge(server, name, timeout=1.0) for name in ("first", "second")]
+        models = [judge(server, name, timeout=3.0) for name in ("first", "second")]
         async with panel_of(*models, attempts=2, concurrency=32, cache=str(tmp_path)) as panel:
             asking = [panel.judge(about(f"{at}", at if right else f"not {at}"), LIMIT) for at, right in rows]
             judgements = await asyncio.gather(*asking)

@@ -34,7 +34,7 @@ async def post(root: str, body: Any) -> tuple[int, Any, Any]:
 
 
 def client(root: str) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=root, api_key="dummy", timeout=20)
+    return anthropic.AsyncAnthropic(base_url=root, api_key="dummy", timeout=120)
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
@@ -68,7 +68,7 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
 
 async def test_the_synchronous_client_works_with_its_key_at_the_common_address() -> None:
     def ask(root: str, key: str) -> Any:
-        with anthropic.Anthropic(base_url=root, api_key=key, timeout=20) as ai:
+        with anthropic.Anthropic(base_url=root, api_key=key, timeout=120) as ai:
             return ai.messages.create(model="m", max_tokens=9, messages=USER).content[0]
 
     async with rollout_session(ANSWER) as (session, _):

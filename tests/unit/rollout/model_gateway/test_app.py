@@ -30,7 +30,7 @@ def echoed(request: ChatRequest) -> Completion:
 
 
 def client(url: str, key: str = "dummy") -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=url, api_key=key, timeout=20)
+    return openai.AsyncOpenAI(base_url=url, api_key=key, timeout=120)
 
 
 async def echo(ai: openai.AsyncOpenAI, text: str) -> str | None:
@@ -179,11 +179,11 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later(strea
         request_task = asyncio.create_task(
             ai.chat.completions.create(model="m", messages=USER, stream=stream)
         )
-        await asyncio.wait_for(scripted.started.wait(), 10)
+        await asyncio.wait_for(scripted.started.wait(), 120)
         session.close()
         for request in (request_task, ai.chat.completions.create(model="m", messages=USER)):
             with pytest.raises(openai.APIStatusError) as caught:
-                await asyncio.wait_for(request, 10)
+                await asyncio.wait_for(request, 120)
             assert (caught.value.status_code, caught.value.code) == (410, "rollout_ended")
         session.close()
         with pytest.raises(openai.APIStatusError, match="rollout that this key was for has ended"):
@@ -221,7 +221,7 @@ async def test_a_rollout_that_ends_while_a_body_comes_is_not_asked_any_more() ->
             await asyncio.sleep(0.1)
             session.close()
             halfway.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 assert (await request_task).status == 410
     assert scripted.requests == []
 
@@ -237,10 +237,10 @@ async def test_a_client_that_breaks_off_cancels_its_request(
             request_task = asyncio.create_task(
                 ai.chat.completions.create(model="m", messages=USER, stream=stream)
             )
-            await asyncio.wait_for(scripted.started.wait(), 10)
+            await asyncio.wait_for(scripted.started.wait(), 120)
             assert not scripted.cancelled.is_set()
             request_task.cancel()
-        await asyncio.wait_for(scripted.cancelled.wait(), 10)
+        await asyncio.wait_for(scripted.cancelled.wait(), 120)
         assert not session._tasks
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
@@ -380,9 +380,9 @@ async def test_a_failure_of_a_conversation_whose_client_has_left_is_logged_once(
         session = gateway.open_session(MODEL, lambda _: conversation)
         async with client(session.address()) as ai:
             task = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER, stream=True))
-            await asyncio.wait_for(conversation.started.wait(), 10)
+            await asyncio.wait_for(conversation.started.wait(), 120)
             task.cancel()
-        await asyncio.wait_for(conversation.cancelled.wait(), 10)
+        await asyncio.wait_for(conversation.cancelled.wait(), 120)
     gc.collect()
     assert [record.message for record in caplog.records] == ["a conversation failed"]
 
@@ -402,7 +402,7 @@ async def test_a_client_that_gives_up_waiting_cancels_its_request() -> None:
     ):
         with pytest.raises(openai.APITimeoutError):
             await ai.chat.completions.create(model="m", messages=USER)
-        await asyncio.wait_for(scripted.cancelled.wait(), 10)
+        await asyncio.wait_for(scripted.cancelled.wait(), 120)
 
 
 async def test_stopping_ends_what_is_under_way() -> None:
@@ -412,7 +412,7 @@ async def test_stopping_ends_what_is_under_way() -> None:
     address = session.address()
     async with client(address) as ai:
         request_task = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER))
-        await asyncio.wait_for(scripted.started.wait(), 10)
+        await asyncio.wait_for(scripted.started.wait(), 120)
         async with asyncio.timeout(4):
             await gateway.stop()
         with pytest.raises(openai.APIStatusError) as caught:
@@ -556,7 +556,7 @@ async def test_a_client_that_would_rather_speak_http_2_is_answered() -> None:
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._BODY_SECONDS", 0.1)
-    async with rollout_session(TWO) as (session, _), asyncio.timeout(10):
+    async with rollout_session(TWO) as (session, _), asyncio.timeout(120):
         host, _, port = session.root().removeprefix("http://").partition("/")[0].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         path = session.address().partition(port)[2] + "/chat/completions"

@@ -128,7 +128,7 @@ def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
 def gateway() -> Iterator[httpx.Client]:
     with (
         rollout_session_in_thread(ANSWER) as (session, _),
-        httpx.Client(base_url=session.address(), timeout=20) as http,
+        httpx.Client(base_url=session.address(), timeout=120) as http,
     ):
         yield http
 

@@ -46,7 +46,7 @@ async def post(url: str, body: Any, **headers: str) -> tuple[int, Any, Any]:
 
 
 def client(url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=url, api_key="dummy", timeout=20)
+    return openai.AsyncOpenAI(base_url=url, api_key="dummy", timeout=120)
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
@@ -65,7 +65,7 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
 
 async def test_the_synchronous_client_works_too() -> None:
     def ask(url: str) -> str | None:
-        with openai.OpenAI(base_url=url, api_key="dummy", timeout=20) as ai:
+        with openai.OpenAI(base_url=url, api_key="dummy", timeout=120) as ai:
             got = ai.chat.completions.create(model="m", messages=USER)
             return got.choices[0].message.content
 

@@ -175,13 +175,13 @@ async def test_a_turn_that_a_client_continues_was_received() -> None:
 
 async def test_under_harsh_time_outs_each_question_is_answered_and_trained_on_once() -> None:
     rng = random.Random(0)
-    model = Slow(*(rng.uniform(0.03, 0.07) for _ in range(400)))
+    model = Slow(*(rng.uniform(0.0, 0.4) for _ in range(400)))
     received = []
     async with (
         playing(model) as (episode, session),
-        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=0.05, max_retries=0) as ai,
+        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=0.2, max_retries=0) as ai,
     ):
-        for number in range(60):
+        for number in range(20):
             messages: Any = [{"role": "user", "content": f"question {number}"}]
             for _ in range(3):
                 try:
@@ -190,11 +190,11 @@ async def test_under_harsh_time_outs_each_question_is_answered_and_trained_on_on
                     continue
                 received.append(got.choices[0].message.content)
                 break
-        await ai.models.list(timeout=10)
+        await ai.models.list(timeout=120)
         assert len(received) > 0
         trained = texts(episode, model)
         assert set(received) <= set(trained)
-        assert len(set(trained)) == len(trained) <= 60
+        assert len(set(trained)) == len(trained) <= 20
 
 
 async def test_the_last_turn_is_not_given_to_two_requests_at_the_same_time() -> None:
@@ -202,7 +202,7 @@ async def test_the_last_turn_is_not_given_to_two_requests_at_the_same_time() -> 
     limits = EpisodeLimits(2, 10_000, 100_000, SamplingParams(1.0, 1.0, -1))
     async with (
         playing(model, limits) as (_, session),
-        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=10) as ai,
+        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=120) as ai,
     ):
         results = await asyncio.gather(
             *(

@@ -38,7 +38,7 @@ async def test_chat_has_images_of_users_and_tools_in_their_places() -> None:
     ]
     async with (
         rollout_session(ANSWER, images=True) as (session, scripted),
-        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=20) as client,
+        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=120) as client,
     ):
         await client.chat.completions.create(model="m", messages=messages)
     user, _, tool = scripted.requests[0].messages
@@ -61,7 +61,7 @@ async def test_responses_have_images() -> None:
     ]
     async with (
         rollout_session(ANSWER, images=True) as (session, scripted),
-        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=20) as client,
+        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=120) as client,
     ):
         await client.responses.create(model="m", input=items)
     user, _, tool = scripted.requests[0].messages
@@ -82,7 +82,7 @@ async def test_anthropic_messages_have_images() -> None:
     ]
     async with rollout_session(ANSWER, images=True) as (session, scripted):
         base = session.address().removesuffix("/v1")
-        async with anthropic.AsyncAnthropic(base_url=base, api_key="x", timeout=20) as client:
+        async with anthropic.AsyncAnthropic(base_url=base, api_key="x", timeout=120) as client:
             await client.messages.create(model="m", max_tokens=8, messages=messages)
     user, _, tool, again = scripted.requests[0].messages
     assert (user.content, user.images[0].file, user.images[0].position) == ("What is it?", RED, 0)
@@ -135,7 +135,7 @@ async def test_a_tools_broken_image_is_a_note_that_the_model_sees() -> None:
     ]
     async with (
         rollout_session(ANSWER, images=True) as (session, scripted),
-        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=20) as client,
+        openai.AsyncOpenAI(base_url=session.address(), api_key="x", timeout=120) as client,
     ):
         await client.chat.completions.create(model="m", messages=messages)
     tool = scripted.requests[0].messages[-1]

@@ -42,7 +42,7 @@ async def post(url: str, body: Any) -> tuple[int, Any]:
 
 
 def client(url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=url, api_key="dummy", timeout=20)
+    return openai.AsyncOpenAI(base_url=url, api_key="dummy", timeout=120)
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:

@@ -51,7 +51,7 @@ async def playing(
 
 
 def client(session: ModelGatewaySession) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=20)
+    return openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=120)
 
 
 async def post(url: str, body: Any) -> tuple[int, Any]:

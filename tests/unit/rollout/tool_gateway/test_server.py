@@ -21,7 +21,7 @@ from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, t
 from aworld_train.rollout.tools import ToolServer
 from tests.environments import eventually
 from tests.proxies import Proxy
-from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, WITHIN, ServerProcess, agent
+from tests.tool_servers import JSON_CALCULATOR, SOON, STREAMING_ODD, TOKEN, WITHIN, ServerProcess, agent
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
@@ -249,14 +249,14 @@ async def test_closing_ends_what_is_under_way_and_the_sessions_of_an_agent_that_
     began = time.monotonic()
     await gateway_session.close()
     await gateway_session.close()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
     async with aiohttp.ClientSession() as client:
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         status, _ = await post(client, odd.url, ping, **{"Mcp-Session-Id": session})
     assert status == 404
     assert (gateway_session.counts.calls, gateway_session.counts.errors, gateway_session.lost) == (1, 1, None)
     episode.cancel()
-    await asyncio.wait({episode}, timeout=10)
+    await asyncio.wait({episode}, timeout=SOON)
     assert episode.done()
 
 
@@ -324,7 +324,7 @@ async def test_a_server_that_is_not_there_is_a_lost_environment_at_once(gateway:
     assert isinstance(gateway_session.lost, EnvironmentLost)
     assert gateway_session.lost.outcome is Outcome.environment
     assert "127.0.0.1:1" in str(gateway_session.lost)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON
 
 
 async def test_a_far_environment_is_reached_through_the_proxy_and_a_near_one_is_not(
@@ -375,7 +375,7 @@ async def test_a_server_killed_between_two_calls_is_lost_and_the_agent_is_told_s
         began = time.monotonic()
         for _ in range(3):
             assert await lost_call(session) == {"type": "environment_lost"}
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < SOON
     await gateway_session.close()
     assert isinstance(gateway_session.lost, EnvironmentLost)
     assert (gateway_session.counts.calls, gateway_session.counts.errors) == (3, 3)
@@ -388,7 +388,7 @@ async def test_a_server_that_dies_during_a_call_is_lost(gateway: ToolGateway) ->
         async with agent(gateway_session.url) as session:
             began = time.monotonic()
             assert await lost_call(session, "crash") == {"type": "environment_lost"}
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < SOON
         assert gateway_session.lost is not None
     finally:
         server.kill()
@@ -416,7 +416,7 @@ async def test_a_server_that_hangs_at_the_door_is_lost_after_the_limit(
         assert "tool environment was lost" in await refused(gateway_session)
     finally:
         mortal.thaw()
-    assert 0.9 < time.monotonic() - began < 30
+    assert 0.9 < time.monotonic() - began < SOON
     assert "did not open a session within 1 seconds" in str(gateway_session.lost)
 
 

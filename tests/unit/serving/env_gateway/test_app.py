@@ -23,7 +23,7 @@ from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.waiting import WaitingClient
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
-from tests.environments import HEADERS, HELLO, eventually
+from tests.environments import HEADERS, HELLO, eventually, is_listening
 from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
 
 LIMITS = GatewayLimits(queue_seconds=WITHIN)
@@ -41,7 +41,7 @@ class Client(NamedTuple):
 async def with_process(folder: Path) -> AsyncIterator[str]:
     """The socket of a real worker."""
     with worker(folder) as (_, socket):
-        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        assert await asyncio.to_thread(eventually, lambda: is_listening(Path(socket)), WITHIN)
         yield socket
 
 

@@ -160,7 +160,8 @@ async def test_a_body_that_comes_too_slowly_is_answered_though_it_never_stalls()
 
 
 async def test_a_body_that_pauses_but_is_fast_enough_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MIN_RATE", 1000)
+    monkeypatch.setattr(intake, "MIN_RATE", 100)
+    monkeypatch.setattr(intake, "STALL_SECONDS", WITHIN)
     async with gateway() as (_, port):
         client = await Client.connect(port)
         await client.send(authorized(b"Content-Length: 4000"))

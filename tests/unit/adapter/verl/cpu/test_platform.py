@@ -1,6 +1,6 @@
 """VeRL finds the CPU platform and everything it asks of it; what is worked around is pinned to VeRL 0.9.1.
 
-VeRL picks its platform once per process, so each question is asked in a process of its own.
+VeRL picks its platform once per process, so it is asked in a process of its own.
 """
 
 import ast
@@ -97,7 +97,7 @@ device.synchronize(), device.set_device(0), device.empty_cache(), device.ipc_col
 with platform.nvtx_range("x"):
     platform.synchronize(), platform.empty_cache(), platform.set_device(0)
     platform.profiler_start(), platform.profiler_stop()
-print(json.dumps({
+facts = {
     "platform": [type(platform).__module__, platform.is_available(), platform.device_count()],
     "device": [questions.get_device_name(), str(questions.get_device_id()), device.is_available()],
     "backend": [questions.get_nccl_backend(), platform.communication_backend_name()],
@@ -107,13 +107,71 @@ print(json.dumps({
     "memory": [0 < free <= total, device.max_memory_allocated(), device.memory_reserved()],
     "memory report": [memory_utils.get_memory_info(), len(_get_current_mem_info())],
     "missing": [name for name in NAMES if not hasattr(device, name)],
-}))
+}
+"""
+
+
+GROUP = """
+import json, os, tempfile, torch
+import verl.utils.distributed as distributed
+facts = {}
+os.environ["DIST_INIT_METHOD"] = "file://" + tempfile.mkdtemp() + "/rendezvous"
+try:
+    distributed.initialize_global_process_group_ray(timeout_second=30)
+    number = torch.ones(1)
+    torch.distributed.all_reduce(number)
+    facts["group"] = [torch.distributed.get_world_size(), number.item()]
+    distributed.initialize_global_process_group_ray()
+    torch.distributed.destroy_process_group()
+except ValueError as error:
+    facts["refused"] = str(error)
+"""
+ASK_REGISTRIES = """
+from verl.workers.engine import EngineRegistry
+from verl.workers.rollout.base import get_rollout_class
+from verl.workers.rollout.replica import get_rollout_replica_class
+facts["engine"] = EngineRegistry.get_engine_cls("language_model", "fsdp2").__name__
+facts["rollout"] = get_rollout_class("transformers", "async").__name__
+facts["replica"] = get_rollout_replica_class("transformers").__name__
+facts["workers call"] = workers.initialize_global_process_group_ray.__module__
+"""
+WORKERS = "import verl.workers.engine_workers as workers"
+REGISTRATION = "import aworld_train.adapter.verl.cpu.registration"
+IN_FORKS = """
+def of_fork(program):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        scope = {}
+        exec(program, scope)
+        os.write(writer, json.dumps(scope["facts"]).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as answer:
+        return json.loads(answer.read())
+
+print(json.dumps([facts, *map(of_fork, PROGRAMS)]))
 """
 
 
 @pytest.fixture(scope="module")
-def facts() -> dict[str, Any]:
-    return in_verl(f"NAMES = {sorted(names_asked_of_the_device_module())}\n{FACTS}")
+def answers() -> list[dict[str, Any]]:
+    """Of one process that imports VeRL, and of forks of it that import more of it in two orders."""
+    programs = (
+        GROUP,
+        # The order inside VeRL's workers, which import the registration when they build a model.
+        f"{WORKERS}\n{REGISTRATION}{GROUP}{ASK_REGISTRIES}",
+        f"{REGISTRATION}\n{WORKERS}\nfacts = workers.initialize_global_process_group_ray.__module__",
+    )
+    names = sorted(names_asked_of_the_device_module())
+    made: list[dict[str, Any]] = in_verl(
+        f"import os\nNAMES, PROGRAMS = {names}, {programs}\n{FACTS}{IN_FORKS}"
+    )
+    return made
+
+
+@pytest.fixture
+def facts(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return answers[0]
 
 
 def test_this_is_the_verl_that_the_platform_was_written_for() -> None:
@@ -212,46 +270,13 @@ def test_a_process_group_is_made_once_of_the_ranks_that_the_environment_names(
     assert groups == [{"backend": "cpu:gloo", **expected}]
 
 
-GROUP = """
-import json, os, tempfile, torch
-import verl.utils.distributed as distributed
-IMPORTS
-facts = {}
-os.environ["DIST_INIT_METHOD"] = "file://" + tempfile.mkdtemp() + "/rendezvous"
-try:
-    distributed.initialize_global_process_group_ray(timeout_second=30)
-    number = torch.ones(1)
-    torch.distributed.all_reduce(number)
-    facts["group"] = [torch.distributed.get_world_size(), number.item()]
-    distributed.initialize_global_process_group_ray()
-    torch.distributed.destroy_process_group()
-except ValueError as error:
-    facts["refused"] = str(error)
-"""
-ASK_REGISTRIES = """
-from verl.workers.engine import EngineRegistry
-from verl.workers.rollout.base import get_rollout_class
-from verl.workers.rollout.replica import get_rollout_replica_class
-facts["engine"] = EngineRegistry.get_engine_cls("language_model", "fsdp2").__name__
-facts["rollout"] = get_rollout_class("transformers", "async").__name__
-facts["replica"] = get_rollout_replica_class("transformers").__name__
-facts["workers call"] = workers.initialize_global_process_group_ray.__module__
-"""
-TELL = "print(json.dumps(facts))"
-WORKERS = "import verl.workers.engine_workers as workers"
-REGISTRATION = "import aworld_train.adapter.verl.cpu.registration"
-
-
-def test_verl_names_the_cpu_twice_and_torch_refuses_it() -> None:
+def test_verl_names_the_cpu_twice_and_torch_refuses_it(answers: list[dict[str, Any]]) -> None:
     # When this fails, `platform.initialize_process_group` is no longer needed.
-    facts = in_verl(GROUP.replace("IMPORTS", "") + TELL)
-    assert "cpu:gloo,cpu:gloo" in facts["refused"]
+    assert "cpu:gloo,cpu:gloo" in answers[1]["refused"]
 
 
-def test_registration_makes_all_parts_known_and_process_groups_work() -> None:
-    # The order inside VeRL's workers, which import the registration when they build a model.
-    facts = in_verl(GROUP.replace("IMPORTS", f"{WORKERS}\n{REGISTRATION}") + ASK_REGISTRIES + TELL)
-    assert facts == {
+def test_registration_makes_all_parts_known_and_process_groups_work(answers: list[dict[str, Any]]) -> None:
+    assert answers[2] == {
         "group": [1, 1.0],
         "engine": "CpuFSDPEngine",
         "rollout": "TransformersRollout",
@@ -260,9 +285,7 @@ def test_registration_makes_all_parts_known_and_process_groups_work() -> None:
     }
 
 
-def test_workers_imported_after_the_registration_use_its_process_groups_too() -> None:
-    facts = in_verl(
-        f"import json\n{REGISTRATION}\n{WORKERS}\n"
-        "print(json.dumps(workers.initialize_global_process_group_ray.__module__))"
-    )
-    assert facts == PLATFORM
+def test_workers_imported_after_the_registration_use_its_process_groups_too(
+    answers: list[dict[str, Any]],
+) -> None:
+    assert answers[3] == PLATFORM

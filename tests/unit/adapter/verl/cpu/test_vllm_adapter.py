@@ -1,7 +1,6 @@
 """A LoRA adapter reaches vLLM's modules by the names that PEFT gives it, or the run ends with what did not."""
 
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +77,14 @@ cpu = torch.device("cpu")
 print(outcome(lambda: BucketedWeightReceiver(handle, cpu, use_shm=True).receive_weights(fail)), flush=True)
 os._exit(0)  # VeRL's sender waits for ever
 """
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a process with vLLM, whose imports take long, says of names and of transfers."""
+    socket = str(tmp_path_factory.mktemp("transfer") / "socket")
+    done = run_with(vllm_python_or_skip(), "-c", NAMES + TRANSFER, socket, **CPU)
+    return done.stdout.strip().splitlines()[-5:]
 
 
 def test_parts_of_packed_modules_are_served() -> None:
@@ -165,11 +172,10 @@ def test_an_adapter_takes_the_place_of_the_last_one_if_all_of_it_is_served(
 
 
 @pytest.mark.vllm
-def test_verl_asks_vllm_s_map_of_names_for_what_it_does_not_have() -> None:
+def test_verl_asks_vllm_s_map_of_names_for_what_it_does_not_have(printed: list[str]) -> None:
     """If other versions of VeRL and vLLM agree, VeRL's own transfer of adapters can be tried again."""
     assert "get_unstacked_mapper()" in (VERL / "utils/vllm/utils.py").read_text()
-    done = run_with(vllm_python_or_skip(), "-c", NAMES)
-    version, has, stacked, mapped = json.loads(done.stdout.strip().splitlines()[-1])
+    version, has, stacked, mapped = json.loads(printed[0])
     assert (version, has) == ("0.29.0+cpu", False)
     # With the map for whole models, what PEFT calls a part would be the packed module.
     assert stacked == [
@@ -181,12 +187,9 @@ def test_verl_asks_vllm_s_map_of_names_for_what_it_does_not_have() -> None:
 
 
 @pytest.mark.vllm
-def test_a_load_that_fails_is_told_by_its_own_error_not_by_the_shared_memory_s(tmp_path: Path) -> None:
+def test_a_load_that_fails_is_told_by_its_own_error_not_by_the_shared_memory_s(printed: list[str]) -> None:
     """If another version of VeRL raises the first error, ``receive`` can be VeRL's receiver."""
-    done: subprocess.CompletedProcess[str] = run_with(
-        vllm_python_or_skip(), "-c", TRANSFER, str(tmp_path / "socket"), **CPU
-    )
-    taken, loaded, ours, verl_s = done.stdout.strip().splitlines()[-4:]
+    taken, loaded, ours, verl_s = printed[1:]
     assert (taken, loaded) == ("nothing", "[[0.0], [1.0], [2.0]]")
     assert ours == "ValueError: the planted failure with 1"
     assert verl_s.startswith("BufferError: ")
