@@ -85,13 +85,14 @@ def offered(
     text = repr(sent)
     if last is not None and text == last.text:
         return last
-    functions, namespaces = [], {}
+    functions, namespaces, left_out = [], {}, ""
     for namespace, tool, where in _listed(sent):
         tool_type = tool.get("type") if type(tool) is dict else None
         if type(tool_type) is str and tool_type not in function_types:
             if rules.strict:
                 raise fields.unsupported(f"{where}.type", _ONLY_FUNCTIONS)
-            _note_left_out(tool_type[:50])
+            left_out = tool_type[:50]
+            _note_left_out(left_out)
             continue
         function = read(tool, where)
         if namespace:
@@ -99,6 +100,11 @@ def offered(
             function["function"]["name"] = full_name = name_in(namespace, name)
             namespaces[full_name] = (namespace, name)
         functions.append(function)
+    if left_out and not functions:
+        # A request that is all about a tool, such as a coding agent's web search, would get an answer made up.
+        raise fields.unsupported(
+            "tools", f"none of them is a function ({left_out!r}), which alone are possible"
+        )
     return OfferedTools(sent, text, tuple(functions), namespaces)
 
 
