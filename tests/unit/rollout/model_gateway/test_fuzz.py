@@ -163,12 +163,16 @@ def tools(rng: Chance, endpoint: str) -> Any:
     schema = {"type": "object", "properties": {"a": {"description": rng.choice(TEXTS)}}}
     function = {"name": "f", "description": rng.choice(TEXTS), "parameters": schema, "input_schema": schema}
     typed = {"type": "function", "function": function, **function}
+    own = function if endpoint.startswith("messages") else typed
     if rng.random() < 0.3:
         inner = rng.usual([[typed], [typed, {"type": "custom", "name": "c"}], []], [[[]], *JSON])
         space = {"type": "namespace", "name": rng.usual(["ns", "mcp__x__"], ["", *JSON]), "tools": inner}
-        others = ["web_search", "custom", "local_shell", "bash_20250124", "x"]
-        return [*([space] if endpoint == "responses" else []), {"type": rng.choice(others), "name": "f"}]
-    return rng.usual([[function if endpoint.startswith("messages") else typed]], [[function], [typed], *JSON])
+        other = {
+            "type": rng.choice(["web_search", "custom", "local_shell", "bash_20250124", "x"]),
+            "name": "f",
+        }
+        return [*([space] if endpoint == "responses" else []), other, *([own] if rng.random() < 0.8 else [])]
+    return rng.usual([[own]], [[function], [typed], *JSON])
 
 
 def options(rng: Chance, endpoint: str) -> dict[str, Any]:
@@ -197,6 +201,7 @@ def options(rng: Chance, endpoint: str) -> dict[str, Any]:
         rng.choice(TEXTS): JSON,
     }
     chosen = {name: rng.choice(values) for name, values in usual.items() if rng.random() < 0.1}
+    chosen |= {"stream": True} if rng.random() < 0.3 else {}
     chosen |= {name: rng.choice(values) for name, values in odd.items() if rng.odd() and rng.random() < 0.3}
     return {**chosen, "tools": tools(rng, endpoint)} if rng.random() < 0.7 else chosen
 
@@ -324,8 +329,17 @@ class Talk:
                 history = []
         session.close()
         unexplained += [f"the episode failed: {self.episode.failure}"] * (self.episode.failure is not None)
-        assert all(len(row.response) == len(row.mask) for _, row in self.episode.rows())
+        assert_exact(self.episode, self.model)
         return unexplained
+
+
+def assert_exact(episode: TokenEpisode, model: ScriptedModel) -> None:
+    """Each row is the input of a model call and what it sampled, up to a stop text."""
+    calls = [prompt + sampled.tokens for prompt, sampled in model.calls]
+    for _, row in episode.rows():
+        tokens = row.prompt + row.response
+        assert len(row.response) == len(row.mask)
+        assert any(call[: len(tokens)] == tokens for call in calls)
 
 
 def fault_of(response: aiohttp.ClientResponse, received: bytes) -> str:
@@ -379,3 +393,4 @@ async def test_a_history_that_ends_with_the_model_s_own_turn_is_answered(family:
             for endpoint, field in (("chat/completions", "messages"), ("responses", "input")):
                 async with http.post(f"{session.address()}/{endpoint}", json={field: messages}) as response:
                     assert response.status == 200
+    assert_exact(episode, model)
