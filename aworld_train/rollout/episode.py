@@ -231,8 +231,7 @@ class Episode(ABC):
 
     def note_overlong(self) -> None:
         """Take note that a request was refused because the model's context cannot hold it."""
-        if not self.over.is_set():
-            self._newest = Outcome.overlong
+        self._note(Outcome.overlong)
 
     def fail(self, failure: EpisodeFailure) -> None:
         """End the episode with a failure; the first one counts."""
@@ -242,8 +241,7 @@ class Episode(ABC):
 
     def stop(self, limit: Outcome) -> None:
         """End the episode because a limit was reached."""
-        if not self.over.is_set():
-            self._newest = limit
+        self._note(limit)
         self.over.set()
 
     @property
@@ -348,7 +346,7 @@ class Episode(ABC):
         if prepared.match.context is not None and record.lost:
             again = record.deliver_again(prepared.match.context, request)
             if again is not None:
-                self._newest = again
+                self._note(again)
                 return again
         return await self._sample(record, request, prepared)
 
@@ -395,7 +393,12 @@ class Episode(ABC):
         if completion.misses:
             record.misses.update(completion.misses)
         self._sampled.append(completion)
-        self._newest = completion
+        self._note(completion)
+
+    def _note(self, newest: Completion | Outcome) -> None:
+        """Take note of what decides the outcome, unless that is decided: calls may end after the episode."""
+        if not self.over.is_set():
+            self._newest = newest
 
     def _room(self, record: AgentRecord, prepared: Prepared) -> int:
         """How many tokens the model may add.
@@ -423,7 +426,7 @@ class Episode(ABC):
 
     def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
         """A refusal because of a limit; its outcome is the episode's unless the agent continues."""
-        self._newest = outcome
+        self._note(outcome)
         return RequestRefused(message, code=code)
 
     def _over_refusal(self) -> RequestRefused:

@@ -42,6 +42,11 @@ class EpisodeClock:
         _current.reset(self._token)
         await self._limit.__aexit__(kind, error, trace)
 
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over; a ``TimeoutError`` before that is the block's own."""
+        return self._limit.expired()
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """A wait for a worker; several may overlap."""

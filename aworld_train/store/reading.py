@@ -277,7 +277,7 @@ class Store:
                 query = (
                     select(table.c.name, func.count())
                     .join(tables.episodes, tables.episodes.c.id == table.c.episode)
-                    .where(tables.episodes.c.run == self.place.run)
+                    .where(tables.episodes.c.run == self.place.run, tables.episodes.c.status != "superseded")
                     .group_by(table.c.name)
                 )
             else:

@@ -158,8 +158,10 @@ class EpisodePlayer:
                 result.cause = (
                     str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
                 )
-        except TimeoutError:
-            if clock.ended_waiting:
+        except TimeoutError as error:
+            if not clock.expired:
+                result.outcome, result.cause = Outcome.infrastructure, one_line(error)
+            elif clock.ended_waiting:
                 result.outcome = Outcome.environment
                 result.cause = f"no tool worker was free within {queue_seconds:g} seconds (env.queue_timeout)"
             elif episode.failure is not None:

@@ -176,6 +176,8 @@ class EpisodeRecord:
     def write(self, error: BaseException | None) -> None:
         """Append the line, and close the episode in the store. An agent loop that raised leaves a dropped episode."""
         if "outcome" not in self.line or error is not None:
+            for name in ("reward", "scores"):
+                self.line.pop(name, None)
             self.line |= {
                 "outcome": Outcome.infrastructure.value,
                 "treatment": EpisodeUse.dropped.value,

@@ -74,7 +74,7 @@ def read(
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
-    offered = tools.offered(body, last.tools if last else None, _tool)
+    offered = tools.offered(body, last.tools if last else None, _tool, ("custom",), around.rules)
     choice, one_call = _choice(body, offered.functions, around.rules)
     request = ChatRequest(
         _messages(body, around.rules),
@@ -89,9 +89,7 @@ def read(
 
 
 def _tool(tool: Any, where: str) -> Json:
-    if fields.as_object(tool, where).get("type") not in (None, "custom"):
-        raise fields.unsupported(f"{where}.type", "only tools that the agent calls itself are possible")
-    return tools.function(tool, where, schema="input_schema")
+    return tools.function(fields.as_object(tool, where), where, schema="input_schema")
 
 
 def _choice(body: Json, functions: Sequence[Json], rules: RequestRules) -> tuple[tools.ToolChoice, bool]:

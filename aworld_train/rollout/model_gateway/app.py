@@ -307,8 +307,11 @@ class ModelGateway:
         except RequestRefused as refused:
             delivery.fail()
             return _refusal(dialect or chat.DIALECT, refused)
-        except ConnectionError:  # the client is gone; a conversation's errors are `RequestRefused` by now
-            raise
+        except ConnectionError as error:
+            # The client is gone, since a conversation's errors are `RequestRefused` by now. It is not told of this, but
+            # aiohttp would log an exception as an error of this server.
+            delivery.fail()
+            return _refusal(dialect or chat.DIALECT, _internal_error(error))
         except Exception as error:
             log.exception("the gateway failed")
             delivery.fail()

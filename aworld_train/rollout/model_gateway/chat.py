@@ -64,7 +64,7 @@ def read(
     for legacy in ("functions", "function_call"):
         if body.get(legacy) not in (None, [], "none"):
             raise fields.unsupported(legacy, "superseded by OpenAI; offer `tools`")
-    offered = tools.offered(body, last.tools if last else None, _tool)
+    offered = tools.offered(body, last.tools if last else None, _tool, ("function",), around.rules)
     choice = tools.choice(body.get("tool_choice"), offered.functions, around.rules)
     options = fields.as_object(body.get("stream_options") or {}, "stream_options")
     sent = fields.array(body, "messages")
@@ -179,7 +179,8 @@ def _assistant(item: Json, where: str) -> Message:
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    _refuse_other_types(fields.as_object(call, where), where)
+    if fields.as_object(call, where).get("type", "function") != "function":
+        raise fields.unsupported(f"{where}.type", "only functions are possible")
     return _named_call(call, "function", where)
 
 
@@ -193,13 +194,8 @@ def _named_call(item: Json, member: str, where: str) -> ToolCall:
 
 
 def _tool(tool: Any, where: str) -> Json:
-    _refuse_other_types(fields.as_object(tool, where), where)
-    return tools.function(fields.as_object(tool.get("function"), f"{where}.function"), f"{where}.function")
-
-
-def _refuse_other_types(item: Json, where: str) -> None:
-    if item.get("type", "function") != "function":
-        raise fields.unsupported(f"{where}.type", "only functions are possible")
+    function = fields.as_object(tool, where).get("function")
+    return tools.function(fields.as_object(function, f"{where}.function"), f"{where}.function")
 
 
 def _max_tokens(body: Json) -> int | None:

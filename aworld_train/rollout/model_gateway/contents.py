@@ -48,7 +48,9 @@ def of_parts(parts: Sequence[tuple[str, Any]], rules: RequestRules, *, of_tool: 
     after_text = False
     for where, part in parts:
         kind = part.get("type") if type(part) is dict else None
-        if kind in _OTHER_PARTS:
+        if kind == "tool_reference" and type(part.get("tool_name")) is str:
+            piece = f"[tool_reference: {part['tool_name'][:100]}]"  # the tool comes with the request
+        elif kind in _OTHER_PARTS:
             piece = f"[{kind} content, not shown]"
         elif kind not in _IMAGE_PARTS:
             piece = fields.part_text(part, where)

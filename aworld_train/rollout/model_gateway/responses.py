@@ -76,7 +76,7 @@ def read(
     if fields.flag(body, "background"):
         raise fields.unsupported("background", "an answer comes with its request alone; wait for it")
     form = fields.as_object(body.get("text") or {}, "text").get("format")
-    offered = tools.offered(body, last.tools if last else None, _tool)
+    offered = tools.offered(body, last.tools if last else None, _tool, ("function",), around.rules)
     choice = tools.choice(body.get("tool_choice"), offered.functions, around.rules)
     one_call = chat.one_call_wanted(body, offered.functions, around.rules)
     output = output_format.wanted(form, "text.format", around.rules)
@@ -104,8 +104,7 @@ def read(
 
 
 def _tool(tool: Any, where: str) -> Json:
-    if fields.as_object(tool, where).get("type") != "function":
-        raise fields.unsupported(f"{where}.type", "only functions are possible")
+    fields.as_text(fields.as_object(tool, where).get("type"), f"{where}.type")
     return tools.function(tool, where)
 
 
@@ -185,8 +184,9 @@ class _Items:
         self._turn, self._thinking_only = role == "assistant", False
 
     def _call(self, item: Json, where: str) -> None:
+        namespace = fields.text(item, "namespace", f"{where}.namespace")
         call = ToolCall(
-            fields.as_name(item.get("name"), f"{where}.name"),
+            tools.name_in(namespace, fields.as_name(item.get("name"), f"{where}.name")),
             fields.as_text(item.get("arguments"), f"{where}.arguments"),
             fields.text(item, "call_id", f"{where}.call_id"),
         )
@@ -345,13 +345,20 @@ def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
             "id": new_id("fc_"),
             "type": "function_call",
             "call_id": call.call_id,
-            "name": call.name,
+            **_own_name(call.name, parsed),
             "arguments": call.arguments,
             "status": status,
         }
         for call in completion.tool_calls
     ]
     return items
+
+
+def _own_name(name: str, parsed: ParsedRequest) -> Json:
+    """The name of a function as its client knows it, with its namespace if it has one."""
+    namespaces = parsed.tools.namespaces if parsed.tools else {}
+    namespace, own_name = namespaces.get(name, ("", name))
+    return {"name": own_name} | ({"namespace": namespace} if namespace else {})
 
 
 def error_event(refused: RequestRefused) -> bytes:

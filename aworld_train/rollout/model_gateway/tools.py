@@ -1,11 +1,15 @@
 """The functions that a request offers to the model, in one form for all dialects: name, description, parameters.
 
 Other fields of a function (``strict``, ``cache_control``) concern constrained sampling or billing, and an empty
-description has no content: they are left out, so that the same tools give the same prompt for every client.
+description has no content: they are left out, so that the same tools give the same prompt for every client. So are
+tools that are no functions, which coding agents offer by default: a provider's own, such as web search, and those with
+a grammar.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from aworld_train.rollout.messages import RequestRefused
@@ -13,6 +17,9 @@ from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.wishes import RequestRules
 
+log = logging.getLogger(__name__)
+
+_ONLY_FUNCTIONS = "only functions are possible; with `agent.requests: relaxed` other tools are left out"
 _FORCED = (
     "a forced call would change how tokens are sampled, which the trainer learns from; 'auto' and 'none' are possible, "
     "and with `agent.requests: relaxed` it is taken as a wish"
@@ -32,11 +39,13 @@ class OfferedTools:
         sent: The tools as they were sent.
         text: Their ``repr``, which identifies them; ``==`` would take 1 for ``True``, and JSON does not.
         functions: The functions in the model's prompt.
+        namespaces: The namespace and the own name of functions that are offered in one, by their name in the prompt.
     """
 
     sent: Sequence[Any]
     text: str
     functions: tuple[Json, ...]
+    namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,13 +63,21 @@ class ToolChoice:
     tools: tuple[str, ...] = ()
 
 
-def offered(body: Json, last: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
+def offered(
+    body: Json,
+    last: OfferedTools | None,
+    read: Callable[[Any, str], Json],
+    function_types: Sequence[str],
+    rules: RequestRules,
+) -> OfferedTools:
     """The tools of a request; the object from the last request if they are the same.
 
     Args:
         body: The request.
         last: The tools of the agent's last request.
-        read: Parses one tool; the string is its parameter's name.
+        read: Parses one function; the string is its parameter's name.
+        function_types: The types of tools that are functions in this dialect.
+        rules: Whether other tools are refused or left out.
     """
     sent = fields.array(body, "tools")
     if last is not None and sent is last.sent:
@@ -68,7 +85,51 @@ def offered(body: Json, last: OfferedTools | None, read: Callable[[Any, str], Js
     text = repr(sent)
     if last is not None and text == last.text:
         return last
-    return OfferedTools(sent, text, tuple(read(tool, f"tools[{index}]") for index, tool in enumerate(sent)))
+    functions, namespaces, left_out = [], {}, ""
+    for namespace, tool, where in _listed(sent):
+        tool_type = tool.get("type") if type(tool) is dict else None
+        if type(tool_type) is str and tool_type not in function_types:
+            if rules.strict:
+                raise fields.unsupported(f"{where}.type", _ONLY_FUNCTIONS)
+            left_out = tool_type[:50]
+            _note_left_out(left_out)
+            continue
+        function = read(tool, where)
+        if namespace:
+            name = function["function"]["name"]
+            function["function"]["name"] = full_name = name_in(namespace, name)
+            namespaces[full_name] = (namespace, name)
+        functions.append(function)
+    if left_out and not functions:
+        # A request that is all about a tool, such as a coding agent's web search, would get an answer made up.
+        raise fields.unsupported(
+            "tools", f"none of them is a function ({left_out!r}), which alone are possible"
+        )
+    return OfferedTools(sent, text, tuple(functions), namespaces)
+
+
+def _listed(sent: Sequence[Any]) -> Iterator[tuple[str, Any, str]]:
+    """Each tool with its namespace, if it is in one, and its place in the request."""
+    for index, tool in enumerate(sent):
+        where = f"tools[{index}]"
+        if type(tool) is dict and tool.get("type") == "namespace":
+            namespace = fields.as_name(tool.get("name"), f"{where}.name")
+            for inner, member in enumerate(fields.array(tool, "tools", f"{where}.tools")):
+                yield namespace, member, f"{where}.tools[{inner}]"
+        else:
+            yield "", tool, where
+
+
+def name_in(namespace: str, name: str) -> str:
+    """The name by which the model knows a function of a namespace."""
+    return f"{namespace.rstrip('_')}__{name}" if namespace else name
+
+
+@lru_cache(maxsize=64)  # once for each
+def _note_left_out(tool_type: str) -> None:
+    log.warning(
+        "an agent offers a tool of the type %r: it is left out, the model calls functions only", tool_type
+    )
 
 
 def function(tool: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:

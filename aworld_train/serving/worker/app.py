@@ -153,9 +153,9 @@ class Worker:
         """A message of a client; a request is answered with JSON, or with events if there is progress or a wait."""
         try:
             message = json.loads(await request.read())
-        except ValueError:
+        except (ValueError, RecursionError):
             return _refusal(400, "the body is not JSON")
-        if not isinstance(message, dict):
+        if not isinstance(message, dict) or isinstance(message.get("id"), dict | list):
             return _refusal(400, "the body has to be one JSON-RPC message")
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:

@@ -188,8 +188,10 @@ class Relay:
 
     def accept_notification(self, session: RelayedSession, message: Mapping[str, Any]) -> None:
         """Handle a notification of the client."""
-        if message.get("method") == "notifications/cancelled":
-            call = session.calls.get((message.get("params") or {}).get("requestId"))
+        params = message.get("params")
+        if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
+            number = params.get("requestId")
+            call = None if isinstance(number, dict | list) else session.calls.get(number)
             if call is not None:
                 call.cancel()
 

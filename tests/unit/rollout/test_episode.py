@@ -248,6 +248,15 @@ async def test_an_episode_that_is_over_keeps_its_outcome() -> None:
         assert (episode.outcome, episode.failure) == (outcome, None)
 
 
+async def test_an_answer_under_way_does_not_change_the_outcome_of_an_episode_that_was_stopped() -> None:
+    episode = TokenEpisode(Model("a"), LIMITS)
+    late = asyncio.create_task(Talk(episode).ask())
+    await asyncio.sleep(0)
+    episode.stop(Outcome.repetition)
+    assert (await late).content == "a"
+    assert (episode.outcome, episode.turns) == (Outcome.repetition, 1)
+
+
 async def test_a_turn_that_was_lost_answers_the_same_request_again() -> None:
     model = Model("a")
     episode = TokenEpisode(model, replace(LIMITS, max_turns=1))

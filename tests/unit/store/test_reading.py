@@ -85,6 +85,7 @@ def test_an_episode_that_is_played_again_counts_nowhere(store: Store) -> None:
     figures = {row["phase"]: (row["step"], row["episodes"], row["measured"]) for row in store.step_figures()}
     assert figures == {PHASE: (1, 3, 1), "train": (1, 1, 1)}
     assert store.values("outcome") == {"answered": 2, "infrastructure": 1}
+    assert sum(store.values("tool").values()) == sum(row["calls"] for row in store.tool_latencies()) == 2
     assert store.suspicions() == {"answer_in_query": 2}
     assert [(row["phase"], row["step"], row["calls"]) for row in store.tool_latencies()] == [
         (PHASE, 1, 1),

@@ -161,6 +161,7 @@ async def played(
     [
         ({}, Outcome.answered, None),
         ({"end": ValueError("a fault\nof this package")}, Outcome.infrastructure, "ValueError: a fault"),
+        ({"end": TimeoutError("no server")}, Outcome.infrastructure, "TimeoutError: no server"),
         ({"end": AgentFailed("a bug of its own")}, Outcome.agent, "a bug of its own"),
         ({"end": ToolHelperFailed("no helper")}, Outcome.tool, "no helper"),
         ({"end": ToolsBroken("no worker")}, Outcome.broken_tools, "no worker"),

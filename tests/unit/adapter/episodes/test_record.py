@@ -86,7 +86,10 @@ def test_an_episode_whose_loop_raised_is_dropped_whatever_was_reported(
 ) -> None:
     record = EpisodeRecord(1, False, 0)
     record.line |= reported
+    if reported and error:
+        record.reward(1.0, {"acc": 1.0})
     record.write(error)
+    assert not record.is_usable
     assert lines(run_dir) == [{"episode": record.id, "step": 1, "validate": False, "index": 0, **end}]
     assert record.is_written
 

@@ -384,7 +384,6 @@ def test_the_form_of_an_answer_may_be_given_in_either_place() -> None:
             {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 1}]}]},
             "messages[0].content[0].tool_use_id must be a string, and is 1",
         ),
-        ({"tools": [{"type": "bash"}]}, "tools[0].type: only tools that the agent calls itself are possible"),
         ({"tool_choice": "any"}, "tool_choice must be an object, and is a string"),
         ({"tool_choice": {"type": "x"}}, "tool_choice.type: only auto, any, tool and none are possible"),
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name must be a string that is not empty"),

@@ -245,6 +245,30 @@ async def test_a_client_that_breaks_off_cancels_its_request(
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
+async def test_a_client_that_is_gone_when_a_late_stream_is_written_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def write_eof(response: aiohttp.web.StreamResponse, data: bytes = b"") -> None:
+        if type(response) is aiohttp.web.StreamResponse:
+            assert response._req is not None and response._req.transport is not None
+            response._req.transport.close()
+            raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+        await finish(response, data)
+
+    finish = aiohttp.web.StreamResponse.write_eof
+    monkeypatch.setattr(aiohttp.web.StreamResponse, "write_eof", write_eof)
+    monkeypatch.setattr(app, "_KEEP_ALIVE_SECONDS", 0.01)
+    gate = asyncio.Event()
+    async with rollout_session(TWO, gate=gate) as (session, scripted), aiohttp.ClientSession() as http:
+        body = {"messages": USER, "stream": True}
+        async with http.post(session.address() + "/chat/completions", json=body) as response:
+            gate.set()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+    assert (scripted.lost, scripted.sent) == ([TWO], 1)
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
 @pytest.mark.parametrize(("stream", "late"), [(False, False), (True, False), (True, True)])
 async def test_of_several_choices_none_was_received_where_one_is_refused(
     stream: bool, late: bool, monkeypatch: pytest.MonkeyPatch

@@ -527,7 +527,6 @@ def test_one_wish_is_enough(wish: Any, wishes: Wishes) -> None:
         ({"n": 0}, "n must be an integer from 1 on, and is 0"),
         ({"max_completion_tokens": 0}, "max_completion_tokens must be an integer from 1 on, and is 0"),
         ({"function_call": "auto"}, "function_call: superseded by OpenAI; offer `tools`"),
-        ({"tools": [{"type": "x"}]}, "tools[0].type: only functions are possible"),
         ({"tools": [{}]}, "tools[0].function must be an object, and is null"),
         ({"parallel_tool_calls": 1}, "parallel_tool_calls must be a boolean, and is 1"),
         (

@@ -87,6 +87,12 @@ def test_a_model_of_text_alone_is_told_of_an_image(of_tool: bool) -> None:
     assert found == (f"a\n[image content, not shown: {TEXT_ONLY}]\nb", ())
 
 
+def test_a_tool_that_comes_with_the_request_is_named_where_it_was_found() -> None:
+    found = [{"type": "tool_reference", "tool_name": "WebFetch"}, {"type": "tool_reference", "tool_name": 5}]
+    read = contents.content(found, "content", RequestRules(), of_tool=True)
+    assert read.text == "[tool_reference: WebFetch]\n[tool_reference content, not shown]"
+
+
 @pytest.mark.parametrize("part", ["document", "file", "input_file", "input_audio", "tool_reference"])
 @pytest.mark.parametrize("rules", [RULES, RequestRules()])
 def test_a_note_stands_for_what_no_model_takes(part: str, rules: RequestRules) -> None:

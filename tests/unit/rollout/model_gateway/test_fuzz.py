@@ -14,6 +14,7 @@ import pytest
 
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.model_gateway import app
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests.gateways import MODEL, serving
 from tests.properties import TRY_ALL
@@ -24,6 +25,7 @@ EXCHANGES = 20_000
 SEEDS = 5
 TALKS = 8  # exchanges of one conversation
 LIMITS = EpisodeLimits(TALKS, 4000, 4000, SamplingParams(1.0, 1.0, -1))
+KEEP_ALIVE_SECONDS, SLOW_SECONDS = 0.002, 0.005
 CALL = '<tool_call>\n{"name": "f", "arguments": %s}\n</tool_call>'
 TURNS = [
     "Yes.", "", "a\ud7ff\U0001f600", "<think>hm</think>yes", "<think>never ends", "<tool_call>{", "<|im_end|>",
@@ -32,6 +34,7 @@ TURNS = [
 TEXTS = [
     "", " ", "q", "\ud83d", "\ude00 cut \ud83d", "\U0001f600", "\0", "\x1b[31m", "\u2028", "\ufffe", "\r\n",
     "<|im_start|>system", "<tool_response>", "{{ x }}", "%s", "a1w2o3r4l5d6", "words " * 200, "\u0301" * 50,
+    "Calling tools:\n[{", "data: [DONE]\n\n", "{%", "</think>", "<think>", "c7i6m5a4g3e20;", '[{"a":' * 50,
 ]  # fmt: skip
 IMAGE = data_url(png())
 JSON: list[Any] = [
@@ -53,6 +56,19 @@ class Chance(random.Random):
         return self.choice(odd if self.odd() else usual)
 
 
+OF_TOOLS = ["text", "image", "document", "tool_reference", "search_result", "resource", "audio", "another"]
+
+
+def part(rng: Chance, kind: str, text: str) -> Any:
+    """A part of a tool's result, seldom with all that belongs to its kind."""
+    source = {
+        "type": rng.usual(["base64", "url", "text"]),
+        "data": IMAGE[22:],
+        "url": "http://127.0.0.1/a.png",
+    }
+    return rng.usual([{"type": kind, "text": text, "source": source, "tool_name": "f"}, {"type": kind}])
+
+
 def parts(rng: Chance, kinds: Sequence[str]) -> Any:
     """Content as text or as parts of these kinds."""
     text = rng.choice(TEXTS)
@@ -71,7 +87,14 @@ def parts(rng: Chance, kinds: Sequence[str]) -> Any:
         "thinking": {"thinking": text, "signature": ""},
         "redacted_thinking": {"data": ""},
         "tool_use": {"id": "c1", "name": "f", "input": rng.usual([{"a": text}, {}])},
-        "tool_result": {"tool_use_id": "c1", "content": rng.usual([text, [{"type": "image"}], None])},
+        "tool_result": {
+            "tool_use_id": rng.usual(["c1", "c2"]),
+            "is_error": rng.usual([True, False]),
+            "content": rng.usual([text, None, [part(rng, kind, text) for kind in rng.sample(OF_TOOLS, 3)]]),
+        },
+        "server_tool_use": {"id": "s1", "name": "web_search", "input": {}},
+        "web_search_tool_result": {"tool_use_id": "s1", "content": []},
+        "input_audio": {"input_audio": {"data": "", "format": "wav"}},
     }
     if rng.random() < 0.5 or not kinds:
         return rng.usual([text])
@@ -100,14 +123,22 @@ def chat_message(rng: Chance) -> Any:
 def anthropic_message(rng: Chance) -> Any:
     role = rng.usual(["user", "assistant"], ["system", "tool", *JSON])
     of_user = ["text", "image", "document", "tool_result", "tool_result"]
-    kinds = {"user": of_user, "assistant": ["text", "thinking", "tool_use"]}.get(str(role), ["text"])
+    of_assistant = ["text", "thinking", "redacted_thinking", "tool_use"]
+    kinds = {"user": of_user, "assistant": of_assistant}.get(str(role), ["text"])
     return rng.usual([{"role": role, "content": parts(rng, kinds)}])
 
 
 def response_item(rng: Chance) -> Any:
     kind = rng.usual(
         ["message"] * 3 + ["function_call", "function_call_output", "reasoning"],
-        ["item_reference", "web_search_call", None, *JSON],
+        [
+            "item_reference",
+            "web_search_call",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "compaction",
+            *JSON,
+        ],
     )
     role = rng.usual(["user", "assistant", "system"])
     kinds = ["input_text", "input_image", "input_file"] if role == "user" else ["output_text"]
@@ -120,8 +151,10 @@ def response_item(rng: Chance) -> Any:
         }
     if kind == "function_call":
         item = {"type": kind, "call_id": "c1", "name": rng.usual(["f"], TEXTS), "arguments": arguments(rng)}
+        if rng.random() < 0.2:
+            item["namespace"] = rng.usual(["ns", "mcp__x__", "", None])
     if kind == "function_call_output":
-        output = parts(rng, ["input_text", "input_image"])
+        output = parts(rng, ["input_text", "input_image", "input_file", "input_audio", "refusal"])
         item = {"type": kind, "call_id": rng.usual(["c1", "c2"]), "output": output}
     return rng.usual([item])
 
@@ -130,7 +163,16 @@ def tools(rng: Chance, endpoint: str) -> Any:
     schema = {"type": "object", "properties": {"a": {"description": rng.choice(TEXTS)}}}
     function = {"name": "f", "description": rng.choice(TEXTS), "parameters": schema, "input_schema": schema}
     typed = {"type": "function", "function": function, **function}
-    return rng.usual([[function if endpoint.startswith("messages") else typed]], [[function], [typed], *JSON])
+    own = function if endpoint.startswith("messages") else typed
+    if rng.random() < 0.3:
+        inner = rng.usual([[typed], [typed, {"type": "custom", "name": "c"}], []], [[[]], *JSON])
+        space = {"type": "namespace", "name": rng.usual(["ns", "mcp__x__"], ["", *JSON]), "tools": inner}
+        other = {
+            "type": rng.choice(["web_search", "custom", "local_shell", "bash_20250124", "x"]),
+            "name": "f",
+        }
+        return [*([space] if endpoint == "responses" else []), other, *([own] if rng.random() < 0.8 else [])]
+    return rng.usual([[own]], [[function], [typed], *JSON])
 
 
 def options(rng: Chance, endpoint: str) -> dict[str, Any]:
@@ -155,9 +197,11 @@ def options(rng: Chance, endpoint: str) -> dict[str, Any]:
         "top_logprobs": [50, *JSON],
         "response_format": [{"type": "json_object"}, schema, *JSON],
         "previous_response_id": ["resp_1", *JSON],
+        "padding": ["words " * 300_000],
         rng.choice(TEXTS): JSON,
     }
     chosen = {name: rng.choice(values) for name, values in usual.items() if rng.random() < 0.1}
+    chosen |= {"stream": True} if rng.random() < 0.3 else {}
     chosen |= {name: rng.choice(values) for name, values in odd.items() if rng.odd() and rng.random() < 0.3}
     return {**chosen, "tools": tools(rng, endpoint)} if rng.random() < 0.7 else chosen
 
@@ -166,6 +210,8 @@ def histories(rng: Chance, one: Callable[[Chance], Any], before: list[Any]) -> l
     """A history that often goes on with the one before, and sometimes changes, repeats, cuts or reorders it."""
     history = list(before) if rng.random() < 0.7 else []
     history += [one(rng) for _ in range(rng.randrange(3) + (not history))]
+    if rng.random() < 0.02:
+        history *= rng.choice([20, 200])
     if history and rng.random() < 0.1:
         rng.shuffle(history)
     return history[: rng.randrange(len(history) + 1)] if rng.random() < 0.1 else history
@@ -240,7 +286,15 @@ class Talk:
         self.rng = rng
         family = rng.choice(list(ENDS))
         self.model = ScriptedModel(family, self._turn)
+        self.model.generate = self.generate  # type: ignore[method-assign]
         self.episode = TokenEpisode(self.model, LIMITS)
+        self.answers: list[str] = []  # that a request of the Responses API may name
+
+    async def generate(self, *request: Any) -> Any:
+        """Sample, sometimes so late that a stream begins before its answer."""
+        if self.rng.random() < 0.1:
+            await asyncio.sleep(SLOW_SECONDS)
+        return await ScriptedModel.generate(self.model, *request)
 
     def _turn(self, tokenizer: Any) -> tuple[list[int], bool]:
         text, ended = self.rng.choice(TURNS), self.rng.random() < 0.9
@@ -256,6 +310,8 @@ class Talk:
             if self.rng.random() < 0.1:
                 endpoint, history = self.rng.choice(list(ENDPOINTS)), []
             body, sent = body_of(self.rng, endpoint, history)
+            if endpoint == "responses" and self.answers and self.rng.random() < 0.2:
+                body["previous_response_id"] = self.rng.choice(self.answers)
             data, url = encoded(self.rng, body), f"{session.address()}/{endpoint}"
             if self.rng.random() < 0.08:
                 await cut_off(self.rng, url, f"/{url.split('/', 3)[3]}", data)
@@ -266,30 +322,54 @@ class Talk:
                 unexplained.append(f"{self.model.family} {endpoint} {fault}: {data[:2000]!r}")
             history = sent
             if response.status == 200 and response.content_type == "application/json":
-                history = [*sent, *reply_of(endpoint, json.loads(received))]
+                answer = json.loads(received)
+                history = [*sent, *reply_of(endpoint, answer)]
+                self.answers += [answer["id"]] if endpoint == "responses" else []
             elif self.rng.random() < 0.7:
                 history = []
         session.close()
         unexplained += [f"the episode failed: {self.episode.failure}"] * (self.episode.failure is not None)
-        assert all(len(row.response) == len(row.mask) for _, row in self.episode.rows())
+        assert_exact(self.episode, self.model)
         return unexplained
+
+
+def assert_exact(episode: TokenEpisode, model: ScriptedModel) -> None:
+    """Each row is the input of a model call and what it sampled, up to a stop text."""
+    calls = [prompt + sampled.tokens for prompt, sampled in model.calls]
+    for _, row in episode.rows():
+        tokens = row.prompt + row.response
+        assert len(row.response) == len(row.mask)
+        assert any(call[: len(tokens)] == tokens for call in calls)
 
 
 def fault_of(response: aiohttp.ClientResponse, received: bytes) -> str:
     """What is wrong with a response; empty for an answer, and for a refusal that says what is."""
     received.decode()
     if response.status == 200:
-        return "an error in a stream" if b"internal_error" in received else ""
+        return fault_of_stream(received) if response.content_type == "text/event-stream" else ""
     error = json.loads(received)["error"]
     if response.status in (400, 403, 413) and error["code"] and error["message"]:
         return ""
     return f"{response.status} {received[:300]!r}"
 
 
+def fault_of_stream(received: bytes) -> str:
+    """What is wrong with a stream; empty for one that has its last event, be it an error that says what is wrong."""
+    lines = [line.removeprefix(b"data: ") for line in received.split(b"\n") if line.startswith(b"data: ")]
+    *_, last = [json.loads(line) for line in lines if line != b"[DONE]"]
+    error = last.get("error")
+    if error and (error["code"] in (None, "internal_error") or not error["message"]):
+        return f"an error in a stream: {last}"
+    ends = ("message_stop", "response.completed", "response.incomplete", "error")
+    is_whole = error or lines[-1] == b"[DONE]" or last.get("type") in ends
+    return "" if is_whole and received.endswith(b"\n\n") else f"a stream without an end: {lines[-1]!r}"
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_a_random_exchange_ends_in_an_answer_or_a_refusal_that_says_why(
-    seed: int, caplog: pytest.LogCaptureFixture
+    seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(app, "_KEEP_ALIVE_SECONDS", KEEP_ALIVE_SECONDS)
     exchanges = EXCHANGES if os.environ.get(TRY_ALL) else EXCHANGES // 25
     unexplained: list[str] = []
     async with serving() as gateway, aiohttp.ClientSession() as http:
@@ -313,3 +393,4 @@ async def test_a_history_that_ends_with_the_model_s_own_turn_is_answered(family:
             for endpoint, field in (("chat/completions", "messages"), ("responses", "input")):
                 async with http.post(f"{session.address()}/{endpoint}", json={field: messages}) as response:
                     assert response.status == 200
+    assert_exact(episode, model)

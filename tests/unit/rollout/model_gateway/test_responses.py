@@ -251,6 +251,23 @@ async def test_arguments_that_are_no_json_arrive_as_they_are() -> None:
     assert scripted.requests[1].messages == (answer.message,)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_function_of_a_namespace_is_called_and_sent_back_by_its_own_name(stream: bool) -> None:
+    calls = (ToolCall("crm__add", "{}", "c1"), ToolCall("add", "{}", "c2"))
+    answer = Completion("", tool_calls=calls, finish_reason="tool_calls")
+    offered: Any = [{"type": "namespace", "name": "crm", "description": "", "tools": [ADD]}, ADD]
+    async with rollout_session(answer, ANSWER) as (session, scripted), client(session.address()) as ai:
+        got: Any = await ai.responses.create(model="m", input="1+1?", tools=offered, stream=stream)
+        if stream:
+            *_, last = [event async for event in got]
+            got = last.response
+        history: Any = [item.to_dict() for item in got.output]
+        await ai.responses.create(model="m", input=history, tools=offered)
+    assert [(item["name"], item.get("namespace")) for item in history] == [("add", "crm"), ("add", None)]
+    assert [tool["function"]["name"] for tool in scripted.requests[0].tools] == ["crm__add", "add"]
+    assert scripted.requests[1].messages == (answer.message,)
+
+
 def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Identifiers that are numbered, and a clock that stands still."""
     numbers = itertools.count()
@@ -448,7 +465,7 @@ def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> No
             {"input": [{"role": "assistant", "content": 1}]},
             "input[0].content must be a string or an array of parts",
         ),
-        ({"tools": [{"type": "x"}]}, "tools[0].type: only functions are possible"),
+        ({"tools": [{"type": None}]}, "tools[0].type must be a string, and is null"),
         ({"max_output_tokens": 0}, "max_output_tokens must be an integer from 1 on, and is 0"),
         ({"model": 1}, "model must be a string, and is 1"),
         ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs.a: the recipe decides"),

@@ -1,11 +1,13 @@
 """Which tools a request offers, and which of them it wants the model to call."""
 
+import re
 from typing import Any
 
 import pytest
 
 from aworld_train.rollout.messages import RequestRefused
-from aworld_train.rollout.model_gateway import tools
+from aworld_train.rollout.model_gateway import anthropic, chat, responses, tools
+from aworld_train.rollout.model_gateway.dialect import Surroundings
 from aworld_train.rollout.model_gateway.tools import ToolChoice
 from aworld_train.rollout.wishes import RequestRules
 
@@ -121,9 +123,41 @@ def test_equal_tools_are_read_once() -> None:
     def read(tool: Any, where: str) -> Any:
         return {where: tool}
 
-    first = tools.offered({"tools": [1, 2]}, None, read)
+    def offered(body: Any, last: tools.OfferedTools | None) -> tools.OfferedTools:
+        return tools.offered(body, last, read, (), RELAXED)
+
+    first = offered({"tools": [1, 2]}, None)
     assert first.functions == ({"tools[0]": 1}, {"tools[1]": 2})
-    assert tools.offered({"tools": first.sent}, first, read) is first
-    assert tools.offered({"tools": [1, 2]}, first, read) is first
-    assert tools.offered({"tools": [True, 2]}, first, read).functions[0] == {"tools[0]": True}
-    assert tools.offered({}, first, read).functions == ()
+    assert offered({"tools": first.sent}, first) is first
+    assert offered({"tools": [1, 2]}, first) is first
+    assert offered({"tools": [True, 2]}, first).functions[0] == {"tools[0]": True}
+    assert offered({}, first).functions == ()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "own", "others"),
+    [
+        (chat, {"type": "function", "function": {"name": "add"}}, ["custom", "x"]),
+        (
+            responses,
+            {"type": "function", "name": "add"},
+            ["web_search", "custom", "local_shell", "tool_search", "mcp", "namespace"],
+        ),
+        (anthropic, {"name": "add"}, ["web_search_20250305", "bash_20250124"]),
+    ],
+)
+def test_tools_that_are_no_functions_are_left_out_which_the_log_says_once(
+    dialect: Any, own: Any, others: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools._note_left_out.cache_clear()
+    sent = [*({"type": other, "name": other} for other in others), own]
+    body = {"messages": [{"role": "user", "content": "q"}], "input": "q", "tools": sent}
+    for _ in range(2):
+        parsed = dialect.read(body, None, Surroundings(RELAXED))
+    assert [function["function"]["name"] for function in parsed.request.tools] == ["add"]
+    said = [re.findall("'(.*)'", record.getMessage()) for record in caplog.records]
+    assert said == [[other] for other in others if other != "namespace"]
+    with pytest.raises(RequestRefused, match=r"^tools: none of them is a function \('.*'\), which alone are"):
+        dialect.read({**body, "tools": sent[:-1]}, None, Surroundings(RELAXED))
+    with pytest.raises(RequestRefused, match=r"only functions are possible; with `agent.requests: relaxed`"):
+        dialect.read(body, None, Surroundings(STRICT))

@@ -384,10 +384,12 @@ async def test_what_belongs_to_no_session_is_refused(tmp_path: Path) -> None:
         assert await status("GET", "") == (404, "there is no such session")
         assert await status("DELETE", "") == (404, "there is no such session")
         assert await status("POST", "{") == (400, "the body is not JSON")
-        assert await status("POST", f"[{json.dumps(HELLO)}]") == (
-            400,
-            "the body has to be one JSON-RPC message",
-        )
+        assert await status("POST", "[" * 100_000) == (400, "the body is not JSON")
+        for message in ([HELLO], {**HELLO, "id": [1]}, {**HELLO, "id": {}}):
+            assert await status("POST", json.dumps(message)) == (
+                400,
+                "the body has to be one JSON-RPC message",
+            )
         assert one.parts.steps == ["spawner is ready", "cleaned"]
 
 
@@ -416,6 +418,8 @@ async def test_a_message_that_asks_for_nothing_has_no_answer(tmp_path: Path) -> 
         waiting = asyncio.create_task(one.post(calling("x")))
         await until(lambda: one.servers.requests[-1][1] == "tools/call")
         assert await one.post({"id": 8, "result": {}}) == (202, None)
+        for params in (5, [1], None, {"requestId": [7]}, {"requestId": {}}):
+            assert await one.post({"method": "notifications/cancelled", "params": params}) == (202, None)
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": 7}}
         assert await one.post(cancelled) == (202, None)
         assert (await waiting)[1]["error"]["message"] == "cancelled"
