@@ -101,9 +101,9 @@ class FrameworkProcessor(TrainerProcessor):
         Raises:
             AworldTrainError: A check failed; the first failure is reported.
         """
-        if "${" in (folder := str(Path(self.run_path).absolute())):
+        if "${" in (runs := str(Path(self.run_path).absolute())):
             raise UsageError(
-                f"The folder of the runs, {folder}, has '${{' in its path, which frameworks read as a reference: "
+                f"The folder of the runs, {runs}, has '${{' in its path, which frameworks read as a reference: "
                 "take another with --runs (run_path), and have model and data elsewhere too."
             )
         check_writable(Path(self.run_path), "the runs (--runs, run_path)")
