@@ -25,11 +25,11 @@ from aworld_train.store.content import (
 from aworld_train.store.database import Database
 from aworld_train.store.event_files import event_files, read_events
 from aworld_train.store.events import Event, TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER, store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER, store_place
 
 TOOLS = [
     {

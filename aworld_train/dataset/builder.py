@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import check_writable
-from aworld_train.dataset.account import BuildReport
+from aworld_train.dataset.build_report import BuildReport
 from aworld_train.dataset.building import Build
 from aworld_train.dataset.exclusion import read_reference, reference_files
 from aworld_train.dataset.matches import parse_figure_variants

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aworld_train import __version__
-from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.arrays import as_integers, numbers
+from aworld_train.dataset.build_report import BuildReport
 from aworld_train.dataset.columns import Family, FamilyIndex
-from aworld_train.dataset.drops import DropList, listed
+from aworld_train.dataset.dropped_rows import DropList, listed
 from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.merging import DistinctTasks, MergeCounts, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
@@ -34,7 +35,6 @@ from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.splits import DEFAULT_SPLITS, Assignment, cut
-from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError
 

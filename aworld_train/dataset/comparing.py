@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.exclusion import subjects
 from aworld_train.dataset.matches import FigureVariants, Match, MatchKind
-from aworld_train.dataset.near import NearDuplicates
+from aworld_train.dataset.near_duplicates import NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.dataset.tasks import TaskKind
 

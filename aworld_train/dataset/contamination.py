@@ -25,7 +25,7 @@ import numpy as np
 from rensa import RMinHash
 
 from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
-from aworld_train.dataset.ranked import UNKNOWN, Numbers, RankedSets
+from aworld_train.dataset.prefix_filter import UNKNOWN, Numbers, RankedSets
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
 
 _PADDED = 2

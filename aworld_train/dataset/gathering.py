@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aworld_train.dataset.columns import FamilyIndex, table_to_columns, to_columns
-from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.dropped_rows import DropList
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.progress import BuildProgress, known_rows
 from aworld_train.dataset.sources import Source, SourceOptions
-from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 
 BATCH_TASKS = 4096

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
-from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.dropped_rows import DropList
 from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.external_sort import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.matches import MatchKind
 from aworld_train.dataset.progress import BuildProgress
-from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
 if TYPE_CHECKING:

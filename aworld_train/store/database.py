@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
-from aworld_train.store.place import StorePlace
+from aworld_train.store.store_location import StorePlace
 
 _BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10

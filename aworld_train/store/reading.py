@@ -25,7 +25,7 @@ from aworld_train.store.content import (
     unpacked_floats,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.place import StorePlace, store_place
+from aworld_train.store.store_location import StorePlace, store_place
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50

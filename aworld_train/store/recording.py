@@ -18,9 +18,9 @@ from aworld_train.store.events import (
     TaskSeen,
     TrainedRow,
 )
-from aworld_train.store.keep import Keep
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import Keep
+from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER
 
 _MAX_REPORTED = 100_000
 _ID_LENGTH = 16

@@ -264,7 +264,7 @@ def test_sorting_on_disk_makes_the_same_files(tmp_path: Path, monkeypatch: pytes
 
 
 def small_spool(folder: Path) -> Any:
-    from aworld_train.dataset.spool import Spool
+    from aworld_train.dataset.external_sort import Spool
 
     return Spool(folder, max_held_bytes=4000, run_bytes=2000)
 

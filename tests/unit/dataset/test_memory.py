@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from aworld_train.dataset import build, building, writing
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.sources.columns import Columns
 from aworld_train.dataset.sources.parquet import parquet_records
-from aworld_train.dataset.spool import Spool
 from tests.word_problems import problems, write_csv, write_jsonl, write_parquet
 
 MAX_BYTES_PER_ROW = 50

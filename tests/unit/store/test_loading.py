@@ -22,12 +22,12 @@ from aworld_train.store import loading, tables
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.events import TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
-from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.postgres_server import PostgresServer
 from tests.stored_runs import make_stored_run, record_episode, task_row
 
@@ -240,7 +240,7 @@ def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
 _RECORD = """
 import asyncio, sys, itertools
 from pathlib import Path
-from aworld_train.store.place import store_place
+from aworld_train.store.store_location import store_place
 from tests.unit.store.test_loading import record, recorder
 place = store_place(Path(sys.argv[1]))
 writer = recorder(place)
@@ -254,7 +254,7 @@ _LOAD = """
 import sys, time
 from pathlib import Path
 from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
+from aworld_train.store.store_location import store_place
 from aworld_train.store.loading import load
 database = Database(store_place(Path(sys.argv[1]), url=sys.argv[2] or None))
 print("loads", flush=True)

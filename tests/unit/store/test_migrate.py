@@ -13,8 +13,8 @@ from sqlalchemy import inspect, select
 from aworld_train.errors import UsageError
 from aworld_train.store import migrate, tables
 from aworld_train.store.database import Database
-from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.reading import Store
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_runs import make_stored_run
 
 

@@ -7,8 +7,8 @@ from sqlalchemy import select
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
 from aworld_train.store.reading import open_store
+from aworld_train.store.store_location import store_place
 from tests.stored_runs import make_stored_run
 
 

@@ -34,9 +34,9 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.events import Blob
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
 from tests.stored_runs import written_events
 from tests.templates import ScriptedModel, cut_up
 

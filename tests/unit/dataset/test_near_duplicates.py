@@ -12,7 +12,7 @@ from rensa import RMinHash
 
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.matches import Match, MatchKind
-from aworld_train.dataset.near import MAX_SHINGLES, NearDuplicates
+from aworld_train.dataset.near_duplicates import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
 from tests.gsm8k import needs_gsm8k, questions
@@ -233,7 +233,7 @@ def test_of_very_long_texts_the_similarity_is_close_to_the_true_one() -> None:
 
 def test_the_same_is_found_in_every_process_and_by_hashes_that_stay() -> None:
     program = (
-        "from aworld_train.dataset.near import NearDuplicates\n"
+        "from aworld_train.dataset.near_duplicates import NearDuplicates\n"
         "from aworld_train.dataset.shingles import shingles\n"
         "near = NearDuplicates(0.3)\n"
         "texts = [' '.join('red blue green old new cat'.split()[i % 5:] + ['word' * (i % 7)] * 3) for i in range(60)]\n"
