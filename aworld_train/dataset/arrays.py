@@ -22,13 +22,7 @@ _READ_BUFFER_BYTES = 1 << 20
 
 
 def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
-    """An array of texts.
-
-    Raises:
-        UnicodeEncodeError: One has half of a surrogate pair.
-        TypeError: One is not a text.
-        DatasetError: Together they have more than 2 GiB.
-    """
+    """An array of texts."""
     joined = "".join(values)
     if joined.isascii():
         data = joined.encode()
@@ -106,12 +100,7 @@ def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
 
 
 def open_streamed(path: Path) -> pq.ParquetFile:
-    """A parquet file of which a megabyte of each column is in memory; by default arrow keeps all that it has read.
-
-    Raises:
-        OSError: It is not there or cannot be read.
-        pyarrow.ArrowException: It is not parquet.
-    """
+    """A parquet file of which a megabyte of each column is in memory; by default arrow keeps all that it has read."""
     return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES)
 
 

@@ -92,12 +92,7 @@ def build(
 
 
 def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildReport:
-    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done.
-
-    Raises:
-        UsageError: The plan cannot be carried out as it is written, or the directory cannot be replaced.
-        DatasetError: Input cannot be read, or a split would be empty.
-    """
+    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done."""
     plan.check()
     plan = plan.with_shared_options()
     check_replaceable(plan.out)

@@ -115,11 +115,7 @@ def check_file(
 
 
 def check_files(paths: Sequence[str | Path]) -> FileSummary:
-    """Check files that are used together; returns one summary of all their rows, with the path of the first.
-
-    Raises:
-        DatasetError: Training cannot use one of them.
-    """
+    """Check files that are used together; returns one summary of all their rows, with the path of the first."""
     files = [check_file(path) for path in paths]
 
     def total(title: str) -> dict[str, int]:
@@ -140,11 +136,7 @@ def check_files(paths: Sequence[str | Path]) -> FileSummary:
 
 
 def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
-    """The first rows of a file that training can read, as plain values.
-
-    Raises:
-        DatasetError: It is missing, unreadable, or of another schema.
-    """
+    """The first rows of a file that training can read, as plain values."""
     path = Path(path)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
@@ -153,11 +145,7 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
 
 
 def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
-    """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values.
-
-    Raises:
-        DatasetError: There is none, or the file cannot be read.
-    """
+    """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values."""
     path = Path(path)
     lowest: int | None = None
     highest: int | None = None
@@ -178,11 +166,7 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """The file opened for reading.
-
-    Raises:
-        DatasetError: It is not there, or is not parquet.
-    """
+    """The file opened for reading."""
     try:
         if path.is_dir():
             raise DatasetNotFound(
@@ -202,11 +186,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def read_batches(
     file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of an opened file, batch by batch.
-
-    Raises:
-        DatasetError: The file is damaged.
-    """
+    """The rows of an opened file, batch by batch."""
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
     except (pa.ArrowException, OSError) as error:

@@ -128,11 +128,7 @@ class FamilyIndex:
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks as a batch of `FLAT`.
-
-    Raises:
-        DatasetError: A task of a user-defined source has a value that is not text where text is required.
-    """
+    """The tasks as a batch of `FLAT`."""
     try:
         return table_to_columns(TaskTable.of(tasks), source, families, seed)
     except (TypeError, ValueError, AttributeError) as error:

@@ -32,7 +32,6 @@ def question_keys(questions: Sequence[str], array: pa.StringArray) -> list[bytes
     """The `question_key` of each question, as UTF-8.
 
     Args:
-        questions: The questions.
         array: The same as an array without an offset into its buffers.
     """
     if not questions:

@@ -29,11 +29,7 @@ class DropList:
         self._encoder = msgspec.json.Encoder()
 
     def drop(self, item: Dropped) -> None:
-        """List and count a record or task that cannot be used.
-
-        Raises:
-            DatasetError: The build is strict.
-        """
+        """List and count a record or task that cannot be used."""
         if self._strict and item.reason != LEVEL_NOT_SELECTED:
             raise DatasetError(
                 f"{item.file}, line {item.line}: {item.reason} ({_cut(item.text, 200)!r}). With --strict nothing "

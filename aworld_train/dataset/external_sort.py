@@ -50,9 +50,6 @@ class Spool:
         """An empty spool.
 
         Args:
-            folder: Where runs are written; it is made when needed.
-            max_held_bytes: How much is held in memory before anything is written.
-            run_bytes: Size of a run, and of a part.
             byte: The byte of the digest to group by; the bytes before it are the same for all tasks.
         """
         self.folder = folder

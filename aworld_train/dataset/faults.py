@@ -48,14 +48,7 @@ class RowCheck:
         self._indices = _Indices()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Check that every row of the next batch can be trained on.
-
-        Args:
-            batch: Rows of a schema that `check_schema` accepts.
-
-        Raises:
-            DatasetError: A row cannot; the message names the first, counted from 0.
-        """
+        """Check that every row of the next batch can be trained on."""
         faults = [
             (int(mask.argmax()), check.describe) for check in CHECKS if (mask := check.faulty(batch)).any()
         ]

@@ -35,11 +35,7 @@ def gather(
     drops: DropList,
     progress: BuildProgress,
 ) -> GatheredCounts:
-    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``.
-
-    Raises:
-        DatasetError: The source cannot be read.
-    """
+    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``."""
     count, tasks, size = GatheredCounts(), list[Task](), 0
     file = ""
 

@@ -18,12 +18,7 @@ _BLUE, _GREY, _ORANGE = "#1f6feb", "#57606a", "#d98e04"
 
 
 def draw_statistics(statistics: DatasetStatistics, path: Path) -> None:
-    """Write a PNG: histograms of lengths above, bars of levels, scorers and kinds of answers below.
-
-    Raises:
-        DependencyMissing: matplotlib is not installed.
-        UsageError: The file cannot be written.
-    """
+    """Write a PNG: histograms of lengths above, bars of levels, scorers and kinds of answers below."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

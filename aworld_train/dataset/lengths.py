@@ -33,11 +33,7 @@ class PromptTokens:
     """Counts the tokens of prompts, batch by batch."""
 
     def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
-        """A counter with the tokenizer of a model directory.
-
-        Raises:
-            ModelError: There is no tokenizer with a chat template.
-        """
+        """A counter with the tokenizer of a model directory."""
         self._tokenizer = prompt_tokenizer(model, note)
         self._max_tokens = max_tokens
         self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
@@ -60,11 +56,7 @@ class PromptTokens:
 
 
 def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:
-    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds.
-
-    Raises:
-        ModelError: There is none with a chat template.
-    """
+    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds."""
     if not model.is_dir():
         raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
     if not any((model / name).is_file() for name in _TOKENIZER_FILES):

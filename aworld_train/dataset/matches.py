@@ -31,11 +31,7 @@ class FigureVariants(Enum):
 
 
 def parse_figure_variants(text: str | None) -> FigureVariants | None:
-    """What becomes of figure variants, by its name.
-
-    Raises:
-        UsageError: There is no such name.
-    """
+    """What becomes of figure variants, by its name."""
     try:
         return None if text is None else FigureVariants(text)
     except ValueError:

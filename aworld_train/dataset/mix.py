@@ -13,11 +13,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
-    """Check that the sources, each with its weight, can be mixed.
-
-    Raises:
-        UsageError: Only some sources have a weight, or one is not a positive number.
-    """
+    """Check that the sources, each with its weight, can be mixed."""
     without = [name for name, weight in weights if weight is None]
     if without and len(without) < len(weights):
         raise UsageError(
@@ -30,16 +26,7 @@ def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
 
 
 def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None) -> list[int]:
-    """How many tasks to take of each source.
-
-    Args:
-        available: Distinct tasks of each source.
-        weights: Share of each source, in any unit.
-        limit: Most tasks over all sources.
-
-    Raises:
-        DatasetError: A source has no task, so its share cannot be reached.
-    """
+    """How many tasks to take of each source."""
     if 0 in available:
         raise DatasetError(
             f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
@@ -67,8 +54,6 @@ class Selection:
         """A selection before the first task.
 
         Args:
-            source_of_family: Source of each family.
-            quotas: How many tasks of each source are taken; None for all.
             limit: Without quotas, how many tasks are taken of all; None for all.
         """
         self._sources = np.array(source_of_family, dtype=np.int64)

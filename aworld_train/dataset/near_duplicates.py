@@ -48,15 +48,7 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float = THRESHOLD, *, drop_variants: bool = False) -> None:
-        """An index without texts.
-
-        Args:
-            threshold: Least Jaccard similarity of near-duplicates, from 0.3 to 1.
-            drop_variants: Whether texts that differ in their figures alone are left out, and so not remembered.
-
-        Raises:
-            UsageError: The threshold is outside.
-        """
+        """An index without texts."""
         if not MIN_THRESHOLD <= threshold <= 1:
             raise UsageError(
                 f"The similarity {threshold} of near-duplicates is not between {MIN_THRESHOLD} and 1; 0.8 is usual."

@@ -87,11 +87,7 @@ class BuildPlan:
         return replace(self, sources=sources)
 
     def check(self) -> None:
-        """Check that the plan can be carried out.
-
-        Raises:
-            UsageError: It cannot as it is written.
-        """
+        """Check that the plan can be carried out."""
         if not self.sources:
             raise UsageError("No source is given; name at least one under `sources`.")
         if self.limit is not None and self.limit < 1:

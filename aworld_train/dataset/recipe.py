@@ -66,11 +66,7 @@ class DatasetRecipe:
 
 
 def read_recipe(name: str) -> BuildPlan:
-    """The build that a recipe file describes.
-
-    Raises:
-        RecipeError: There is no such file, or something in it is wrong; the message has its line.
-    """
+    """The build that a recipe file describes."""
     path = locate.find(name, Path.cwd(), ready=locate.shipped_datasets())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)

@@ -35,12 +35,6 @@ class RowMaker:
         images: bool = False,
         tags: bool = False,
     ) -> None:
-        """Args:
-        families: The families of the tasks.
-        several_answers: Whether rows have all right answers of their task, beside the ground truth.
-        images: Whether rows have images.
-        tags: Whether rows have tags.
-        """
         self.schema = schema_with(*[GROUND_TRUTHS] * several_answers, *[IMAGES] * images, *[TAGS] * tags)
         self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
         self._levels = texts([family.level for family in families], empty_is_null=True)
@@ -49,13 +43,7 @@ class RowMaker:
         self._has_subject = np.array([family.has_subject for family in families], dtype=bool)
 
     def rows(self, tasks: pa.RecordBatch, index: Numbers, split: str) -> pa.RecordBatch:
-        """The rows of a batch of `FLAT`.
-
-        Args:
-            tasks: The tasks.
-            index: Number of each task, unique in the dataset.
-            split: The split they go into.
-        """
+        """The rows of a batch of `FLAT`."""
         codes = as_integers(tasks.column("family"))
         family_texts = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
         subject, is_question = tasks.column("subject"), self._is_question[codes]

@@ -71,15 +71,7 @@ def schema_with(*lists: str) -> pa.Schema:
 
 
 def check_schema(schema: pa.Schema, source: str) -> int | None:
-    """Check that training can read rows of this schema; returns the schema version in the file, if any.
-
-    Args:
-        schema: Schema of a table or file.
-        source: Its name in error messages.
-
-    Raises:
-        DatasetError: A column is missing or of another type, or the file was written by a later version.
-    """
+    """Check that training can read rows of this schema; returns the schema version in the file, if any."""
     for name, (fits, description) in _NEEDED.items():
         if name not in schema.names:
             raise DatasetError(f"{source} has no column {name!r}, which must be {description}. {_REMEDY}")

@@ -26,9 +26,6 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
     """Fractions by name from ``name=fraction`` texts; a text may have several, with commas or spaces between them.
 
     Returns None without any.
-
-    Raises:
-        UsageError: A text is not of that form, or a name comes twice.
     """
     splits: dict[str, float] = {}
     for part in (part for text in texts for part in re.split(r"[\s,]+", text) if part):
@@ -46,12 +43,7 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def check_splits(splits: Mapping[str, float]) -> None:
-    """Check that the names and fractions are valid.
-
-    Raises:
-        UsageError: There are none, a name cannot be a file's, a fraction is not in (0, 1], or the sum is
-            above 1.
-    """
+    """Check that the names and fractions are valid."""
     if not splits:
         raise UsageError(f"No split is asked for. {_EXAMPLE}")
     for name, fraction in splits.items():
@@ -71,10 +63,6 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
 
     Every split has its fraction of every stratum, rounded to whole tasks, and also of all tasks together: the rounding
     errors of the strata cancel out.
-
-    Args:
-        counts: Tasks of each stratum.
-        splits: Fraction of the tasks by split.
 
     Returns:
         For each stratum the ends of the splits in order, [strata][splits], as positions among its tasks.

@@ -62,18 +62,7 @@ class DatasetStatistics:
 def statistics(
     path: str | Path, model: str | Path | None = None, note: Callable[[str], None] = lambda _: None
 ) -> DatasetStatistics:
-    """Read a file once and count.
-
-    Args:
-        path: A parquet file that training can read.
-        model: Directory of a model; lengths are then also measured in its tokens, of a prompt as rendered by its
-            chat template.
-        note: Called with a line before what takes long.
-
-    Raises:
-        DatasetError: The file is missing, unreadable, of another schema, or has no rows.
-        ModelError: The model has no tokenizer with a chat template.
-    """
+    """Read a file once and count."""
     path = Path(path)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))

@@ -45,16 +45,7 @@ class SplitWriter:
         self._writing: Future[None] | None = None
 
     def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
-        """Add tasks to the split.
-
-        Args:
-            tasks: A batch of `FLAT`.
-            positions: Positions of the split's tasks in it, in order.
-            index: The ``extra_info.index`` of each.
-
-        Raises:
-            DatasetError: A row cannot be trained on.
-        """
+        """Add tasks to the split."""
         start = 0
         while start < len(positions):
             end = start + ROW_GROUP_ROWS - self._held_rows

@@ -76,11 +76,7 @@ class _Token:
 
 
 def where(condition: str) -> ColumnElement[bool]:
-    """A condition as SQL over episodes joined with their tasks; an empty one is true.
-
-    Raises:
-        UsageError: It cannot be read; the message says where.
-    """
+    """A condition as SQL over episodes joined with their tasks; an empty one is true."""
     if not condition.strip():
         return true()
     return _Parser(condition).parse()

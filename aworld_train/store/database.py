@@ -49,7 +49,6 @@ class Database:
     """A connection pool to a store's database.
 
     Args:
-        place: Where the store is.
         read_only: Whether to open it for reading; then it must be there, in the newest form.
     """
 
@@ -130,11 +129,7 @@ class Database:
 
 
 def check_url(url: str) -> None:
-    """Check the address of a database.
-
-    Raises:
-        UsageError: It is none of PostgreSQL's, or the driver is not installed.
-    """
+    """Check the address of a database."""
     try:
         parsed = make_url(url)
     except SQLAlchemyError:

@@ -39,11 +39,7 @@ _decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[
 
 
 class EventWriter:
-    """Appends events to files in a folder, from a thread of its own.
-
-    Args:
-        folder: Where the files are; made if it is missing.
-    """
+    """Appends events to files in a folder, from a thread of its own."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -77,12 +73,7 @@ class EventWriter:
         self._added.set()
 
     async def written(self) -> None:
-        """Wait until all events until now are written: a process that is killed then loses none of them.
-
-        Raises:
-            OSError: They cannot be written, or not within a minute.
-            RuntimeError: The writer is closed.
-        """
+        """Wait until all events until now are written: a process that is killed then loses none of them."""
         if self._closed:
             raise RuntimeError("a wait after the end of its writer")
         loop = asyncio.get_running_loop()
@@ -167,13 +158,7 @@ class EventWriter:
 
 
 def read_events(file: Path, offset: int, limit: int) -> Iterator[tuple[list[Event], int]]:
-    """The events of the whole frames after an offset, with the offset after each frame.
-
-    Args:
-        file: The file, to which a process may be appending.
-        offset: Where to begin, in bytes.
-        limit: Stop after so many bytes.
-    """
+    """The events of the whole frames after an offset, with the offset after each frame."""
     with file.open("rb") as stream:
         stream.seek(offset)
         end = offset + limit

@@ -57,7 +57,6 @@ def load(
     """Load what has been written since the last time; returns the number of events.
 
     Args:
-        database: The run's database.
         final: Whether the processes that write have ended: files that are loaded are removed, and events about
             episodes that nobody has reported are passed over.
         refused: Called with the reason for each event that the database refuses. An episode is entered without its
@@ -105,7 +104,6 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
     """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
 
     Args:
-        database: The run's database.
         step: The step of the checkpoint from which the run goes on; 0 without one.
         validated: Whether the validation at that step is done; otherwise it is played again too.
     """
@@ -123,14 +121,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
 
 
 class StoreLoader:
-    """Loads events while a run goes on, from a thread, and reports once what keeps them out of the database.
-
-    Args:
-        open_database: Opens the run's database.
-        note: Called with a sentence for people.
-        seconds: Time between two loads.
-        loaded: Called after each load that has entered events.
-    """
+    """Loads events while a run goes on, from a thread, and reports once what keeps them out of the database."""
 
     def __init__(
         self,
@@ -152,9 +143,6 @@ class StoreLoader:
 
     def close(self, *, max_seconds: float) -> bool:
         """Load the rest, after all processes that write have ended, and close what they left running.
-
-        Args:
-            max_seconds: How long a database that does not answer is waited for.
 
         Returns:
             Whether everything is in the database; what is not stays in the files of events.

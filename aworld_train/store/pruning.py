@@ -33,16 +33,7 @@ class Pruned:
 
 
 def prune(database: Database, condition: str, *, superseded: bool = False) -> Pruned:
-    """Remove the content of the episodes that meet a condition, and what only they needed.
-
-    Args:
-        database: The run's database.
-        condition: See ``conditions``; empty for all.
-        superseded: Only episodes that a resumed run has played again.
-
-    Raises:
-        UsageError: The condition cannot be read.
-    """
+    """Remove the content of the episodes that meet a condition, and what only they needed."""
     columns = tables.episodes.c
     tests: list[ColumnElement[bool]] = [columns.run == database.place.run, columns.has_content]
     if superseded:

@@ -189,11 +189,7 @@ class Store:
         self._database.close()
 
     def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
-        """The number of episodes that meet a condition (see ``conditions``) and contain a text.
-
-        Raises:
-            UsageError: The condition cannot be read.
-        """
+        """The number of episodes that meet a condition (see ``conditions``) and contain a text."""
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
         with self._database.begin() as connection:
             return int(connection.execute(query).scalar_one())
@@ -207,11 +203,7 @@ class Store:
         sort: str = "began",
         descending: bool = False,
     ) -> list[str]:
-        """The ids of the episodes that meet a condition and contain a text, in an order; see ``episodes``.
-
-        Raises:
-            UsageError: The condition cannot be read, or there is no such order.
-        """
+        """The ids of the episodes that meet a condition and contain a text, in an order; see ``episodes``."""
         query = self._matching(
             select(tables.episodes.c.id), self._tests(condition, search, superseded), by_task=sort == "index"
         ).order_by(*_order(sort, descending))
@@ -241,16 +233,8 @@ class Store:
         """The episodes that meet a condition and contain a text, in an order.
 
         Args:
-            condition: See ``conditions``; empty for all.
             search: A text that they contain, in any case.
             superseded: Also those that a resumed run has played again.
-            sort: One of ``SORTS``.
-            descending: The largest first.
-            limit: The most that are returned.
-            offset: How many are passed over.
-
-        Raises:
-            UsageError: The condition cannot be read, or there is no such order.
         """
         order = _order(sort, descending)
         # What is sorted are ids: only the episodes of a page are read as a whole.
@@ -471,9 +455,6 @@ class Store:
 
         Args:
             name: Its id, or the beginning of it, if it is the only one.
-
-        Raises:
-            UsageError: There is none, or there are several.
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
@@ -513,11 +494,7 @@ class Store:
             return self._database.blob(connection, digest)
 
     def trained_row(self, step: int, position: int) -> tuple[StoredEpisode, int]:
-        """The row at a position of a step's batch: its episode, and its number among the episode's rows.
-
-        Raises:
-            UsageError: No such row was trained on.
-        """
+        """The row at a position of a step's batch: its episode, and its number among the episode's rows."""
         columns = tables.rows.c
         query = (
             select(columns.episode, columns.number)
@@ -596,11 +573,7 @@ class Store:
 
 
 def _order(sort: str, descending: bool) -> tuple[Any, Any]:
-    """An order, in which ids decide between equals.
-
-    Raises:
-        UsageError: There is no such order.
-    """
+    """An order, in which ids decide between equals."""
     if sort not in SORTS:
         raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
     column, name = SORTS[sort], tables.episodes.c.id

@@ -27,13 +27,7 @@ _ID_LENGTH = 16
 
 
 class StoreRecorder:
-    """Reports episodes to the store of a run; one object serves a process.
-
-    Args:
-        run_folder: The run's folder.
-        keep: Of which episodes the content is kept.
-        redactor: Keeps secrets out of what is reported.
-    """
+    """Reports episodes to the store of a run; one object serves a process."""
 
     def __init__(self, run_folder: Path, keep: Keep, redactor: Redactor):
         self.keep = keep
@@ -94,11 +88,7 @@ class StoreRecorder:
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
     async def written(self) -> None:
-        """Wait until everything until now is written.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Wait until everything until now is written."""
         await self._writer.written()
 
     def close(self) -> None:

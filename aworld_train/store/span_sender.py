@@ -46,12 +46,6 @@ class SpanSender:
     Args:
         url: The endpoint's address, as in OTEL_EXPORTER_OTLP_ENDPOINT; ``/v1/traces`` is added if it is not there.
         note: Called with a sentence for people: once when the endpoint goes away, and when it is back.
-        model: The name of the run's model.
-        headers: Headers of each request; by default those of the standard variables.
-
-    Raises:
-        UsageError: The address is none of HTTP, or the headers cannot be read.
-        DependencyMissing: OTLP's messages are not installed.
     """
 
     def __init__(
@@ -238,11 +232,7 @@ class SpanSender:
 
 
 def traces_url(url: str) -> tuple[str, str]:
-    """The address to which traces go, and the endpoint's name for messages, without what may be a secret.
-
-    Raises:
-        UsageError: It is no address of HTTP.
-    """
+    """The address to which traces go, and the endpoint's name for messages, without what may be a secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -260,11 +250,7 @@ def traces_url(url: str) -> tuple[str, str]:
 
 
 def headers_from_environment() -> dict[str, str]:
-    """The headers of the standard variables; those for traces come last.
-
-    Raises:
-        UsageError: A variable cannot be read; the message does not show it.
-    """
+    """The headers of the standard variables; those for traces come last."""
     headers: dict[str, str] = {}
     for variable in (HEADERS_VARIABLE, TRACES_HEADERS_VARIABLE):
         for pair in filter(None, map(str.strip, os.environ.get(variable, "").split(","))):
@@ -281,11 +267,7 @@ def headers_from_environment() -> dict[str, str]:
 
 
 def check_otlp() -> None:
-    """Check that OTLP's messages are installed.
-
-    Raises:
-        DependencyMissing: They are not.
-    """
+    """Check that OTLP's messages are installed."""
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
     except ImportError:

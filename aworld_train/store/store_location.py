@@ -44,11 +44,6 @@ class StorePlace:
 def store_place(run_folder: Path, *, url: str | None = None, make: bool = False) -> StorePlace | None:
     """The place of a run's store.
 
-    Args:
-        run_folder: The run's folder.
-        url: The address of a PostgreSQL database, if the run has its store there.
-        make: Make the folder and give the run an id if it has none.
-
     Returns:
         The place; None where the run has no store and none is made.
     """

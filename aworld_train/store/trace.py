@@ -60,13 +60,7 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
     """Where a token of a row that was trained on comes from.
 
     Args:
-        store: The run's store.
-        step: The training step.
-        position: The row's place in the step's batch, from 0.
         token: The token's place in the row, prompt included, from 0.
-
-    Raises:
-        UsageError: There is no such row or token.
     """
     episode, number = store.trained_row(step, position)
     content, use = episode.content, episode.rows[number]

@@ -34,11 +34,7 @@ def default_template() -> str:
 
 
 def check_template(template: str, name: str) -> None:
-    """Check that a template can put a question.
-
-    Raises:
-        UsageError: It cannot; ``name`` is its name in the message.
-    """
+    """Check that a template can put a question."""
     used = _PLACEHOLDER.findall(template)
     lines = template.split("\n")
     if used.count("question") != 1:

@@ -63,11 +63,7 @@ SOURCES: dict[str, SourceEntry] = {
 
 
 def find_source(name: str) -> Source:
-    """The function of a source, by its name in the table or as ``module:function``.
-
-    Raises:
-        UsageError: There is none of that name, or a user-defined source cannot be loaded.
-    """
+    """The function of a source, by its name in the table or as ``module:function``."""
     if ":" in name:
         from aworld_train.dataset.sources.user_source import load_source
 
@@ -80,9 +76,6 @@ def check_options(name: str, options: SourceOptions) -> None:
     """Check that all options that a source needs are set, and none that it would ignore.
 
     A user-defined source may use any option.
-
-    Raises:
-        UsageError: There is no such source, an option is missing, or one would have no effect.
     """
     if "" in options.files:
         raise UsageError(

@@ -20,12 +20,7 @@ _TIME = re.compile(r"(?:(-?\d{4,}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[
 
 
 def column_values(column: pa.Array, feature: object = None) -> list[object]:
-    """The values of a column.
-
-    Args:
-        column: A column of any type.
-        feature: Its description where it is of a Hugging Face dataset.
-    """
+    """The values of a column."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -48,16 +43,7 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
 
 
 def check_readable(kind: pa.DataType, path: Sequence[str], what: str) -> None:
-    """Check that values of a type can be written as text.
-
-    Args:
-        kind: The type of a column.
-        path: The place of the values inside the column's.
-        what: The values' name in error messages.
-
-    Raises:
-        UsageError: They cannot.
-    """
+    """Check that values of a type can be written as text."""
     for name in path:
         if not (pa.types.is_struct(kind) and kind.get_field_index(name) >= 0):
             return

@@ -71,14 +71,8 @@ def choices_of(fields: Mapping[str, object]) -> list[Choice]:
 def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choice:
     """The choice that is the answer of a record.
 
-    Args:
-        choices: The choices.
-        answer: What the record has for the answer.
-        where: The record's name in error messages.
-
     Raises:
         UnusableRecord: There is no answer, or it is not certain which choice it is.
-        DatasetError: It is a position that seems to be counted from 1.
     """
     if isinstance(answer, list | tuple):
         if len(answer) > 1:

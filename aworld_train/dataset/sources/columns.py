@@ -108,12 +108,6 @@ class Columns:
     """Finds the fields of records, once for each set of column names."""
 
     def __init__(self, mapping: Mapping[str, str]) -> None:
-        """Args:
-            mapping: Column by field, from ``--map``.
-
-        Raises:
-            UsageError: There is no such field.
-        """
         for field in mapping:
             if field not in NAMES:
                 similar = nearest(field, set(NAMES))
@@ -128,15 +122,7 @@ class Columns:
         self._plans: dict[Path, ColumnPlan] = {}
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """Where records with these columns have the fields.
-
-        Args:
-            names: The record's columns.
-            where: The record's name in error messages.
-
-        Raises:
-            UsageError: More than one column could be the query, or the answer.
-        """
+        """Where records with these columns have the fields."""
         plan = self._plans.get(names)
         if plan is None:
             plan = self._make(names, where)
@@ -145,21 +131,13 @@ class Columns:
         return plan
 
     def table_plan(self, names: Path, where: str) -> ColumnPlan:
-        """As `plan`, for a table: all its records have these columns.
-
-        Raises:
-            UsageError: More than one column could be the query or the answer, or none is.
-        """
+        """As `plan`, for a table: all its records have these columns."""
         plan = self.plan(names, where)
         self.check_columns_found(where)
         return plan
 
     def check_columns_found(self, where: str) -> None:
-        """Check that some record had each column of ``--map``, the query and the answer, if there were records at all.
-
-        Raises:
-            UsageError: One of them was in no record.
-        """
+        """Check that some record had each column of ``--map``, the query and the answer, if there were records at all."""
         if not self._columns_found:
             return
         present = f"there are the columns {', '.join(map(repr, self._columns_found))}"

@@ -35,12 +35,7 @@ WRONG_WIDTH = "other number of fields than the header has"
 
 
 def csv(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read or has no header, or a record names an unknown scorer.
-    """
+    """One item per record of the files."""
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".csv", ".tsv")):
         file_columns = FileColumns(columns.table_plan)

@@ -36,11 +36,7 @@ MARK_BYTES = 4
 
 
 def encoding_name(name: str) -> str:
-    """The name of a text encoding that Python knows; `UTF8` for every spelling of that.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
+    """The name of a text encoding that Python knows; `UTF8` for every spelling of that."""
     try:
         "".encode(name)
     except (LookupError, ValueError) as error:
@@ -58,11 +54,7 @@ def not_in_encoding(encoding: str) -> str:
 
 
 def check_utf8(path: Path, start: bytes) -> None:
-    """Check that the first bytes of a file are not those of UTF-16 or UTF-32.
-
-    Raises:
-        DatasetError: They are.
-    """
+    """Check that the first bytes of a file are not those of UTF-16 or UTF-32."""
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     if encoding is None and len(start) >= 2 and (start[0] == 0) != (start[1] == 0):
         # Without a mark: every other byte of Latin text is zero.
@@ -72,11 +64,7 @@ def check_utf8(path: Path, start: bytes) -> None:
 
 
 def utf8_lines(path: Path, file: io.BufferedReader, encoding: str, max_characters: int) -> Iterator[bytes]:
-    """The lines of a file of another encoding, as UTF-8; one longer than `max_characters` comes in several pieces.
-
-    Raises:
-        DatasetError: It is not of this encoding, so that not even single lines can be told apart.
-    """
+    """The lines of a file of another encoding, as UTF-8; one longer than `max_characters` comes in several pieces."""
     text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="\n")
     try:
         first = text.readline(max_characters).removeprefix(_BYTE_ORDER_MARK)

@@ -54,13 +54,7 @@ _REFUSED = (
 
 
 def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per question of the part; a question whose file is not in the snapshot is dropped.
-
-    Raises:
-        UsageError: The part is unknown or has hidden answers, there is no such level, or the prompts cannot ask for
-            the answer schema.
-        DatasetError: There is no snapshot, or it cannot be read.
-    """
+    """One item per question of the part; a question whose file is not in the snapshot is dropped."""
     for level in options.levels:
         if level not in LEVELS:
             raise UsageError(f"--level {level}: GAIA has the levels {', '.join(LEVELS)}.")
@@ -149,12 +143,7 @@ def _file_fault(entry: "os.DirEntry[str]") -> str:
 
 
 def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
-    """The folder of the part and its files of questions.
-
-    Args:
-        given: The snapshot, its folder of a year, the folder of a part, or one of its files.
-        part: Value of ``--part``; None for `PART`, or for the part that ``path`` is.
-    """
+    """The folder of the part and its files of questions."""
     if part not in (None, PART):
         if part == HIDDEN_PART:
             raise UsageError(_REFUSED.format(what=f"--part {part}"))

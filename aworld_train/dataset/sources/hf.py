@@ -24,13 +24,7 @@ _SAVED = ("state.json", "dataset_dict.json")
 
 
 def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the datasets.
-
-    Raises:
-        DependencyMissing: `datasets` is not installed.
-        UsageError: There is no such part or configuration, or the columns of the query or the answer cannot be found.
-        DatasetError: A dataset cannot be read, or a record names an unknown scorer.
-    """
+    """One item per record of the datasets."""
     if find_spec("datasets") is None:
         raise DependencyMissing(
             "The source hf needs the library datasets, which is not installed: pip install datasets (it also comes "

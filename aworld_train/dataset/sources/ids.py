@@ -24,12 +24,7 @@ class IdMemory:
         self._allocate(_MIN_SLOTS)
 
     def is_conflict(self, id: str, content: int) -> bool:
-        """Whether an earlier record had the id and other content; if none had it, it is remembered.
-
-        Args:
-            id: The id, not empty.
-            content: Hash of the content.
-        """
+        """Whether an earlier record had the id and other content; if none had it, it is remembered."""
         key, content = hash(id) or 1, content & _CONTENT_BITS
         # A memoryview gives and takes single numbers three times as fast as its array.
         ids, mask = self._id_view, self._mask

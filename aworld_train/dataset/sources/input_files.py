@@ -22,11 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
-    """The named files, and those with one of the suffixes in the named directories; compressed ones too.
-
-    Raises:
-        DatasetError: One is not there, or a directory has none.
-    """
+    """The named files, and those with one of the suffixes in the named directories; compressed ones too."""
     paths: list[Path] = []
     for path in map(Path, options.files):
         path = path.expanduser()
@@ -50,11 +46,7 @@ Line = tuple[int, bytes | None]
 
 
 def read_lines(path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The lines of a file.
-
-    Raises:
-        DatasetError: The file cannot be read to its end, or is not of the encoding as a whole.
-    """
+    """The lines of a file."""
     try:
         with closing(_open(path)) as file:
             start = file.peek(MARK_BYTES)[:MARK_BYTES]

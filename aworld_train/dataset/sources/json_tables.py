@@ -71,11 +71,7 @@ class Tables:
         self._shapes: dict[tuple[str, ...], _Shape | None] = {}
 
     def read(self, run: list[Line]) -> TaskTable | None:
-        """The tasks of a run; None where it has to be read line by line.
-
-        Raises:
-            UsageError: More than one column could be the query, or the answer.
-        """
+        """The tasks of a run; None where it has to be read line by line."""
         try:
             first, raw = run[0]
             names = tuple(_NAMES.decode(raw or b""))

@@ -32,12 +32,7 @@ _MAX_KEY_CHARS = 40
 
 
 def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
-    """One item per line of the files, or one for many lines.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read or is not JSON lines, or a record names an unknown scorer.
-    """
+    """One item per line of the files, or one for many lines."""
     columns, reader = Columns(options.columns), RecordReader(options)
     paths = input_files(options, (".jsonl", ".ndjson"))
     for path in paths:
@@ -54,15 +49,7 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
 
 
 def json_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file.
-
-    Args:
-        path: The file.
-        plan_for: Finds the fields from the columns of a record and its name in error messages.
-
-    Raises:
-        DatasetError: It cannot be read, or is one JSON array.
-    """
+    """The records of a file."""
     return _records(_lines(path, UTF8), path, plan_for, UTF8)
 
 

@@ -43,20 +43,12 @@ class UserOption:
 
 
 def read_system_prompt(path: str | Path) -> str:
-    """The text of a system prompt's file.
-
-    Raises:
-        UsageError: It cannot be read, or is empty.
-    """
+    """The text of a system prompt's file."""
     return _read_text("system prompt", path)
 
 
 def read_choices_prompt(path: str | Path) -> str:
-    """The text of a file that says how a question with choices is put; see `choices`.
-
-    Raises:
-        UsageError: It cannot be read, or is no such template.
-    """
+    """The text of a file that says how a question with choices is put; see `choices`."""
     text = _read_text("choices prompt", path)
     check_template(text, str(path))
     return text
@@ -226,11 +218,7 @@ class OptionError(UsageError):
 
 
 def make_options(values: Mapping[str, Any]) -> SourceOptions:
-    """The options from values by key; one that is None or missing has its default.
-
-    Raises:
-        OptionError: A prompt's file cannot be read or used, or there is no such encoding.
-    """
+    """The options from values by key; one that is None or missing has its default."""
     converted = {}
     for option_field, option in user_options():
         if values.get(option.key) is not None:

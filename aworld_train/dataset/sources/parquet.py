@@ -18,12 +18,7 @@ BATCH_RECORDS = 1024
 
 
 def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read, or a record names an unknown scorer.
-    """
+    """One item per record of the files."""
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".parquet",)):
         file_columns = FileColumns(columns.table_plan)
@@ -32,16 +27,7 @@ def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
 
 
 def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file; only columns in use are read.
-
-    Args:
-        path: The file.
-        plan_for: Finds the fields from the columns of the file and its name in error messages.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: It cannot be read.
-    """
+    """The records of a file; only columns in use are read."""
     try:
         with open_streamed(path) as file:
             plan = plan_for(tuple(file.schema_arrow.names), str(path))
@@ -54,17 +40,7 @@ def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
 def batch_records(
     batches: Iterable[pa.RecordBatch], plan: ColumnPlan, features: Mapping[str, object], where: str
 ) -> Iterator[Record]:
-    """The records of batches that have the plan's columns.
-
-    Args:
-        batches: The batches.
-        plan: Where they have the fields.
-        features: The columns' descriptions where they are of a Hugging Face dataset.
-        where: The input's name in error messages.
-
-    Raises:
-        UsageError: A column has a type whose values have no text.
-    """
+    """The records of batches that have the plan's columns."""
     number = 0
     columns = plan.columns
     paths = [*((field, column, ()) for field, column in plan.top), *plan.nested]

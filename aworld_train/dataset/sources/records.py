@@ -72,12 +72,7 @@ class RecordReader:
         compose: Callable[[str, Sequence[str]], str] = with_attachments,
     ) -> None:
         """Args:
-        options: What the build asks of the source.
         data_source: Name that verl groups validation metrics by, for records without one; empty for the file's name.
-        ability: Broad field of the tasks.
-        scorer: Scorer of records that name none.
-        system: System prompt of records that have none.
-        compose: Makes the user's message of the question and the paths of its files.
         """
         self._options = options
         self._ability = ability
@@ -94,15 +89,7 @@ class RecordReader:
         self._ids = IdMemory()
 
     def tasks(self, records: Iterator[Record], file: str) -> Iterator[Task | Dropped]:
-        """One item per record.
-
-        Args:
-            records: Records as they are read.
-            file: Base name of the input file.
-
-        Raises:
-            DatasetError: A record names an unknown scorer or answer schema.
-        """
+        """One item per record."""
         for line, raw, fields in records:
             if isinstance(fields, str):
                 yield Dropped(file, line, printable(raw), fields)
@@ -115,14 +102,8 @@ class RecordReader:
     def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
         """The task of a record.
 
-        Args:
-            fields: The record's values by field name; missing ones may be left out.
-            file: Base name of the input file.
-            line: Line or number of the record in it, from 1.
-
         Raises:
             UnusableRecord: The record cannot become a task.
-            DatasetError: It names an unknown scorer or answer schema.
         """
         get = fields.get
         query = read_query(get("prompt") or get("query"))
@@ -182,13 +163,7 @@ class RecordReader:
     def table(
         self, columns: Mapping[str, Sequence[object]], lines: Sequence[int], file: str
     ) -> TaskTable | None:
-        """The tasks of records that set only fields of `IN_TABLES`; None where they have to be read one by one.
-
-        Args:
-            columns: The records' values by field, each [records].
-            lines: Line or number of each record in the file, from 1.
-            file: Base name of the input file.
-        """
+        """The tasks of records that set only fields of `IN_TABLES`; None where they have to be read one by one."""
         defaults, system_option = self._defaults, self._options.system
         missing: Sequence[object] = [None] * len(lines)
         structured = _reads_json(defaults.scorer)

@@ -23,11 +23,7 @@ from aworld_train.user_code import load_user_code
 
 
 def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]]:
-    """The source that ``spec`` names; a relative path counts from the working directory.
-
-    Raises:
-        UsageError: It cannot be found or imported, or its parameters are not those of a source.
-    """
+    """The source that ``spec`` names; a relative path counts from the working directory."""
     function = load_user_code(spec, "source")
     takes_options = _takes_options(spec, function)
 

@@ -68,7 +68,6 @@ def answer_text(value: object, *, structured: bool = False) -> str:
     """The ground truth as text.
 
     Args:
-        value: What the input has.
         structured: Whether the scorer reads JSON, so that lists and mappings are written as such.
 
     Raises:
@@ -108,12 +107,8 @@ def label_text(value: object, name: str) -> str:
 def read_query(value: object) -> Query:
     """What a record asks.
 
-    Args:
-        value: A text, or a list of messages with roles.
-
     Raises:
         UnusableRecord: There is none, or it is not one question.
-        DependencyMissing: It has images, and Pillow is not installed.
     """
     query = Query(value) if isinstance(value, str) else _conversation(value)
     if isinstance(query.question, WrittenNumber):

@@ -86,9 +86,7 @@ class _StepBuilder:
     """Builds the steps of one conversation.
 
     Args:
-        agent: The agent whose conversation it is.
         exported_nodes: The nodes that an earlier trajectory of the episode has.
-        read_blob: Reads images.
     """
 
     def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):

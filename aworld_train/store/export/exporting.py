@@ -55,22 +55,7 @@ def export(
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportCounts:
-    """Write the episodes of a run that meet a condition into a file.
-
-    Args:
-        store: The run's store.
-        run: What the format says of the run.
-        form: The format.
-        file: The file to write.
-        condition: See ``conditions``; empty for all.
-        force: Whether an existing file is replaced.
-        progress: Called after each episode with how many are done, and of how many.
-
-    Raises:
-        UsageError: The condition cannot be read, or the file exists.
-        ExportError: There is nothing to write; no file is made.
-        DiskFull: The file cannot be written.
-    """
+    """Write the episodes of a run that meet a condition into a file."""
     _check_file(file, form, force)
     episodes = store.ids(condition)
     entries = exported = 0

@@ -36,12 +36,7 @@ _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "nul
 
 
 class InspectWriter:
-    """Writes each sample as it comes, and summaries and counts at the end.
-
-    Args:
-        file: The file to write.
-        run: The run.
-    """
+    """Writes each sample as it comes, and summaries and counts at the end."""
 
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run

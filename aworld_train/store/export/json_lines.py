@@ -10,12 +10,7 @@ from aworld_train.store.reading import StoredEpisode
 
 
 class JsonLinesWriter(ABC):
-    """Writes the objects that ``lines`` makes of each episode.
-
-    Args:
-        file: The file to write.
-        run: The run.
-    """
+    """Writes the objects that ``lines`` makes of each episode."""
 
     def __init__(self, file: Path, run: ExportedRun):
         self.run = run

@@ -66,12 +66,7 @@ SCHEMA = pyarrow.schema(
 
 
 class ParquetWriter:
-    """Writes row groups of some hundred calls.
-
-    Args:
-        file: The file to write.
-        run: The run.
-    """
+    """Writes row groups of some hundred calls."""
 
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run

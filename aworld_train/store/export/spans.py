@@ -61,13 +61,7 @@ class Span:
 
 
 def episode_spans(episode: StoredEpisode, *, run: str, model: str = "") -> list[Span]:
-    """The spans of an episode that has ended, the root first.
-
-    Args:
-        episode: The episode.
-        run: The run's name.
-        model: The name of its model; empty where it is unknown.
-    """
+    """The spans of an episode that has ended, the root first."""
     return _Trace(episode, run, model or "model").spans()
 
 
