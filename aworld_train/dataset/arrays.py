@@ -22,7 +22,6 @@ _READ_BUFFER_BYTES = 1 << 20
 
 
 def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
-    """An array of texts."""
     joined = "".join(values)
     if joined.isascii():
         data = joined.encode()
@@ -50,14 +49,12 @@ def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Arr
 
 
 def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | None = None) -> pa.Array:
-    """An array of integers, by default of 64 bits."""
     kind = kind or pa.int64()
     flat = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
 
 
 def truths(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Array:
-    """An array of truth values."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 

@@ -34,17 +34,9 @@ class FileSummary:
     """A dataset file that training can use.
 
     Attributes:
-        path: The file.
-        rows: How many rows it has.
-        data_sources: Rows per ``data_source``.
         agents: Rows per ``agent_name``; empty where the file does not name agents.
-        splits: Rows per ``extra_info.split``; empty where rows have none.
-        scorers: Rows per ``extra_info.scorer``; empty where rows have none.
-        answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows have none.
-        levels: Rows per ``extra_info.level``; empty where rows have none.
         several_answers: Rows with more than one right answer (``extra_info.ground_truths``).
         schema_version: Version of this package's schema; None for a file made elsewhere.
-        bytes: Size of the file.
         prompt_tokens: How long the prompts are; None without a model's tokenizer.
     """
 
@@ -62,7 +54,6 @@ class FileSummary:
     prompt_tokens: PromptLengths | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as JSON values."""
         return {**asdict(self), "path": str(self.path)}
 
 
@@ -166,7 +157,6 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """The file opened for reading."""
     try:
         if path.is_dir():
             raise DatasetNotFound(
@@ -186,7 +176,6 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def read_batches(
     file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of an opened file, batch by batch."""
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
     except (pa.ArrowException, OSError) as error:
@@ -225,7 +214,6 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
 
 
 def _several_answers(batch: pa.RecordBatch) -> int:
-    """The rows of a batch that have more than one right answer."""
     info = batch.column("extra_info")
     if info.type.get_field_index(GROUND_TRUTHS) < 0:
         return 0

@@ -52,7 +52,6 @@ class Family(NamedTuple):
     Attributes:
         source: Position of the source among those of the build.
         is_question: Whether the tasks ask a question rather than for an expression's value.
-        has_system: Whether there is a system prompt, in the family or in the task.
         has_subject: Whether the message contains the subject, after ``before``.
     """
 
@@ -75,13 +74,7 @@ _FamilyFields = tuple[int, Shared, bool, bool, str, str, str]
 
 
 class FamilyIndex:
-    """The distinct families of a build, numbered in the order they came.
-
-    Attributes:
-        several_answers: Whether a task of any of them has several right answers.
-        has_images: Whether a task of any of them has images.
-        has_tags: Whether a task of any of them has tags.
-    """
+    """The distinct families of a build, numbered in the order they came."""
 
     def __init__(self) -> None:
         self.several_answers = self.has_images = self.has_tags = False
@@ -128,7 +121,6 @@ class FamilyIndex:
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks as a batch of `FLAT`."""
     try:
         return table_to_columns(TaskTable.of(tasks), source, families, seed)
     except (TypeError, ValueError, AttributeError) as error:

@@ -48,7 +48,6 @@ class Comparison:
 
 
 def _questions(file: Path) -> Iterator[tuple[str, str]]:
-    """The questions of a file with their names."""
     for subject in subjects([file]):
         if subject.kind is TaskKind.question:
             yield subject.text, f"{file.name}, row {subject.row}"

@@ -15,14 +15,9 @@ MAX_CHARS = 2000
 
 
 class DropList:
-    """Writes ``dropped.jsonl`` line by line and counts by reason.
-
-    Attributes:
-        reasons: How many were dropped, by reason.
-    """
+    """Writes ``dropped.jsonl`` line by line and counts by reason."""
 
     def __init__(self, path: Path, strict: bool) -> None:
-        """A list at ``path``; with ``strict`` the first dropped item is an error."""
         self.reasons: Counter[str] = Counter()
         self._strict = strict
         self._file = path.open("wb")
@@ -55,7 +50,6 @@ class DropList:
 
 
 def listed(item: Dropped, max_chars: int) -> dict[str, str | int]:
-    """A dropped item as it is listed, with at most so much of its text."""
     text = _cut(item.text, max_chars).encode("utf-8", errors="replace").decode()
     return {"file": item.file, "line": item.line, "text": text, "reason": item.reason}
 

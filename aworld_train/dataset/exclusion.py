@@ -21,9 +21,7 @@ class Reference:
     """The tasks that a build must not contain.
 
     Attributes:
-        files: The files that hold them.
         digests: Their digests with the build's seed.
-        kinds: Their kinds.
     """
 
     files: Sequence[Path] = ()

@@ -89,7 +89,6 @@ class Spool:
             start = end
 
     def _regrouped(self, group: int) -> Iterator[SpoolPart]:
-        """The parts of a group that is too big for a single part."""
         folder = self.folder / f"{group:02x}"
         inner = Spool(folder, self.max_held_bytes, self.run_bytes, self.byte + 1)
         for run in self._runs:
@@ -100,7 +99,6 @@ class Spool:
         inner.remove()
 
     def remove(self) -> None:
-        """Delete the runs on disk."""
         for run in self._runs:
             run.path.unlink()
         self._runs.clear()

@@ -35,14 +35,9 @@ class Check(NamedTuple):
 
 
 class RowCheck:
-    """Checks the batches of one file in order.
-
-    Attributes:
-        rows: How many rows were checked.
-    """
+    """Checks the batches of one file in order."""
 
     def __init__(self, source: str) -> None:
-        """A check without any row yet; ``source`` is the file's name in error messages."""
         self.rows = 0
         self._source = source
         self._indices = _Indices()
@@ -235,7 +230,6 @@ _ROLES, _USER, _ZERO = texts(ROLES), text("user"), numbers([0])[0]
 
 
 def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> Mask:
-    """The rows that have a message with a fault."""
     prompts = batch.column("prompt")
     wrong = faulty(pc.list_flatten(prompts))
     rows = np.zeros(len(batch), dtype=bool)
@@ -245,7 +239,6 @@ def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> M
 
 
 def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask]) -> Mask:
-    """The rows with a marked text in their list of right answers."""
     rows = np.zeros(len(batch), dtype=bool)
     lists = _field(batch.column("extra_info"), GROUND_TRUTHS)
     # Lists that are all empty have no type of text.

@@ -20,8 +20,6 @@ BATCH_CHARS = 8 << 20
 
 @dataclass
 class GatheredCounts:
-    """How many items a source yielded, and how many of them are tasks."""
-
     seen: int = 0
     kept: int = 0
 

@@ -21,7 +21,6 @@ class PromptLengths:
     Attributes:
         percentiles: Length by percentile: ``p50``, ``p90``, ``p99`` and ``max``.
         most: The limit that prompts were compared with; None without one.
-        longer: How many prompts are longer than the limit.
     """
 
     percentiles: Mapping[str, int]
@@ -30,16 +29,12 @@ class PromptLengths:
 
 
 class PromptTokens:
-    """Counts the tokens of prompts, batch by batch."""
-
     def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
-        """A counter with the tokenizer of a model directory."""
         self._tokenizer = prompt_tokenizer(model, note)
         self._max_tokens = max_tokens
         self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
 
     def add(self, prompts: pa.Array) -> None:
-        """Count the prompts of a batch, each a list of messages."""
         token_lists = self._tokenizer.apply_chat_template(
             [_messages(prompt) for prompt in prompts.to_pylist()],
             add_generation_prompt=True,

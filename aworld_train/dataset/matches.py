@@ -31,7 +31,6 @@ class FigureVariants(Enum):
 
 
 def parse_figure_variants(text: str | None) -> FigureVariants | None:
-    """What becomes of figure variants, by its name."""
     try:
         return None if text is None else FigureVariants(text)
     except ValueError:
@@ -42,8 +41,6 @@ class Match(NamedTuple):
     """The other question, and how near it is.
 
     Attributes:
-        kind: In which way.
-        name: The name of the other.
         share: The Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
             longer one has, figures aside. From 0 to 1.
     """

@@ -43,9 +43,7 @@ class MergeCounts:
     Attributes:
         merged: Tasks that repeat another with the same answer.
         against: Tasks that are in a reference dataset.
-        near_duplicates: Questions that are near-duplicates of another.
         contained: Questions that contain one of a reference dataset or are a part of it.
-        figure_variants: Questions that differ from another in their figures alone.
         figure_variants_kept: Such questions that were not left out.
         figure_variant_examples: The first few of both.
     """
@@ -60,11 +58,7 @@ class MergeCounts:
 
 
 class DistinctTasks:
-    """The distinct tasks of a spool, in final order.
-
-    Attributes:
-        counts: How many other tasks there are.
-    """
+    """The distinct tasks of a spool, in final order."""
 
     def __init__(self, spool: Spool, families: FamilyIndex, folder: Path, progress: BuildProgress) -> None:
         self.counts = MergeCounts()
@@ -82,7 +76,6 @@ class DistinctTasks:
             self._parts = number + 1
 
     def families(self) -> Iterator[Positions]:
-        """The family of every distinct task, part by part."""
         for number in range(self._parts):
             yield np.load(self._family_file(number))
 
@@ -116,7 +109,6 @@ class DistinctTasks:
     def _in_reference(
         self, batch: pa.RecordBatch, reference_digests: pa.Array
     ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        """Which tasks of a batch are among those of the reference, by their digests."""
         in_reference = as_truths(pc.is_in(batch.column("digest"), value_set=reference_digests))
         self.counts.against += int(in_reference.sum())
         return in_reference

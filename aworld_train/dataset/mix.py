@@ -13,7 +13,6 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
-    """Check that the sources, each with its weight, can be mixed."""
     without = [name for name, weight in weights if weight is None]
     if without and len(without) < len(weights):
         raise UsageError(
@@ -26,7 +25,6 @@ def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
 
 
 def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None) -> list[int]:
-    """How many tasks to take of each source."""
     if 0 in available:
         raise DatasetError(
             f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
@@ -80,7 +78,6 @@ class GroupCounter:
         self._counts = np.zeros(0, dtype=np.int64)
 
     def next(self, groups: Numbers) -> Numbers:
-        """The ranks of the next items, by their groups."""
         top = int(groups.max(initial=-1)) + 1
         if top > len(self._counts):
             self._counts = np.pad(self._counts, (0, top - len(self._counts)))

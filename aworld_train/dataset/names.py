@@ -22,7 +22,6 @@ def check_scorer_name(name: str) -> None:
 
 @cache
 def check_schema_name(name: str) -> None:
-    """Check that there is such an answer schema."""
     try:
         extraction.check_schema_name(name)
     except RewardError as error:

@@ -48,7 +48,6 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float = THRESHOLD, *, drop_variants: bool = False) -> None:
-        """An index without texts."""
         if not MIN_THRESHOLD <= threshold <= 1:
             raise UsageError(
                 f"The similarity {threshold} of near-duplicates is not between {MIN_THRESHOLD} and 1; 0.8 is usual."

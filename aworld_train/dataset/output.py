@@ -107,6 +107,5 @@ def _files(folder: Path) -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,8 +21,6 @@ class PlannedSource:
     """One source of a build.
 
     Attributes:
-        name: Its name, or ``module:function``.
-        options: Its options.
         weight: Its share of the rows, in any unit; None to take all it has.
     """
 
@@ -43,20 +41,7 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """A whole build.
-
-    Attributes:
-        sources: Where tasks come from.
-        out: The dataset directory.
-        splits: Fraction of the tasks by split.
-        seed: Seed of the order, the splits and of what sources generate.
-        limit: Most tasks over all splits.
-        dedupe: Leave out near-duplicates of other questions of the dataset.
-        against: Dataset directories or parquet files whose tasks are left out.
-        figure_variants: What becomes of questions that differ from another in their figures alone; by default those
-            of a question in ``against`` are left out, and those of another of the dataset stay.
-        strict: Whether the first dropped piece of input is an error.
-    """
+    """A whole build; `builder.build` says what its values mean."""
 
     sources: Sequence[PlannedSource]
     out: Path
@@ -87,7 +72,6 @@ class BuildPlan:
         return replace(self, sources=sources)
 
     def check(self) -> None:
-        """Check that the plan can be carried out."""
         if not self.sources:
             raise UsageError("No source is given; name at least one under `sources`.")
         if self.limit is not None and self.limit < 1:

@@ -85,13 +85,10 @@ class RankedSets:
         return shared
 
     def members(self, number: int) -> Numbers:
-        """The ranks of a set."""
         return self._members[self._ends[number] : self._ends[number + 1]]
 
 
 class _Postings:
-    """The sets that have a rank, rank by rank."""
-
     def __init__(self, ranks: Numbers, owners: Numbers, rank_count: int) -> None:
         self._starts = np.zeros(rank_count + 1, dtype=np.int32)
         self._starts[1:] = np.cumsum(np.bincount(ranks, minlength=rank_count))

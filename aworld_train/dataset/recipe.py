@@ -66,7 +66,6 @@ class DatasetRecipe:
 
 
 def read_recipe(name: str) -> BuildPlan:
-    """The build that a recipe file describes."""
     path = locate.find(name, Path.cwd(), ready=locate.shipped_datasets())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)
@@ -86,7 +85,6 @@ def read_recipe(name: str) -> BuildPlan:
 
 
 def default_out(name: str) -> Path:
-    """The directory of a dataset that is built without ``--out``."""
     return Path("data") / name
 
 
@@ -125,7 +123,6 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
 
 
 def _typed(section: type, data: dict[str, Any], layer: Layer, path: KeyPath) -> Any:
-    """The section with the values of ``data``, which stands at ``path`` of the recipe."""
     try:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(section), OmegaConf.create(data)))
     except OmegaConfBaseException as error:

@@ -21,11 +21,7 @@ _TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before
 
 
 class RowMaker:
-    """Makes rows of tasks, column by column; the values of families are looked up by their number.
-
-    Attributes:
-        schema: The schema of the rows.
-    """
+    """Makes rows of tasks, column by column; the values of families are looked up by their number."""
 
     def __init__(
         self,
@@ -43,7 +39,6 @@ class RowMaker:
         self._has_subject = np.array([family.has_subject for family in families], dtype=bool)
 
     def rows(self, tasks: pa.RecordBatch, index: Numbers, split: str) -> pa.RecordBatch:
-        """The rows of a batch of `FLAT`."""
         codes = as_integers(tasks.column("family"))
         family_texts = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
         subject, is_question = tasks.column("subject"), self._is_question[codes]
@@ -107,7 +102,6 @@ class RowMaker:
         return pa.array(whole, _PROMPT)
 
     def _text(self, name: str, codes: Numbers) -> pa.Array:
-        """The value of each task's family."""
         values = self._texts[name]
         if len(set(values)) == 1:
             return _repeated(values[0], len(codes))
@@ -119,7 +113,6 @@ def _repeated(value: str, count: int) -> pa.Array:
 
 
 def _length(*arrays: pa.Array) -> Numbers:
-    """The total bytes of the texts of each task, [tasks]."""
     total: Numbers = np.sum(
         [as_integers(pc.binary_length(array)) for array in arrays], axis=0, dtype=np.int64
     )

@@ -33,15 +33,10 @@ class DatasetStatistics:
     """The counts and lengths of a file.
 
     Attributes:
-        path: The file.
-        rows: How many rows it has.
         counts: Rows by value, for each of `COUNTED` that rows have.
-        answer_kinds: Rows by the kind of their answer.
         lengths: How often each length occurs: of ``prompt characters``, ``answer characters``, and with a
             model ``prompt tokens`` and ``answer tokens``.
         duplicates: Rows whose prompt equals that of an earlier row except for case and spacing.
-        unanswered: Rows without an answer.
-        several_answers: Rows with more than one right answer.
     """
 
     path: Path

@@ -116,7 +116,6 @@ class _Parser:
         self.compared: list[tuple[str, str]] = []
 
     def parse(self) -> ColumnElement[bool]:
-        """The whole condition."""
         result = self._or()
         if self._next < len(self._tokens):
             self._fail(f"{self._tokens[self._next].text!r} is not expected", self._tokens[self._next])

@@ -45,7 +45,6 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
         parent: Index of the node before it among its agent's; -1 for a root.
         messages: One of the assistant for a sampled node, else all that were added at once.
         tokens: Token ids as little-endian int32; empty where they are redacted.
-        token_count: How many.
         logprobs: Of each sampled token, as ``packed_floats``; None for context.
         ended: Whether the model ended a sampled turn itself.
         stop: The stop text that ended a sampled turn.
@@ -69,12 +68,10 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def sampled(self) -> bool:
-        """Whether the model wrote it."""
         return self.logprobs is not None
 
     @property
     def token_ids(self) -> list[int]:
-        """Its token ids."""
         return unpacked_tokens(self.tokens)
 
     @property
@@ -95,12 +92,8 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """One model call.
 
     Attributes:
-        node: Index of the sampled node.
-        began: Unix time, seconds.
-        seconds: Its duration.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
         malformed: Whether a tool call or a thought cannot be read.
-        prompt_tokens: Tokens of the prompt.
         temperature: Of its sampling, as the next three.
         tools: Digest of the tools' schemas, a blob of the store; empty without tools.
         misses: What the model did against the client's wishes.
@@ -124,12 +117,8 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call that was made.
 
     Attributes:
-        name: The tool.
         arguments: JSON text as it was sent.
         result: The text of the result, before it was shortened for the model.
-        is_error: Whether it failed.
-        began: Unix time, seconds.
-        seconds: Its duration.
         server: The tool server, as ``rollout.cassette.server_identity`` names it.
         replayed: Whether a cassette answered.
         call_id: The model's identifier of the call; empty where an outside agent made it.
@@ -181,8 +170,6 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One training row.
 
     Attributes:
-        agent: Index of its agent.
-        path: Its nodes.
         own: The sampled nodes among them whose tokens are under the mask; the others were in an earlier row.
         prompt_tokens: How many of its tokens are its prompt.
     """
@@ -233,7 +220,6 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
             begin = end
 
     def row_tokens(self, row: int) -> list[int]:
-        """The token ids of a row, prompt first."""
         agent = self.agents[self.rows[row].agent]
         return [token for span in self.spans(row) for token in agent.nodes[span.node].token_ids]
 
@@ -252,7 +238,6 @@ class RowSpan(NamedTuple):
 
 
 def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
-    """The digests of the images in messages."""
     return {image.digest for message in messages for image in message.images}
 
 
@@ -262,7 +247,6 @@ def packed_tokens(tokens: Sequence[int]) -> bytes:
 
 
 def unpacked_tokens(data: bytes) -> list[int]:
-    """The token ids of ``packed_tokens``."""
     return list(map(int, np.frombuffer(data, "<i4")))
 
 
@@ -276,7 +260,6 @@ def packed_floats(values: Sequence[float]) -> bytes:
 
 
 def unpacked_floats(data: bytes) -> list[float]:
-    """The floats of ``packed_floats``."""
     return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
 
 
@@ -286,15 +269,12 @@ _shared_decoder = msgspec.msgpack.Decoder(SharedNode)
 
 
 def encoded(value: "EpisodeContent | SharedNode") -> bytes:
-    """As MessagePack."""
     return _encoder.encode(value)
 
 
 def decoded_content(data: bytes) -> EpisodeContent:
-    """The content of ``encoded``."""
     return _content_decoder.decode(data)
 
 
 def decoded_shared(data: bytes) -> SharedNode:
-    """The shared node of ``encoded``."""
     return _shared_decoder.decode(data)

@@ -82,14 +82,12 @@ class Database:
             raise kind(brief(error)) from error
 
     def is_current(self) -> bool:
-        """Whether the database has the newest form."""
         from aworld_train.store.migrate import NEWEST, revision_of
 
         with self.begin() as connection:
             return revision_of(connection) == NEWEST
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
     def blob(self, connection: Connection, digest: str) -> bytes | None:
@@ -129,7 +127,6 @@ class Database:
 
 
 def check_url(url: str) -> None:
-    """Check the address of a database."""
     try:
         parsed = make_url(url)
     except SQLAlchemyError:

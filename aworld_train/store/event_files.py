@@ -182,7 +182,6 @@ def event_files(folder: Path) -> list[Path]:
 
 
 def is_open(file: Path) -> bool:
-    """Whether the process that writes a file lives."""
     try:
         with file.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -20,10 +20,7 @@ class TaskSeen(msgspec.Struct, frozen=True, omit_defaults=True, tag="task"):
     Attributes:
         id: SHA-256 of its content, shortened.
         index: Its ``extra_info.index`` in the dataset.
-        source: Its ``data_source``.
-        scorer: The scorer that it names.
         question: The text of its user messages.
-        answer: The right answer.
         row: The dataset's row, as JSON.
     """
 
@@ -40,13 +37,9 @@ class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun")
     """An episode begins.
 
     Attributes:
-        id: Unique among all runs.
-        task: The task's id.
-        step: The training step that it is played for.
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the episodes of its task in this step.
         key: What the training framework calls it; its rows have an index after it.
-        began: Unix time, seconds.
     """
 
     id: str

@@ -138,7 +138,6 @@ class StoreLoader:
         self._thread = threading.Thread(target=self._run, name="store-loader", daemon=True)
 
     def start(self) -> None:
-        """Begin to load."""
         self._thread.start()
 
     def close(self, *, max_seconds: float) -> bool:

@@ -19,13 +19,7 @@ _LIMIT_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed.
-
-    Attributes:
-        episodes: Of how many episodes the content was removed.
-        blobs: How many blobs nothing referred to any more.
-        bytes: By how much the database is smaller.
-    """
+    """What was removed."""
 
     episodes: int
     blobs: int
@@ -113,7 +107,6 @@ def _remove_unused_blobs(connection: Connection) -> int:
 
 
 def _size(connection: Connection, database: Database) -> int:
-    """Bytes that are in use."""
     if not database.is_sqlite:
         total = connection.execute(select(func.sum(func.length(tables.contents.c.data)))).scalar_one()
         return int(total or 0)

@@ -55,12 +55,6 @@ class EpisodeHead:
     """The figures of an episode, as a list shows it.
 
     Attributes:
-        id: The episode.
-        task: The task's id.
-        index: The task's number in its dataset.
-        source: The task's data source.
-        question: The task's question.
-        correct_answer: The task's right answer.
         status: ``running``, ``ended``, ``lost`` or ``superseded``.
         step: The training step that it was played for.
         phase: ``train``, ``val`` or ``rollout``.
@@ -84,7 +78,6 @@ class EpisodeHead:
     figures: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as one flat object."""
         return {name: getattr(self, name) for name in _HEAD_FIELDS} | dict(self.figures)
 
 
@@ -96,8 +89,6 @@ class RowUse:
     """How training used a row of an episode.
 
     Attributes:
-        trained_step: The step that trained on it; None if none did.
-        position: Its place in that step's batch.
         masked_in: How many of its tokens were under the mask then.
         advantage: The mean over these.
         advantages: Of each token of the response; empty where all under the mask are equal.
@@ -115,12 +106,9 @@ class StoredEpisode:
     """An episode with everything that is kept of it.
 
     Attributes:
-        head: Its figures.
         line: The whole line of ``traces/episodes.jsonl``; empty for one that has not ended.
-        task_row: The dataset's row of its task.
         content: Its conversations, tool calls, rows and score; None where they are not kept. Nodes that it shares with
             others are filled in.
-        rows: How training used its rows.
         tools: The tools' schemas by digest, as the model calls name them.
     """
 
@@ -185,7 +173,6 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
         self._database.close()
 
     def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
@@ -203,7 +190,6 @@ class Store:
         sort: str = "began",
         descending: bool = False,
     ) -> list[str]:
-        """The ids of the episodes that meet a condition and contain a text, in an order; see ``episodes``."""
         query = self._matching(
             select(tables.episodes.c.id), self._tests(condition, search, superseded), by_task=sort == "index"
         ).order_by(*_order(sort, descending))
@@ -586,7 +572,6 @@ def _order(sort: str, descending: bool) -> tuple[Any, Any]:
 
 
 def _head_query(*columns: ColumnElement[Any]) -> Select[Any]:
-    """What ``_head`` reads, and more columns."""
     task = tables.tasks.c
     head = [column for column in tables.episodes.c if column.name not in _HIDDEN]
     return select(
@@ -610,7 +595,6 @@ class _Blobs:
         self._read: dict[str, bytes | None] = {}
 
     def get(self, digest: str) -> bytes | None:
-        """The bytes of a blob; None where it is missing."""
         if digest not in self._read:
             self._read[digest] = self._database.blob(self._connection, digest)
         return self._read[digest]
@@ -652,7 +636,6 @@ def _tools(content: EpisodeContent | None, blobs: _Blobs) -> dict[str, Any]:
 
 
 def _row_uses(connection: Connection, ids: Sequence[str]) -> dict[str, list[RowUse]]:
-    """How training used the rows of episodes, by episode."""
     table = tables.rows.c
     query = select(tables.rows).where(table.episode.in_(ids)).order_by(table.episode, table.number)
     uses: dict[str, list[RowUse]] = defaultdict(list)

@@ -65,7 +65,6 @@ class StoreRecorder:
         return task
 
     def begin(self, episode: str, task: str, *, step: int, phase: str, attempt: int, key: str) -> None:
-        """Report that an episode begins."""
         self._writer.add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
 
     def blob(self, data: bytes) -> str:
@@ -80,7 +79,6 @@ class StoreRecorder:
         self._writer.add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
-        """Report the rows that a training step has used, in their order."""
         self._writer.add(RowsTrained(step, tuple(rows)))
 
     def left_out(self, keys: Sequence[str], reason: str) -> None:
@@ -88,11 +86,9 @@ class StoreRecorder:
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
     async def written(self) -> None:
-        """Wait until everything until now is written."""
         await self._writer.written()
 
     def close(self) -> None:
-        """Write what is left."""
         self._writer.close()
 
     def _is_new(self, name: str) -> bool:

@@ -28,7 +28,6 @@ class Keep:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a store at all."""
         return self.kind is not KeepKind.off
 
     def content_of(self, episode: str, figures: dict[str, Any]) -> bool:

@@ -267,7 +267,6 @@ def headers_from_environment() -> dict[str, str]:
 
 
 def check_otlp() -> None:
-    """Check that OTLP's messages are installed."""
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
     except ImportError:

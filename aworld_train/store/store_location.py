@@ -19,9 +19,7 @@ class StorePlace:
     """Where the store of a run is.
 
     Attributes:
-        folder: The folder ``store`` of the run.
         run: The run's id in the database.
-        name: The run's name.
         url: The database's address, as it is connected to; None for the file in the folder.
     """
 
@@ -32,12 +30,10 @@ class StorePlace:
 
     @property
     def events(self) -> Path:
-        """The folder of the files of events."""
         return self.folder / EVENTS_FOLDER
 
     @property
     def file(self) -> Path:
-        """The SQLite database."""
         return self.folder / _DATABASE
 
 

@@ -35,7 +35,6 @@ _FIGURES = (
 
 
 def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
-    """The row of a task."""
     return {
         "run": run,
         "id": task.id,
@@ -49,7 +48,6 @@ def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
 
 
 def begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
-    """The row of an episode that has begun."""
     return {
         "id": begun.id,
         "run": run,
@@ -84,7 +82,6 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
 
 
 def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
-    """Add the rows of an episode's content."""
     rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
     rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
     for agent in content.agents:

@@ -19,8 +19,6 @@ class Choice(NamedTuple):
     """One of the answers that a question offers.
 
     Attributes:
-        label: What it is called.
-        text: The answer.
         is_number: Whether the input has it as a number.
     """
 
@@ -58,12 +56,10 @@ def shows_labels(template: str) -> bool:
 
 
 def shows_choices(template: str) -> bool:
-    """Whether the agent sees the choices."""
     return "{choice}" in template
 
 
 def fill_template(template: str, question: str, choices: Sequence[Choice]) -> str:
-    """The question as the template asks it."""
     labels = _listed([choice.label for choice in choices])
     lines: list[str] = []
     for line in template.split("\n"):

@@ -26,9 +26,7 @@ class SourceEntry:
     """A source of this package.
 
     Attributes:
-        function: Where it is, ``module:function``.
         uses: The fields of `SourceOptions` that change what it yields; setting any other is refused.
-        needs: Those of them that must be set.
         about: What it reads, in a few words.
     """
 

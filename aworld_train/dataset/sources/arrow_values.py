@@ -20,7 +20,6 @@ _TIME = re.compile(r"(?:(-?\d{4,}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[
 
 
 def column_values(column: pa.Array, feature: object = None) -> list[object]:
-    """The values of a column."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -43,7 +42,6 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
 
 
 def check_readable(kind: pa.DataType, path: Sequence[str], what: str) -> None:
-    """Check that values of a type can be written as text."""
     for name in path:
         if not (pa.types.is_struct(kind) and kind.get_field_index(name) >= 0):
             return
@@ -99,7 +97,6 @@ def _has(kind: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 
 
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with other types at its leaves."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_replaced(field.type, replace)) for field in kind])
     if pa.types.is_map(kind):

@@ -94,7 +94,6 @@ class ColumnPlan:
 
     @property
     def columns(self) -> list[str]:
-        """The columns to read, each once."""
         return list(
             dict.fromkeys([column for _, column in self.top] + [column for _, column, _ in self.nested])
         )
@@ -137,7 +136,7 @@ class Columns:
         return plan
 
     def check_columns_found(self, where: str) -> None:
-        """Check that some record had each column of ``--map``, the query and the answer, if there were records at all."""
+        """Check that some record had each column of ``--map``, the query and the answer, if there were records."""
         if not self._columns_found:
             return
         present = f"there are the columns {', '.join(map(repr, self._columns_found))}"
@@ -179,7 +178,6 @@ class Columns:
         )
 
     def _path(self, field: str, names: Path, where: str) -> Path | None:
-        """Where records with these columns have the field; None for nowhere."""
         if field in self._mapping:
             return self._mapped_path(field, names)
         # --map answer=COLUMN names the only answer, and --map ground_truths=COLUMN all of them.
@@ -268,7 +266,6 @@ def _is_called(path: Path, names: tuple[str, ...]) -> bool:
 
 
 def _choice_columns(names: Path) -> dict[str, Path]:
-    """The columns of choices that have a column each."""
     plain = {_plain(name): name for name in names}
     columns: dict[str, Path] = {}
     for field, letter in CHOICE_FIELDS.items():

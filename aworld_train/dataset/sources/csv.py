@@ -35,7 +35,6 @@ WRONG_WIDTH = "other number of fields than the header has"
 
 
 def csv(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files."""
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".csv", ".tsv")):
         file_columns = FileColumns(columns.table_plan)

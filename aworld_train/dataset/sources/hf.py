@@ -24,7 +24,6 @@ _SAVED = ("state.json", "dataset_dict.json")
 
 
 def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the datasets."""
     if find_spec("datasets") is None:
         raise DependencyMissing(
             "The source hf needs the library datasets, which is not installed: pip install datasets (it also comes "

@@ -35,10 +35,8 @@ class _Shape(NamedTuple):
     """How lines with certain columns are decoded.
 
     Attributes:
-        decode: Makes a struct of a line, with an attribute for each column.
         places: Each field, with the attribute that has it.
         unused: The attributes of columns that no field uses, which hold their JSON text.
-        used: The columns that fields use.
         colons: The colons of a line that are not in its values.
     """
 

@@ -49,7 +49,6 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
 
 
 def json_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file."""
     return _records(_lines(path, UTF8), path, plan_for, UTF8)
 
 
@@ -107,7 +106,6 @@ def _lines(path: Path, encoding: str) -> Iterator[Line]:
 
 
 def _fault(raw: bytes, encoding: str) -> str:
-    """The reason why a line could not be decoded."""
     if not raw.strip():
         return "blank line"
     try:

@@ -25,7 +25,6 @@ class UserOption:
         key: Its key in a dataset recipe; the command line's flag has dashes in it instead of underscores.
         panel: Heading that the option has in ``--help``.
         metavar: What ``--help`` calls the value.
-        help: Help text, without the default.
         short: Second, short flag; empty for none.
         convert: Makes the field's value of what a recipe or the command line has.
     """
@@ -206,11 +205,7 @@ def default_value(option_field: Field[Any]) -> Any:
 
 
 class OptionError(UsageError):
-    """The value of an option cannot be used.
-
-    Attributes:
-        option_key: The option's key in a recipe.
-    """
+    """The value of an option cannot be used."""
 
     def __init__(self, message: str, option_key: str) -> None:
         super().__init__(message)

@@ -18,7 +18,6 @@ BATCH_RECORDS = 1024
 
 
 def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files."""
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".parquet",)):
         file_columns = FileColumns(columns.table_plan)

@@ -36,8 +36,6 @@ class Query(NamedTuple):
     """What a record asks.
 
     Attributes:
-        question: The user's message.
-        system: The system prompt that comes before it; may be empty.
         images: The ``data:`` URIs of the images whose marks are in the user's messages, each once.
         earlier: The messages between both, as JSON; empty for none.
     """

@@ -25,7 +25,6 @@ def conversation_ends(agent: StoredAgent) -> list[int]:
 
 
 def messages_of(agent: StoredAgent, path: Sequence[int]) -> list[StoredMessage]:
-    """The messages of a path's nodes."""
     return [message for node in path for message in agent.nodes[node].messages]
 
 

@@ -28,11 +28,9 @@ class ExportCounts:
     """What an export holds.
 
     Attributes:
-        episodes: How many episodes.
         entries: How many model calls (parquet), conversations (messages, atif) or samples (inspect).
         without_content: Episodes that meet the condition and of which no texts are kept, for example because they are
             still running.
-        bytes: The size of the file.
     """
 
     episodes: int
@@ -41,7 +39,6 @@ class ExportCounts:
     bytes: int
 
     def to_json(self) -> dict[str, int]:
-        """All fields."""
         return asdict(self)
 
 

@@ -266,7 +266,6 @@ class _SampleEvents:
         }
 
     def all(self) -> list[dict[str, Any]]:
-        """All events in order of time."""
         head = self._episode.head
         timed = [
             (call.began, self._model_event(index, agent, number))
@@ -298,7 +297,6 @@ class _SampleEvents:
         return events
 
     def last_conversation(self) -> list[dict[str, Any]]:
-        """The messages of the conversation with the last call."""
         last = self._last_call()
         if last is None:
             return []
@@ -310,7 +308,6 @@ class _SampleEvents:
         ]
 
     def last_output(self) -> dict[str, Any]:
-        """What the last call gave."""
         last = self._last_call()
         return self._output(*last) if last else {"model": self._model, "choices": [], "completion": ""}
 
@@ -481,7 +478,6 @@ def _parameter(schema: Any) -> dict[str, Any]:
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """What the list of samples shows of one."""
     copied = (
         "id",
         "epoch",

@@ -98,7 +98,6 @@ class ParquetWriter:
 
 
 def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
-    """The rows of an episode."""
     content = episode.content
     assert content is not None
     head, figures = episode.head, episode.head.figures

@@ -28,8 +28,6 @@ AttributeValue = str | bool | int | float | Sequence[str]
 
 
 class SpanKind(IntEnum):
-    """What a span stands for, with OTLP's numbers."""
-
     internal = 1
     client = 3
 
@@ -39,13 +37,10 @@ class Span:
     """One span.
 
     Attributes:
-        name: Its name.
-        kind: What it stands for.
         trace: The trace's id, 16 bytes.
         id: Its id, 8 bytes.
         parent: The id of the span around it; empty for a root.
         began: Unix time, nanoseconds, as ``ended``.
-        attributes: Its attributes.
         error: What failed; None where nothing did.
     """
 
@@ -311,7 +306,6 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    """Messages as OpenInference's flat attributes."""
     flat: dict[str, Any] = {}
     for number, message in enumerate(messages):
         place = f"{prefix}.{number}.message"

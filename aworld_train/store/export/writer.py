@@ -15,12 +15,8 @@ class ExportedEvaluation:
     """What formats say of a run that is an evaluation.
 
     Attributes:
-        dataset: The files of its tasks.
         tasks: How many tasks it shall have.
-        attempts: Attempts at each.
         sampling: Temperature, top_p, top_k and seed, as far as they are set.
-        model_url: The model's endpoint; None where it had none.
-        is_complete: Whether all attempts have ended.
     """
 
     dataset: str
@@ -36,13 +32,8 @@ class ExportedRun:
     """What formats say of the run as a whole.
 
     Attributes:
-        name: The run's name.
-        id: Its id in the store.
         model: The name of its model; empty where it is unknown.
-        read_blob: Reads the file of an image by its digest.
-        version: The version of this package.
         recipe: The unresolved recipe.
-        evaluation: What was measured, if the run is an evaluation.
     """
 
     name: str
