@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
-from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import visitors
 
@@ -31,21 +31,9 @@ _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
 """Columns of ``tables.episodes`` that are no figures of an episode's head."""
+_SORTED_FIGURES = "reward accuracy seconds turns tool_calls tool_errors sampled_tokens advantage outcome"
 SORTS: Mapping[str, Any] = {
-    name: tables.episodes.c[name]
-    for name in (
-        "began",
-        "step",
-        "reward",
-        "accuracy",
-        "seconds",
-        "turns",
-        "tool_calls",
-        "tool_errors",
-        "sampled_tokens",
-        "advantage",
-        "outcome",
-    )
+    name: tables.episodes.c[name] for name in ("began", "step", *_SORTED_FIGURES.split())
 } | {"index": tables.tasks.c.index}
 """What a list of episodes can be sorted by."""
 
@@ -81,7 +69,7 @@ class EpisodeHead:
         return {name: getattr(self, name) for name in _HEAD_FIELDS} | dict(self.figures)
 
 
-_HEAD_FIELDS = tuple(each.name for each in fields(EpisodeHead) if each.name != "figures")
+_HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name != "figures")
 
 
 @dataclass(frozen=True)
@@ -178,8 +166,7 @@ class Store:
     def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
         """The number of episodes that meet a condition (see ``conditions``) and contain a text."""
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
-        with self._database.begin() as connection:
-            return int(connection.execute(query).scalar_one())
+        return int(self._rows(query)[0][0])
 
     def ids(
         self,
@@ -190,20 +177,16 @@ class Store:
         sort: str = "began",
         descending: bool = False,
     ) -> list[str]:
-        query = self._matching(
-            select(tables.episodes.c.id), self._tests(condition, search, superseded), by_task=sort == "index"
-        ).order_by(*_order(sort, descending))
-        with self._database.begin() as connection:
-            return list(connection.execute(query).scalars())
+        query = self._sorted_ids(condition, search, superseded, sort, descending)
+        return [row.id for row in self._rows(query)]
 
     def heads(self, ids: Sequence[str]) -> list[EpisodeHead]:
         """The episodes with these ids, some hundreds at most, in their order."""
         query = self._joined(_head_query()).where(
             tables.episodes.c.run == self.place.run, tables.episodes.c.id.in_(ids)
         )
-        with self._database.begin() as connection:
-            heads = {row["id"]: _head(dict(row)) for row in connection.execute(query).mappings()}
-        return [heads[each] for each in ids if each in heads]
+        heads = {row["id"]: _head(row) for row in self._records(query)}
+        return [heads[episode] for episode in ids if episode in heads]
 
     def episodes(
         self,
@@ -216,64 +199,42 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[EpisodeHead]:
-        """The episodes that meet a condition and contain a text, in an order.
+        """The episodes that meet a condition (see ``conditions``), in the order of one of ``SORTS``.
 
         Args:
             search: A text that they contain, in any case.
             superseded: Also those that a resumed run has played again.
         """
-        order = _order(sort, descending)
         # What is sorted are ids: only the episodes of a page are read as a whole.
-        page = (
-            self._matching(
-                select(tables.episodes.c.id),
-                self._tests(condition, search, superseded),
-                by_task=sort == "index",
-            )
-            .order_by(*order)
-            .limit(limit)
-            .offset(offset)
-            .subquery("page")
-        )
-        query = self._joined(_head_query(), page).order_by(*order)
-        with self._database.begin() as connection:
-            return [_head(dict(row)) for row in connection.execute(query).mappings()]
+        ids = self._sorted_ids(condition, search, superseded, sort, descending)
+        page = ids.limit(limit).offset(offset).subquery("page")
+        query = self._joined(_head_query(), page).order_by(*_order(sort, descending))
+        return [_head(row) for row in self._records(query)]
 
     def values(self, name: str) -> dict[str, int]:
         """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
-        with self._database.begin() as connection:
-            if name == "tool":
-                table = tables.tool_calls
-                query = (
-                    select(table.c.name, func.count())
-                    .join(tables.episodes, tables.episodes.c.id == table.c.episode)
-                    .where(tables.episodes.c.run == self.place.run)
-                    .group_by(table.c.name)
-                )
-            else:
-                column = tables.episodes.c[name]
-                query = (
-                    select(column, func.count())
-                    .where(
-                        tables.episodes.c.run == self.place.run,
-                        tables.episodes.c.status != "superseded",
-                        column.is_not(None),
-                    )
-                    .group_by(column)
-                )
-            return dict(sorted((row[0], row[1]) for row in connection.execute(query)))
+        if name == "tool":
+            column: ColumnElement[Any] = tables.tool_calls.c.name
+            query = (
+                select(column, func.count())
+                .join(tables.episodes, tables.episodes.c.id == tables.tool_calls.c.episode)
+                .where(tables.episodes.c.run == self.place.run)
+            )
+        else:
+            column = tables.episodes.c[name]
+            query = select(column, func.count()).where(self._is_used(), column.is_not(None))
+        return dict(sorted((row[0], row[1]) for row in self._rows(query.group_by(column))))
 
     def steps(self) -> list[tuple[str, int, int]]:
         """Phase, step and number of episodes of every step, in order."""
         columns = tables.episodes.c
         query = (
             select(columns.phase, columns.step, func.count())
-            .where(columns.run == self.place.run, columns.status != "superseded")
+            .where(self._is_used())
             .group_by(columns.phase, columns.step)
             .order_by(columns.step, columns.phase)
         )
-        with self._database.begin() as connection:
-            return [(phase, step, count) for phase, step, count in connection.execute(query)]
+        return [(phase, step, count) for phase, step, count in self._rows(query)]
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         """The tasks with the figures of their episodes, in the order of the dataset."""
@@ -285,30 +246,20 @@ class Store:
                 func.avg(episode.reward).label("mean_reward"),
                 func.max(episode.step).label("last_step"),
             )
-            .where(episode.run == self.place.run, episode.status != "superseded")
+            .where(self._is_used())
             .group_by(episode.task)
             .subquery("played")
         )
+        figures = [column for column in played.c if column.name != "task"]
         query = (
-            select(
-                task.id,
-                task.index,
-                task.source,
-                task.scorer,
-                task.question,
-                task.answer,
-                played.c.episodes,
-                played.c.mean_reward,
-                played.c.last_step,
-            )
+            select(task.id, task.index, task.source, task.scorer, task.question, task.answer, *figures)
             .join(played, played.c.task == task.id)
             .where(task.run == self.place.run)
             .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)
         )
-        with self._database.begin() as connection:
-            return [TaskHead(**row) for row in connection.execute(query).mappings()]
+        return [TaskHead(**row) for row in self._records(query)]
 
     def ended_lines(self, phase: str) -> Iterator[tuple[EpisodeKey, dict[str, Any]]]:
         """The episodes of a phase that have ended, in order of their begin: which they are, and their whole lines.
@@ -334,10 +285,8 @@ class Store:
             .order_by(columns.source, columns.index, columns.id)
         )
         with self._database.begin() as connection:
-            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).mappings()
-            for fields in rows:
-                row = json.loads(decompressed(fields["row"]))
-                yield TaskKey(**{name: fields[name] for name in fields if name != "row"}), row
+            for *key, row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
+                yield TaskKey(*key), json.loads(decompressed(row))
 
     def step_figures(self) -> list[dict[str, Any]]:
         """By phase and step: number of episodes, and the means of their figures."""
@@ -352,42 +301,30 @@ class Store:
                 func.avg(columns.step - 1 - columns.weights_first).label("staleness"),
                 *(func.avg(columns[name]).label(name) for name in means),
             )
-            .where(columns.run == self.place.run, columns.status != "superseded")
+            .where(self._is_used())
             .group_by(columns.phase, columns.step)
             .order_by(columns.step, columns.phase)
         )
-        with self._database.begin() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return self._records(query)
 
     def outcomes(self) -> list[tuple[str, int, str, int]]:
-        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still go on."""
+        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still run."""
         columns = tables.episodes.c
         query = (
             select(columns.phase, columns.step, columns.outcome, func.count())
-            .where(
-                columns.run == self.place.run, columns.status != "superseded", columns.outcome.is_not(None)
-            )
+            .where(self._is_used(), columns.outcome.is_not(None))
             .group_by(columns.phase, columns.step, columns.outcome)
             .order_by(columns.step, columns.phase, columns.outcome)
         )
-        with self._database.begin() as connection:
-            return [(phase, step, outcome, n) for phase, step, outcome, n in connection.execute(query)]
+        return [(phase, step, outcome, count) for phase, step, outcome, count in self._rows(query)]
 
     def suspicions(self) -> dict[str, int]:
         """The signs of reward hacking that episodes show, with the numbers of episodes."""
-        columns = tables.episodes.c
-        query = (
-            select(columns.suspicions, func.count())
-            .where(
-                columns.run == self.place.run, columns.status != "superseded", columns.suspicions.is_not(None)
-            )
-            .group_by(columns.suspicions)
-        )
+        column = tables.episodes.c.suspicions
+        query = select(column, func.count()).where(self._is_used(), column.is_not(None)).group_by(column)
         counts: Counter[str] = Counter()
-        with self._database.begin() as connection:
-            for names, count in connection.execute(query):
-                for name in names.strip(",").split(","):
-                    counts[name] += count
+        for names, count in self._rows(query):
+            counts.update(dict.fromkeys(names.strip(",").split(","), count))
         return dict(sorted(counts.items()))
 
     def outline(self) -> list[tuple[str, str, int, str, float | None]]:
@@ -402,18 +339,16 @@ class Store:
             )
             .order_by(columns.step, columns.id)
         )
-        with self._database.begin() as connection:
-            return [tuple(row) for row in connection.execute(query)]
+        return [tuple(row) for row in self._rows(query)]
 
     def newest(self) -> tuple[int, float | None, float | None]:
-        """Number of episodes, and when the last one began and ended: what changes while a run goes on."""
+        """Number of episodes, and when the last one began and ended: what changes while a run continues."""
         columns = tables.episodes.c
         query = select(func.count(), func.max(columns.began), func.max(columns.ended)).where(
             columns.run == self.place.run
         )
-        with self._database.begin() as connection:
-            count, began, ended = connection.execute(query).one()
-            return int(count), began, ended
+        [(count, began, ended)] = self._rows(query)
+        return int(count), began, ended
 
     def tool_latencies(self) -> list[dict[str, Any]]:
         """By phase, step and tool: number of calls, errors, mean and longest seconds."""
@@ -429,12 +364,11 @@ class Store:
                 func.max(tool.seconds).label("max_seconds"),
             )
             .join(tables.episodes, episode.id == tool.episode)
-            .where(episode.run == self.place.run, episode.status != "superseded")
+            .where(self._is_used())
             .group_by(episode.phase, episode.step, tool.name)
             .order_by(episode.step, tool.name)
         )
-        with self._database.begin() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return self._records(query)
 
     def episode(self, name: str) -> StoredEpisode:
         """An episode with everything.
@@ -466,11 +400,11 @@ class Store:
             tables.episodes.c.run == self.place.run
         )
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
-            part = ids[begin : begin + _EPISODES_AT_ONCE]
+            batch = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
-                rows = connection.execute(own.where(tables.episodes.c.id.in_(part))).mappings()
-                found = {row["id"]: dict(row) for row in rows}
-                ordered = [found[each] for each in part if each in found]
+                rows = connection.execute(own.where(tables.episodes.c.id.in_(batch))).mappings()
+                by_id = {row["id"]: dict(row) for row in rows}
+                ordered = [by_id[episode] for episode in batch if episode in by_id]
                 episodes = self._whole(connection, ordered, _Blobs(self._database, connection))
             yield from episodes
 
@@ -500,6 +434,19 @@ class Store:
                     f"{position} is none of them. The first row is 0."
                 )
         return self.episode(row.episode), int(row.number)
+
+    def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        with self._database.begin() as connection:
+            return connection.execute(query).all()
+
+    def _records(self, query: Select[Any]) -> list[dict[str, Any]]:
+        """The rows of a query by the names of their columns."""
+        with self._database.begin() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def _is_used(self) -> ColumnElement[bool]:
+        """The run's episodes but those that a resumed run has played again."""
+        return and_(tables.episodes.c.run == self.place.run, tables.episodes.c.status != "superseded")
 
     def _whole(
         self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
@@ -545,6 +492,13 @@ class Store:
             getattr(part, "table", None) is tables.tasks for test in tests for part in visitors.iterate(test)
         )
         return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
+
+    def _sorted_ids(
+        self, condition: str, search: str, superseded: bool, sort: str, descending: bool
+    ) -> Select[Any]:
+        tests = self._tests(condition, search, superseded)
+        query = self._matching(select(tables.episodes.c.id), tests, by_task=sort == "index")
+        return query.order_by(*_order(sort, descending))
 
     def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
         columns = tables.episodes.c

@@ -16,13 +16,16 @@ from aworld_train.store.export.conversations import (
     arguments_object,
     content_parts,
     conversation_ends,
+    episode_facts,
+    image_writer,
     path_tokens,
 )
-from aworld_train.store.export.json_lines import JsonLinesWriter
+from aworld_train.store.export.writer import JsonLinesWriter
 from aworld_train.store.reading import StoredEpisode
 
 # As vLLM writes the logarithm of 0, which JSON cannot hold.
 _LEAST_LOGPROB = -9999.0
+_FACTS = "source task index phase step attempt correct_answer outcome treatment reward accuracy"
 VERSION = "ATIF-v1.7"
 """Version 1.8 adds only audio."""
 
@@ -54,17 +57,7 @@ class AtifWriter(JsonLinesWriter):
         metrics = [step["metrics"] for step in steps if "metrics" in step]
         extra = {
             "run": self.run.name,
-            "source": head.source,
-            "task": head.task,
-            "index": head.index,
-            "phase": head.phase,
-            "step": head.step,
-            "attempt": head.attempt,
-            "correct_answer": head.correct_answer,
-            "outcome": head.figures.get("outcome"),
-            "treatment": head.figures.get("treatment"),
-            "reward": head.figures.get("reward"),
-            "accuracy": head.figures.get("accuracy"),
+            **episode_facts(head, _FACTS),
             "answer": episode.content.answer if episode.content else "",
         }
         return {
@@ -171,13 +164,10 @@ class _StepBuilder:
         step["metrics"] = metrics
 
     def _content(self, message: StoredMessage) -> str | list[Mapping[str, Any]]:
-        def part(image: Any) -> Mapping[str, Any]:
-            data = self._read_blob(image.digest)
-            if data is None:
-                return {"type": "text", "text": "[an image that is not kept]"}
+        def part(data: bytes) -> Mapping[str, Any]:
             return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
 
-        return content_parts(message, part)
+        return content_parts(message, image_writer(self._read_blob, part))
 
 
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from aworld_train.image_files import data_uri
 from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+from aworld_train.store.reading import EpisodeHead
 
 _MAX_DEPTH = 32
 _MAX_INTEGER = 2**63 - 1
@@ -108,16 +109,27 @@ def digest_part(image: StoredImage) -> dict[str, Any]:
     return {"type": "image", "sha256": image.digest}
 
 
-def embedded_part(read_blob: ReadBlob) -> Callable[[StoredImage], Mapping[str, Any]]:
-    """Images as OpenAI's chat API takes them, in the message itself."""
+def image_writer(
+    read_blob: ReadBlob, make_part: Callable[[bytes], Mapping[str, Any]]
+) -> Callable[[StoredImage], Mapping[str, Any]]:
+    """What ``make_part`` makes of an image's file, or a text where the file is not kept."""
 
     def part(image: StoredImage) -> Mapping[str, Any]:
         data = read_blob(image.digest)
-        if data is None:
-            return {"type": "text", "text": "[an image that is not kept]"}
-        return {"type": "image_url", "image_url": {"url": data_uri(data)}}
+        return {"type": "text", "text": "[an image that is not kept]"} if data is None else make_part(data)
 
     return part
+
+
+def embedded_part(read_blob: ReadBlob) -> Callable[[StoredImage], Mapping[str, Any]]:
+    """Images as OpenAI's chat API takes them, in the message itself."""
+    return image_writer(read_blob, lambda data: {"type": "image_url", "image_url": {"url": data_uri(data)}})
+
+
+def episode_facts(head: EpisodeHead, names: str) -> dict[str, Any]:
+    """The fields and figures of an episode with these names, which have spaces between them."""
+    facts = head.to_json()
+    return {name: facts.get(name) for name in names.split()}
 
 
 def _is_plain(value: Any, depth: int) -> bool:

@@ -21,6 +21,8 @@ from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
     content_parts,
+    episode_facts,
+    image_writer,
 )
 from aworld_train.store.export.writer import ExportedRun, json_text
 from aworld_train.store.reading import EpisodeHead, StoredEpisode
@@ -31,6 +33,8 @@ _STOP_REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_toke
 # Outcomes that Inspect AI calls limits; the others but an answer are its errors.
 _LIMITS = {"max_turns": "turn", "overlong": "token", "timeout": "time"}
 _EVALUATION = "eval"  # the phase of an evaluation's episodes
+_FACTS = "task source index phase step attempt outcome treatment cause advantage trained_step suspicions"
+_SUMMARIZED = "id epoch target metadata scores model_usage role_usage uuid started_at completed_at total_time turn_count"
 _NO_ERRORS = ("answered", "format", "repetition", *_LIMITS)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
@@ -196,16 +200,7 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "output": events.last_output(),
         "metadata": {
             "episode": head.id,
-            "task": head.task,
-            "source": head.source,
-            "index": head.index,
-            "phase": head.phase,
-            "step": head.step,
-            "attempt": head.attempt,
-            **{
-                name: figures.get(name)
-                for name in ("outcome", "treatment", "cause", "advantage", "trained_step", "suspicions")
-            },
+            **episode_facts(head, _FACTS),
             **({"parts": figures["parts"]} if figures.get("parts") else {}),
         },
         "store": {},
@@ -256,7 +251,8 @@ class _SampleEvents:
     def __init__(self, episode: StoredEpisode, model: str, read_blob: ReadBlob):
         assert episode.content is not None
         self._episode, self._content = episode, episode.content
-        self._model, self._read_blob = model, read_blob
+        self._model = model
+        self._image_part = image_writer(read_blob, lambda data: {"type": "image", "image": data_uri(data)})
         self.pool: list[dict[str, Any]] = []
         # Where the messages of a node are in the pool, by agent and node.
         self._places = {
@@ -387,7 +383,7 @@ class _SampleEvents:
         return begin, len(self.pool)
 
     def _message(self, place: str, message: StoredMessage) -> dict[str, Any]:
-        content: Any = content_parts(message, self._image)
+        content: Any = content_parts(message, self._image_part)
         if message.reasoning:
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             content = [{"type": "reasoning", "reasoning": message.reasoning}, *texts]
@@ -402,12 +398,6 @@ class _SampleEvents:
             value |= {"tool_call_id": message.call_id or None, "function": message.name or None}
         return value
 
-    def _image(self, image: Any) -> Mapping[str, Any]:
-        data = self._read_blob(image.digest)
-        if data is None:
-            return {"type": "text", "text": "[an image that is not kept]"}
-        return {"type": "image", "image": data_uri(data)}
-
 
 def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
     arguments = arguments_object(call)
@@ -418,7 +408,7 @@ def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
         "type": "function",
     }
     if arguments is None:
-        value |= {"arguments": {"arguments": call.arguments}, "parse_error": "no JSON object"}
+        value |= {"arguments": {"arguments": call.arguments}, "parse_error": "not a JSON object"}
     return value
 
 
@@ -478,21 +468,7 @@ def _parameter(schema: Any) -> dict[str, Any]:
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    copied = (
-        "id",
-        "epoch",
-        "target",
-        "metadata",
-        "scores",
-        "model_usage",
-        "role_usage",
-        "uuid",
-        "started_at",
-        "completed_at",
-        "total_time",
-        "turn_count",
-    )
-    summary = {name: sample[name] for name in copied if name in sample}
+    summary = {name: sample[name] for name in _SUMMARIZED.split() if name in sample}
     summary |= {
         "input": sample["input"][:_MAX_SUMMARY_CHARS],
         "completed": True,

@@ -8,7 +8,13 @@ import pyarrow
 from pyarrow import parquet
 
 from aworld_train.store.content import EpisodeContent, StoredAgent
-from aworld_train.store.export.conversations import digest_part, messages_of, openai_message, path_tokens
+from aworld_train.store.export.conversations import (
+    digest_part,
+    episode_facts,
+    messages_of,
+    openai_message,
+    path_tokens,
+)
 from aworld_train.store.export.writer import ExportedRun, json_text
 from aworld_train.store.reading import RowUse, StoredEpisode
 
@@ -100,17 +106,12 @@ class ParquetWriter:
 def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
     content = episode.content
     assert content is not None
-    head, figures = episode.head, episode.head.figures
+    head = episode.head
     episode_columns = {
         "run": run,
         "episode": head.id,
-        "step": head.step,
-        "phase": head.phase,
-        "source": head.source,
-        "task": head.task,
         "task_index": head.index,
-        "attempt": head.attempt,
-        **{name: figures.get(name) for name in ("outcome", "treatment", "reward", "accuracy")},
+        **episode_facts(head, "step phase source task attempt outcome treatment reward accuracy"),
     }
     for index, agent in enumerate(content.agents):
         uses = _uses_of_nodes(content, index, episode.rows)

@@ -16,11 +16,12 @@ from enum import IntEnum
 from typing import Any
 
 from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage, ToolUse
-from aworld_train.store.export.conversations import messages_of, new_messages
+from aworld_train.store.export.conversations import episode_facts, messages_of, new_messages
 from aworld_train.store.export.writer import json_text
 from aworld_train.store.reading import StoredEpisode
 
 PROVIDER = "aworld-train"
+_FACTS = "step phase attempt status treatment reward accuracy scorer"
 _MAX_TEXT_CHARS = 32_000
 _FINISH_REASONS = {"tool_calls": "tool_call"}
 _INSTRUCTION_ROLES = ("system", "developer")
@@ -100,10 +101,8 @@ class _Trace:
         agent = agents[0].name if len(agents) == 1 else self._run
         outcome = figures.get("outcome") or ""
         attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent,
-            "gen_ai.conversation.id": head.id,
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for each in agents for call in each.calls),
             "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
@@ -111,8 +110,6 @@ class _Trace:
             "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
             if content is not None
             else None,
-            "openinference.span.kind": "AGENT",
-            "session.id": head.id,
             "input.value": _cut(head.question),
             "output.value": _cut(content.answer) if content is not None else None,
             "aworld.run": self._run,
@@ -120,15 +117,8 @@ class _Trace:
             "aworld.task": head.task,
             "aworld.task.source": head.source,
             "aworld.task.index": head.index,
-            "aworld.step": head.step,
-            "aworld.phase": head.phase,
-            "aworld.attempt": head.attempt,
-            "aworld.status": head.status,
             "aworld.outcome": outcome,
-            "aworld.treatment": figures.get("treatment"),
-            "aworld.reward": figures.get("reward"),
-            "aworld.accuracy": figures.get("accuracy"),
-            "aworld.scorer": figures.get("scorer"),
+            **{f"aworld.{name}": value for name, value in episode_facts(head, _FACTS).items()},
         }
         if figures.get("reward") is not None:
             attributes |= {
@@ -150,15 +140,11 @@ class _Trace:
         began = min((call.began for call in calls), default=root.began / 1e9)
         ended = max((call.began + call.seconds for call in calls), default=began)
         attributes = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent.name,
-            "gen_ai.conversation.id": self._head.id,
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": sum(agent.nodes[call.node].token_count for call in calls),
-            "openinference.span.kind": "AGENT",
-            "session.id": self._head.id,
         }
         name = f"invoke_agent {agent.name}"
         return self._span(name, SpanKind.internal, f"agent {index}", root.id, began, ended, attributes)
@@ -170,10 +156,8 @@ class _Trace:
         instructions = [message for message in new_inputs if message.role in _INSTRUCTION_ROLES]
         inputs = [message for message in new_inputs if message.role not in _INSTRUCTION_ROLES]
         attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("chat", "LLM"),
             "gen_ai.agent.name": agent.name,
-            "gen_ai.conversation.id": self._head.id,
             "gen_ai.request.model": self._model,
             "gen_ai.response.model": self._model,
             "gen_ai.request.temperature": call.temperature,
@@ -190,8 +174,6 @@ class _Trace:
             "gen_ai.output.messages": _messages(outputs, finish_reason),
             # Only the first of several calls in succession with the same tools has them.
             "gen_ai.tool.definitions": self._tools(agent, number),
-            "openinference.span.kind": "LLM",
-            "session.id": self._head.id,
             "llm.model_name": self._model,
             "llm.token_count.prompt": call.prompt_tokens,
             "llm.token_count.completion": node.token_count,
@@ -222,16 +204,12 @@ class _Trace:
 
     def _tool(self, parent: bytes, number: int, use: ToolUse) -> Span:
         attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.provider.name": PROVIDER,
-            "gen_ai.conversation.id": self._head.id,
+            **self._common("execute_tool", "TOOL"),
             "gen_ai.tool.name": use.name,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": use.call_id or None,
             "gen_ai.tool.call.arguments": _cut(use.arguments),
             "gen_ai.tool.call.result": _cut(use.result),
-            "openinference.span.kind": "TOOL",
-            "session.id": self._head.id,
             "tool.name": use.name,
             "input.value": _cut(use.arguments),
             "output.value": _cut(use.result),
@@ -249,6 +227,16 @@ class _Trace:
             attributes,
             _cut(use.result, 1_000) if use.is_error else None,
         )
+
+    def _common(self, operation: str, openinference_kind: str) -> dict[str, Any]:
+        """What every span of the episode has."""
+        return {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.conversation.id": self._head.id,
+            "openinference.span.kind": openinference_kind,
+            "session.id": self._head.id,
+        }
 
     def _span(
         self,

@@ -2,8 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from aworld_train.store.export.conversations import ReadBlob
@@ -56,6 +58,31 @@ class ExportWriter(Protocol):
 
     def abandon(self) -> None:
         """Let go of what is open; the file is thrown away."""
+
+
+class JsonLinesWriter(ABC):
+    """Writes the objects that ``lines`` makes of each episode."""
+
+    def __init__(self, file: Path, run: ExportedRun):
+        self.run = run
+        self._stream = file.open("w", encoding="utf-8")
+
+    @abstractmethod
+    def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
+        """The objects of an episode."""
+
+    def add(self, episode: StoredEpisode) -> int:
+        count = 0
+        for line in self.lines(episode):
+            self._stream.write(json_text(line) + "\n")
+            count += 1
+        return count
+
+    def finish(self) -> None:
+        self._stream.close()
+
+    def abandon(self) -> None:
+        self._stream.close()
 
 
 def json_text(value: Any) -> str:

@@ -74,7 +74,7 @@ def test_a_condition_finds_what_it_says(store: Store, condition: str) -> None:
     [
         ("toool=1", "there is no 'toool'; did you mean tool?"),
         ("step=", "a value is missing after `step=`"),
-        ("step=one", "`step` is a number, and 'one' is none"),
+        ("step=one", "`step` is a number, and 'one' is not"),
         ("step=1 and", "at its end: a name is missing"),
         ("(step=1", "a `)` is missing"),
         ("step=1)", "at character 7: ')' is not expected"),
