@@ -12,20 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.builder import BuildReport, build, carry_out
-    from aworld_train.dataset.check import FileSummary, check_file, check_files
-    from aworld_train.dataset.plan import BuildPlan, PlannedSource
-
-__all__ = [
-    "BuildPlan",
-    "BuildReport",
-    "FileSummary",
-    "PlannedSource",
-    "build",
-    "carry_out",
-    "check_file",
-    "check_files",
-]
+    from aworld_train.dataset.builder import BuildReport as BuildReport
+    from aworld_train.dataset.builder import build as build
+    from aworld_train.dataset.builder import carry_out as carry_out
+    from aworld_train.dataset.check import FileSummary as FileSummary
+    from aworld_train.dataset.check import check_file as check_file
+    from aworld_train.dataset.check import check_files as check_files
+    from aworld_train.dataset.plan import BuildPlan as BuildPlan
+    from aworld_train.dataset.plan import PlannedSource as PlannedSource
 
 _MODULES = {
     "BuildPlan": "plan",

@@ -98,7 +98,7 @@ class Build:
         """The comparison with other questions; None where the plan has neither ``dedupe`` nor ``against``."""
         if not (self.plan.dedupe or self.plan.against):
             return None
-        from aworld_train.dataset.comparing import Comparison
+        from aworld_train.dataset.contamination import Comparison
 
         plan = self.plan
         return Comparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
@@ -153,12 +153,7 @@ class Build:
         assignment: Assignment,
     ) -> dict[str, Numbers]:
         """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
-        maker = RowMaker(
-            families,
-            several_answers=self.families.several_answers,
-            images=self.families.has_images,
-            tags=self.families.has_tags,
-        )
+        maker = RowMaker(families, self.families.lists)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
         with ExitStack() as stack:

@@ -108,22 +108,13 @@ def check_file(
 def check_files(paths: Sequence[str | Path]) -> FileSummary:
     """Check files that are used together; returns one summary of all their rows, with the path of the first."""
     files = [check_file(path) for path in paths]
-
-    def total(title: str) -> dict[str, int]:
-        return dict(sorted(sum((Counter(getattr(file, title)) for file in files), Counter[str]()).items()))
-
-    return replace(
-        files[0],
-        rows=sum(file.rows for file in files),
-        bytes=sum(file.bytes for file in files),
-        several_answers=sum(file.several_answers for file in files),
-        data_sources=total("data_sources"),
-        agents=total("agents"),
-        splits=total("splits"),
-        scorers=total("scorers"),
-        answer_schemas=total("answer_schemas"),
-        levels=total("levels"),
-    )
+    sums: dict[str, Any] = {
+        name: sum(getattr(file, name) for file in files) for name in ("rows", "bytes", "several_answers")
+    }
+    for title in _COUNTED.values():
+        counts = sum((Counter(getattr(file, title)) for file in files), Counter[str]())
+        sums[title] = dict(sorted(counts.items()))
+    return replace(files[0], **sums)
 
 
 def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:

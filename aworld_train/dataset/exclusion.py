@@ -35,7 +35,9 @@ class Reference:
         """Check that the reference has tasks of every kind that the build has; otherwise none could be found."""
         if not self.files:
             return
-        built = {TaskKind.question if f.is_question else TaskKind.expression for f in families.listed()}
+        built = {
+            TaskKind.question if f.shared.is_question else TaskKind.expression for f in families.listed()
+        }
         for kind in TaskKind:
             if kind in built - self.kinds:
                 raise DatasetError(

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aworld_train.dataset.statistics import DatasetStatistics, percentiles
+from aworld_train.dataset.lengths import percentiles
+from aworld_train.dataset.statistics import DatasetStatistics
 from aworld_train.errors import DependencyMissing, UsageError
 
 MAX_BARS = 8

@@ -1,11 +1,12 @@
 """Lengths of prompts in a model's tokens, as its chat template renders them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aworld_train.errors import ModelError, ModelNotFound
@@ -32,7 +33,7 @@ class PromptTokens:
     def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
         self._tokenizer = prompt_tokenizer(model, note)
         self._max_tokens = max_tokens
-        self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
+        self._lengths: Counter[int] = Counter()
 
     def add(self, prompts: pa.Array) -> None:
         token_lists = self._tokenizer.apply_chat_template(
@@ -40,14 +41,26 @@ class PromptTokens:
             add_generation_prompt=True,
             return_dict=False,
         )
-        self._lengths.append(np.array([len(tokens) for tokens in token_lists], dtype=np.int32))
+        self._lengths.update(map(len, token_lists))
 
     def summary(self) -> PromptLengths:
-        lengths = np.concatenate(self._lengths)
-        # With "nearest" a percentile is always the length of a prompt, never a value between two.
-        marks = {f"p{p}": int(np.percentile(lengths, p, method="nearest")) for p in PERCENTILES}
-        longer = 0 if self._max_tokens is None else int((lengths > self._max_tokens).sum())
-        return PromptLengths({**marks, "max": int(lengths.max())}, self._max_tokens, longer)
+        marks = percentiles(self._lengths)
+        del marks["min"]
+        limit = float("inf") if self._max_tokens is None else self._max_tokens
+        longer = sum(count for length, count in self._lengths.items() if length > limit)
+        return PromptLengths(marks, self._max_tokens, longer)
+
+
+def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
+    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
+    lengths = sorted(counts)
+    up_to = list(accumulate(counts[length] for length in lengths))
+    marks = {"min": lengths[0]}
+    for percent in PERCENTILES:
+        marks[f"p{percent}"] = next(
+            length for length, count in zip(lengths, up_to, strict=True) if count * 100 >= percent * up_to[-1]
+        )
+    return {**marks, "max": lengths[-1]}
 
 
 def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:

@@ -24,7 +24,7 @@ from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.tasks import Dropped
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.comparing import Verdict
+    from aworld_train.dataset.contamination import Verdict
 
 CONFLICT = "same question with another answer"
 
@@ -139,7 +139,7 @@ class DistinctTasks:
         distinct: list[int] = []
         for position in kept.tolist():
             self._progress.rows += 1
-            if families[codes[position]].is_question:
+            if families[codes[position]].shared.is_question:
                 verdict = near(subjects[position].as_py(), ids[position].as_py())
                 if verdict is not None:
                     self._count(verdict)
@@ -188,4 +188,4 @@ def _same_lists(
 
 def _dropped(batch: pa.RecordBatch, position: int, families: list[Family], reason: str) -> Dropped:
     row: dict[str, Any] = batch.slice(position, 1).to_pylist()[0]
-    return Dropped(families[row["family"]].file, row["line"], row["subject"], reason)
+    return Dropped(families[row["family"]].shared.file, row["line"], row["subject"], reason)

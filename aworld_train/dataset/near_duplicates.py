@@ -27,9 +27,7 @@ from rensa import RMinHash, RMinHashLSH
 
 from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles
-from aworld_train.errors import UsageError
 
-MIN_THRESHOLD = 0.3
 MAX_SHINGLES = 2048
 
 _FOUND_AT_THRESHOLD = 0.98
@@ -48,10 +46,6 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float = THRESHOLD, *, drop_variants: bool = False) -> None:
-        if not MIN_THRESHOLD <= threshold <= 1:
-            raise UsageError(
-                f"The similarity {threshold} of near-duplicates is not between {MIN_THRESHOLD} and 1; 0.8 is usual."
-            )
         self.threshold = threshold
         self._drop_variants = drop_variants
         bands, slots = _bands(threshold)

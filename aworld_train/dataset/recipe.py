@@ -71,17 +71,13 @@ def read_recipe(name: str) -> BuildPlan:
     _check_keys(layer)
     sources = layer.data.pop("sources", None) or []
     recipe: DatasetRecipe = _typed(DatasetRecipe, layer.data, layer, ())
-    return BuildPlan(
-        sources=[_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
-        out=Path(recipe.out or default_out(path.stem)),
-        splits=recipe.splits or dict(DEFAULT_SPLITS),
-        seed=recipe.seed,
-        limit=recipe.limit,
-        dedupe=recipe.dedupe,
-        against=[Path(file) for file in recipe.against],
-        figure_variants=recipe.figure_variants,
-        strict=recipe.strict,
-    )
+    values = vars(recipe) | {
+        "sources": [_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
+        "out": Path(recipe.out or default_out(path.stem)),
+        "splits": recipe.splits or dict(DEFAULT_SPLITS),
+        "against": [Path(file) for file in recipe.against],
+    }
+    return BuildPlan(**values)
 
 
 def default_out(name: str) -> Path:

@@ -26,6 +26,9 @@ IMAGES = "images"
 TAGS = "tags"
 """The field of ``extra_info`` with the labels of a task by which evaluations are grouped."""
 
+LISTS = (GROUND_TRUTHS, IMAGES, TAGS)
+"""The fields of ``extra_info`` that only datasets with such tasks have, each a list of texts."""
+
 _NAMES = ("scorer", "answer_schema")
 """Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
 
@@ -84,7 +87,7 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
     for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
-    for name in (GROUND_TRUTHS, IMAGES, TAGS):
+    for name in LISTS:
         kind = _field(info, name)
         items = kind.value_type if _is_list(kind) else kind
         # In a file whose lists are all empty, their items have no type.

@@ -5,26 +5,36 @@ each row, to find repeated prompts; percentiles are exact. A file needs only the
 be of another program; fields that its rows lack are not counted.
 """
 
+import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aworld_train.dataset.answer_kinds import answer_kind
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.lengths import prompt_tokenizer
+from aworld_train.dataset.lengths import percentiles, prompt_tokenizer
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError
 
-PERCENTILES = (50, 90, 99)
 COUNTED = ("data_source", "scorer", "answer_schema", "level", "split")
 
+ANSWER_KINDS = ("number", "yes-no", "list", "latex", "code", "short text", "long text")
+SHORT_WORDS = 10
+
+_NUMBER = re.compile(
+    r"[-+−]?\s*[$€£¥]?\s*[-+−]?(\d[\d,]*(\.\d+)?|\.\d+)([eE][-+]?\d+)?(\s*/\s*\d+)?\s*[%€$£¥°]?"
+)
+_LATEX = re.compile(r"\\[a-zA-Z]+|\$[^$]+\$|\\[\[(]")
+_CODE = re.compile(
+    r"```|^\s*(def|class|import|from|assert|return|for|while|if|#include|function|SELECT)\b.*[:;()]", re.M
+)
+_WORDS_OF_AN_ITEM = 5
 _SLICE_ROWS = 256  # rows as Python objects take much more memory than as columns
 
 
@@ -70,18 +80,6 @@ def statistics(
     if not counting.rows:
         raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return counting.statistics(path)
-
-
-def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
-    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
-    lengths = sorted(counts)
-    up_to = list(accumulate(counts[length] for length in lengths))
-    marks = {"min": lengths[0]}
-    for percent in PERCENTILES:
-        marks[f"p{percent}"] = next(
-            length for length, count in zip(lengths, up_to, strict=True) if count * 100 >= percent * up_to[-1]
-        )
-    return {**marks, "max": lengths[-1]}
 
 
 @dataclass
@@ -150,8 +148,34 @@ def _fingerprint(prompt: str) -> int:
 
 
 def _repeated(fingerprints: "array[int]") -> int:
-    return (
-        len(fingerprints) - len(np.unique(np.frombuffer(fingerprints, dtype=np.uint64)))
-        if fingerprints
-        else 0
-    )
+    return len(fingerprints) - len(np.unique(np.array(fingerprints, dtype=np.uint64)))
+
+
+def answer_kind(answer: str, scorer: str = "") -> str:
+    """What a scorer has to compare: one of `ANSWER_KINDS`, guessed from the answer's text.
+
+    What the scorer ``code_tests`` compares is always code. A list has items with commas or semicolons between them, or
+    is a JSON list; `1,000` is a number.
+    """
+    text = answer.strip()
+    if scorer == "code_tests" or _CODE.search(text):
+        return "code"
+    if _NUMBER.fullmatch(text):
+        return "number"
+    if text.casefold().rstrip(".") in ("yes", "no", "true", "false"):
+        return "yes-no"
+    if _LATEX.search(text):
+        return "latex"
+    if _is_list(text):
+        return "list"
+    return "short text" if len(text.split()) <= SHORT_WORDS else "long text"
+
+
+def _is_list(text: str) -> bool:
+    if text.startswith("["):
+        try:
+            return isinstance(json.loads(text), list)
+        except ValueError:
+            return False
+    items = re.split(r"[,;]\s*", text)
+    return len(items) > 1 and all(0 < len(item.split()) <= _WORDS_OF_AN_ITEM for item in items)

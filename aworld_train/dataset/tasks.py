@@ -5,7 +5,7 @@ build add up: ``kept + dropped == seen``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple, Self
 
@@ -87,22 +87,23 @@ class TaskTable:
     """Many tasks, column by column, each [tasks], from sources that read many records at once."""
 
     shared: Sequence[Shared]
-    subjects: Sequence[str]
-    messages: Sequence[str]
-    answers: Sequence[str]
+    subject: Sequence[str]
+    message: Sequence[str]
+    answer: Sequence[str]
     ground_truths: Sequence[Sequence[str]]
-    ids: Sequence[str]
-    systems: Sequence[str]
-    levels: Sequence[str]
+    id: Sequence[str]
+    system: Sequence[str]
+    level: Sequence[str]
     tags: Sequence[Sequence[str]]
     attachments: Sequence[Sequence[str]]
     images: Sequence[Sequence[str]]
     earlier: Sequence[str]
-    lines: Sequence[int]
+    line: Sequence[int]
 
     @classmethod
     def of(cls, tasks: Sequence[Task]) -> Self:
         """The same tasks as a table."""
+        columns = [field.name for field in fields(cls) if field.name != "shared"]
         return cls(
             shared=[
                 Shared(
@@ -115,22 +116,11 @@ class TaskTable:
                 )
                 for task in tasks
             ],
-            subjects=[task.subject for task in tasks],
-            messages=[task.message for task in tasks],
-            answers=[task.answer for task in tasks],
-            ground_truths=[task.ground_truths for task in tasks],
-            ids=[task.id for task in tasks],
-            systems=[task.system for task in tasks],
-            levels=[task.level for task in tasks],
-            tags=[task.tags for task in tasks],
-            attachments=[task.attachments for task in tasks],
-            images=[task.images for task in tasks],
-            earlier=[task.earlier for task in tasks],
-            lines=[task.line for task in tasks],
+            **{name: [getattr(task, name) for task in tasks] for name in columns},
         )
 
     def __len__(self) -> int:
-        return len(self.subjects)
+        return len(self.shared)
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

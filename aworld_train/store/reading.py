@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import visitors
 
@@ -435,11 +435,11 @@ class Store:
                 )
         return self.episode(row.episode), int(row.number)
 
-    def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+    def _rows(self, query: Any) -> Sequence[Any]:
         with self._database.begin() as connection:
             return connection.execute(query).all()
 
-    def _records(self, query: Select[Any]) -> list[dict[str, Any]]:
+    def _records(self, query: Any) -> list[dict[str, Any]]:
         """The rows of a query by the names of their columns."""
         with self._database.begin() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

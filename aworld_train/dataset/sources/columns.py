@@ -94,9 +94,13 @@ class ColumnPlan:
 
     @property
     def columns(self) -> list[str]:
-        return list(
-            dict.fromkeys([column for _, column in self.top] + [column for _, column, _ in self.nested])
-        )
+        columns = [column for _, column in self.top] + [column for _, column, _ in self.nested]
+        return list(dict.fromkeys(columns))
+
+    def fields(self, values: Mapping[str, object]) -> dict[str, object]:
+        """The values of a record by field, from those by column."""
+        top = {field: values[column] for field, column in self.top}
+        return top | {field: value_at(values[column], path) for field, column, path in self.nested}
 
 
 PlanFor = Callable[[Path, str], ColumnPlan]

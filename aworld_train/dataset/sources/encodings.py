@@ -5,6 +5,7 @@ A byte that the encoding has no character for becomes a byte that is no UTF-8, s
 
 import io
 from collections.abc import Iterator
+from encodings.aliases import aliases
 from itertools import chain
 from pathlib import Path
 
@@ -20,18 +21,6 @@ _MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-_COMMON = (
-    "utf-8",
-    "utf-16",
-    "utf-32",
-    "cp1252",
-    "latin-1",
-    "ascii",
-    "gb18030",
-    "big5",
-    "shift_jis",
-    "euc-kr",
-)
 MARK_BYTES = 4
 
 
@@ -40,7 +29,7 @@ def encoding_name(name: str) -> str:
     try:
         "".encode(name)
     except (LookupError, ValueError) as error:
-        similar = nearest(name.casefold(), set(_COMMON))
+        similar = nearest(name.casefold(), {alias.replace("_", "-") for alias in aliases.values()})
         hint = f" Did you mean {similar}?" if similar else " For example utf-16, cp1252, gb18030."
         raise UsageError(f"--encoding {name}: there is no such text encoding.{hint}") from error
     return UTF8 if name.casefold().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor, value_at
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor
 from aworld_train.dataset.sources.encodings import UTF8, not_in_encoding
 from aworld_train.dataset.sources.input_files import Line, input_files, read_lines
 from aworld_train.dataset.sources.json_tables import Tables, runs
@@ -71,10 +71,7 @@ def _records(lines: Iterable[Line], path: Path, plan_for: PlanFor, encoding: str
         if key is not None:
             yield line, raw, f"the key {_shortened(key)!r} comes twice"
             continue
-        fields = {field: values[column] for field, column in plan.top}
-        for field, column, inside in plan.nested:
-            fields[field] = value_at(values[column], inside)
-        yield line, raw, fields
+        yield line, raw, plan.fields(values)
 
 
 def _repeated_key(raw: bytes, record: Mapping[str, msgspec.Raw], values: Mapping[str, object]) -> str | None:

@@ -64,9 +64,12 @@ def _read_text(name: str, path: str | Path) -> str:
     return text
 
 
-def _option(key: str, panel: str, metavar: str, help: str, **more: Any) -> Mapping[str, UserOption]:
-    """The metadata of a field that users can set."""
-    return {"option": UserOption(key, panel, metavar, help, **more)}
+def _option(default: Any, key: str, panel: str, metavar: str, help: str, **more: Any) -> Any:
+    """A field that users can set."""
+    metadata = {"option": UserOption(key, panel, metavar, help, **more)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -76,97 +79,62 @@ class SourceOptions:
     Attributes:
         files: Input files, directories, or the name of a dataset, as the user wrote them.
         columns: Columns of the input by the field they give (``query``: ``problem``), where names differ.
-        part: Part of the input to read, by the input's own name for it (``validation``).
-        config: Configuration of a hub dataset.
-        encoding: Encoding of text files, by Python's name.
-        levels: Levels to read; empty for all.
-        scorer: Scorer of every task; None leaves it to the input and the source.
-        answer_schema: Answer schema of every task; None leaves it to the input and the source.
-        system: System prompt of every task, its text; None leaves it to the source.
-        choices_prompt: How a question with choices is put, a template's text; None for the default.
-        attachments_at: Directory inside the tool environment where attachments are found.
+        system: The prompt's text, as with ``choices_prompt``; None leaves it to the source.
         seed: The build's seed, for tasks that a source generates.
-        tasks: What gsm8k asks for: ``annotations`` or ``questions``.
         limit: Most tasks of the build, and so how many a source generates; None for the source's default.
         read: The files that the source has passed to `opened`.
         attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
         unused_columns: What the source has passed to `left_unused`: columns by file.
     """
 
-    files: tuple[str, ...] = field(
-        default=(),
-        metadata=_option(
-            "file",
-            INPUT,
-            "F",
-            "Input file, snapshot directory or name on the hub; repeatable.",
-            short="-f",
-            convert=tuple,
-        ),
+    files: tuple[str, ...] = _option(
+        (),
+        "file",
+        INPUT,
+        "F",
+        "Input file, snapshot directory or name on the hub; repeatable.",
+        short="-f",
+        convert=tuple,
     )
-    columns: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_option(
-            "map",
-            INPUT,
-            "FIELD=COLUMN",
-            "Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
-            convert=dict,
-        ),
+    columns: Mapping[str, str] = _option(
+        dict,
+        "map",
+        INPUT,
+        "FIELD=COLUMN",
+        "Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
+        convert=dict,
     )
-    part: str | None = field(
-        default=None, metadata=_option("part", INPUT, "NAME", "Part of the input: gaia, hf (validation).")
+    part: str | None = _option(None, "part", INPUT, "NAME", "Part of the input: gaia, hf (validation).")
+    config: str | None = _option(None, "config", INPUT, "NAME", "Configuration of a dataset on the hub.")
+    encoding: str = _option(
+        UTF8, "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
     )
-    config: str | None = field(
-        default=None, metadata=_option("config", INPUT, "NAME", "Configuration of a dataset on the hub.")
+    levels: tuple[str, ...] = _option((), "level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    scorer: str | None = _option(None, "scorer", SCORING, "NAME", "Scorer of every task.")
+    answer_schema: str | None = _option(
+        None, "answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."
     )
-    encoding: str = field(
-        default=UTF8,
-        metadata=_option(
-            "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
-        ),
+    system: str | None = _option(
+        None, "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
     )
-    levels: tuple[str, ...] = field(
-        default=(), metadata=_option("level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    choices_prompt: str | None = _option(
+        None,
+        "choices_prompt",
+        SCORING,
+        "FILE",
+        "How a question with choices is put: a text with {question}, and a line with {label} and {choice}.",
+        convert=read_choices_prompt,
     )
-    scorer: str | None = field(
-        default=None, metadata=_option("scorer", SCORING, "NAME", "Scorer of every task.")
-    )
-    answer_schema: str | None = field(
-        default=None,
-        metadata=_option("answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."),
-    )
-    system: str | None = field(
-        default=None,
-        metadata=_option(
-            "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
-        ),
-    )
-    choices_prompt: str | None = field(
-        default=None,
-        metadata=_option(
-            "choices_prompt",
-            SCORING,
-            "FILE",
-            "How a question with choices is put: a text with {question}, and a line with {label} and {choice}.",
-            convert=read_choices_prompt,
-        ),
-    )
-    attachments_at: str = field(
-        default="/attachments",
-        metadata=_option(
-            "attachments_at", SCORING, "PATH", "Where the tool environment has the attachments."
-        ),
+    attachments_at: str = _option(
+        "/attachments", "attachments_at", SCORING, "PATH", "Where the tool environment has the attachments."
     )
     seed: int = 0
-    tasks: str = field(
-        default="annotations",
-        metadata=_option(
-            "tasks",
-            INPUT,
-            "annotations|questions",
-            "gsm8k: a task per calculator annotation, or per problem.",
-        ),
+    tasks: str = _option(
+        "annotations",
+        "tasks",
+        INPUT,
+        "annotations|questions",
+        "gsm8k: a task per calculator annotation, or per problem.",
     )
     limit: int | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.sources.arrow_values import check_readable, column_values
-from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor, value_at
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor
 from aworld_train.dataset.sources.features import features_of
 from aworld_train.dataset.sources.input_files import input_files, unreadable
 from aworld_train.dataset.sources.options import SourceOptions
@@ -52,7 +52,4 @@ def batch_records(
         for row in zip(*values, strict=True):
             number += 1
             cells = dict(zip(columns, row, strict=True))
-            fields = {field: cells[column] for field, column in plan.top}
-            for field, column, inside in plan.nested:
-                fields[field] = value_at(cells[column], inside)
-            yield number, cells, fields
+            yield number, cells, plan.fields(cells)

@@ -205,18 +205,18 @@ class RecordReader:
         )
         return TaskTable(
             shared=[shared] * len(lines),
-            subjects=[query.after_earlier(query.question) for query in queries],
-            messages=messages,
-            answers=[answer for answer, _ in answers],
+            subject=[query.after_earlier(query.question) for query in queries],
+            message=messages,
+            answer=[answer for answer, _ in answers],
             ground_truths=[several for _, several in answers],
-            ids=ids,
-            systems=systems,
-            levels=levels,
+            id=ids,
+            system=systems,
+            level=levels,
             tags=tags,
             attachments=paths,
             images=[query.images for query in queries],
             earlier=earlier,
-            lines=lines,
+            line=lines,
         )
 
     def _shared_fields(self, fields: Mapping[str, object], file: str, line: int) -> "_SharedFields":

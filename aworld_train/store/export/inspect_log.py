@@ -34,7 +34,10 @@ _STOP_REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_toke
 _LIMITS = {"max_turns": "turn", "overlong": "token", "timeout": "time"}
 _EVALUATION = "eval"  # the phase of an evaluation's episodes
 _FACTS = "task source index phase step attempt outcome treatment cause advantage trained_step suspicions"
-_SUMMARIZED = "id epoch target metadata scores model_usage role_usage uuid started_at completed_at total_time turn_count"
+_SUMMARIZED = (
+    "id epoch target metadata scores model_usage role_usage uuid started_at completed_at total_time "
+    "turn_count"
+)
 _NO_ERRORS = ("answered", "format", "repetition", *_LIMITS)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 

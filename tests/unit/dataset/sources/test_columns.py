@@ -48,8 +48,10 @@ def test_a_row_says_what_its_task_says(
     families = FamilyIndex()
     flat = to_columns(tasks, 0, families, 3)
     several = any(task.ground_truths for task in tasks)
-    assert families.several_answers == several
-    rows = RowMaker(families.listed(), several_answers=several).rows(flat, np.arange(len(tasks)), "train")
+    assert families.lists == ({GROUND_TRUTHS} if several else set())
+    rows = RowMaker(families.listed(), [GROUND_TRUTHS] if several else ()).rows(
+        flat, np.arange(len(tasks)), "train"
+    )
     rows.validate(full=True)
     assert rows.schema.equals(schema_with(GROUND_TRUTHS) if several else SCHEMA)
     for number, (task, row) in enumerate(zip(tasks, rows.to_pylist(), strict=True)):
