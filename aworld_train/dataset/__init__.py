@@ -1,9 +1,7 @@
 """Datasets: sources of tasks become checked parquet files in verl's row schema.
 
 A *record* is one piece of input, such as a line of a file. A *task* is what a source makes of a record (GSM8K's
-annotations give several of one), and a *row* is what a task becomes in a parquet file. `build` makes a dataset
-directory from one source and counts everything that was left out; `carry_out` does so for a whole `BuildPlan`, with
-several sources; `check_file` checks that a parquet file, of this package or another, can be trained on.
+annotations give several of one), and a *row* is what a task becomes in a parquet file.
 
 Names are looked up on first use, because the command line imports the options of sources and must not load pyarrow.
 """

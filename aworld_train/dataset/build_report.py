@@ -10,7 +10,7 @@ from aworld_train.dataset.schema import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build read, kept and wrote.
+    """What a build read, kept and wrote; ``dropped.jsonl`` lists what is left out, without repeats and ``against``.
 
     ``seen == kept + sum(dropped.values())`` and ``kept == sum(rows.values()) + merged + against +
     near_duplicates + contained + figure_variants_left_out + left_over``.
@@ -18,21 +18,14 @@ class BuildReport:
     Attributes:
         sources: Each source: its name, options, weight, rows, the name and sha256 of each file it read, and by file
             the columns that no field of a task used.
-        against_files: Name and sha256 of each file whose tasks were left out.
-        seen: Tasks and unusable pieces of input that the sources yielded.
-        kept: Those that were not dropped; all are tasks.
-        dropped: The unusable pieces and the tasks with conflicting answers, by reason; each is listed in
-            ``dropped.jsonl``.
-        merged: Tasks that repeat an earlier one.
-        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``; listed too.
-        contained: Tasks whose question contains one of ``against_files``, or is a part of it; listed too.
-        figure_variants_left_out: Tasks whose question differs from another in its figures alone; listed too.
-        figure_variants_kept: Tasks with such a question that were not left out for it.
-        figure_variant_examples: File, line, text and reason of the first few of both.
+        dropped: The unusable pieces of input and the tasks with conflicting answers, by reason.
+        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``.
+        contained: Tasks whose question contains one of ``against_files``, or is a part of it.
+        figure_variants_left_out: Tasks whose question differs from another in its figures alone.
+        figure_variant_examples: File, line, text and reason of the first that were left out or kept.
         left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
         levels: Rows written by level, by split; empty where tasks have no level.
         outputs: sha256 of each written file, by name.
-        versions: Versions of this package and of the libraries that wrote the files.
     """
 
     out: Path

@@ -1,10 +1,8 @@
 """From sources to a dataset directory, with counts that add up, in memory that does not grow with the data.
 
-Every item that a source yields counts as seen, and is either kept as a task or dropped with a reason. A kept task is
-written as a row, repeats another task (merged), is in a reference dataset (against), matches another question
-(near_duplicates, contained, figure_variants_left_out), or is left over by the limit, the weights or the splits.
-`BuildReport` holds these numbers; ``dataset.json`` records them with everything that is needed to build the same bytes
-again.
+Every item that a source yields counts as seen, and is either kept as a task or dropped with a reason; `BuildReport`
+says what becomes of a kept one. ``dataset.json`` records its numbers with everything that is needed to build the same
+bytes again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,6 @@
-"""The conditions for training a model on a file.
+"""The conditions for training a model on a file, checked when rows are written and again before a run reads them.
 
-They are checked when rows are written and again before a run reads them: the schema fits, there is at least one row,
-every prompt is a list of messages that ends with the user's, every row has an answer that is not hidden, its scorer
-and answer schema are known, and no index occurs twice. The first fault is reported in one paragraph with its row. A
-file is read batch by batch, whatever its size.
+The first fault is reported in one paragraph with its row. A file is read batch by batch, whatever its size.
 """
 
 from collections import Counter
@@ -31,10 +28,9 @@ _BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class FileSummary:
-    """A dataset file that training can use.
+    """A dataset file that training can use, with the rows of each value; empty where rows have none.
 
     Attributes:
-        agents: Rows per ``agent_name``; empty where the file does not name agents.
         several_answers: Rows with more than one right answer (``extra_info.ground_truths``).
         schema_version: Version of this package's schema; None for a file made elsewhere.
         prompt_tokens: How long the prompts are; None without a model's tokenizer.

@@ -1,9 +1,7 @@
 """Tasks as columns: how a build holds them between the source and the rows.
 
-Most fields of a task have few different values (source, scorer, level, file). These are stored once, as a `Family`,
-and each task has its family's number. The family also has the text before the question in the message, and the
-question is stored once, not again within the message. The digest decides the order, and equal digests mean the same
-task.
+Most fields of a task have few different values; these are stored once, as a `Family`, which also has the text before
+the question in the message. The digest decides the order, and equal digests mean the same task.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""The digest of a task, which decides its order and which tasks are the same: sha256 of the seed and the task's key.
-
-The key of a question is the question without its case and spacing. Most questions are printable ASCII with single
-spaces; these are folded many at once, on their bytes, and `question_key` is called only for the others.
-"""
+"""The digest of a task, which decides its order and which tasks are the same: sha256 of the seed and the task's key."""
 
 import hashlib
 import itertools

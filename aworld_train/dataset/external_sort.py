@@ -2,12 +2,8 @@
 
 Batches are held in memory; above a bound they are written as runs, grouped by the first byte of their digest. Since
 digests are spread evenly, all tasks whose digests begin with the same bytes, read back from every run, are a part that
-fits into memory and can be sorted there, and the parts follow each other in order. A part that is still too big is
-grouped by the next byte, unless it consists of repeats of one task. Nothing is written to disk below the bound.
-
-Sorting and exact deduplication of 1.2 million tasks (12 % repeats) with the same result take 3.0 s of processor time
-and 630 MiB, with DuckDB 2.0.0 limited to 300 MB 9.7 s and 530 MiB, and with polars 2.1.0 4.5 s and 1.7 GiB (two cores,
-whole process). For 200,000 tasks all take less than a second, so neither library is worth another dependency.
+fits into memory and can be sorted there. A part that is still too big is grouped by the next byte, unless it consists
+of repeats of one task. Of 1.2 million tasks this takes a third of DuckDB's time, and a third of polars' memory.
 """
 
 from collections.abc import Iterator

@@ -10,13 +10,7 @@ THRESHOLD = 0.8
 
 
 class MatchKind(Enum):
-    """How a question matches another, from the closest on.
-
-    Attributes:
-        near_duplicate: Both are the same but for a word or a comma.
-        contained: One has the other in it.
-        figure_variant: The same is true of their words, but not of their figures.
-    """
+    """From the closest on: the same but for a comma; one in the other; as these, but with other figures."""
 
     near_duplicate = "near-duplicate"
     contained = "contained"

@@ -38,14 +38,11 @@ Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass
 class MergeCounts:
-    """How many usable tasks were left out, and why.
+    """How many usable tasks were left out, and why; see `BuildReport`.
 
     Attributes:
-        merged: Tasks that repeat another with the same answer.
-        against: Tasks that are in a reference dataset.
-        contained: Questions that contain one of a reference dataset or are a part of it.
-        figure_variants_kept: Such questions that were not left out.
-        figure_variant_examples: The first few of both.
+        figure_variants_kept: Questions that differ from another in their figures alone, and were not left out.
+        figure_variant_examples: The first few of these and of those that were left out.
     """
 
     merged: int = 0

@@ -6,10 +6,6 @@
       - {source: gsm8k, file: [train.jsonl], tasks: questions, weight: 2}
       - {source: arithmetic, weight: 1}
     splits: {train: 0.9, val: 0.1}
-    against: [data/gsm8k-test]
-
-The keys are those of `DatasetRecipe`, and of `SourceRecipe`, which are made from the fields of `SourceOptions`. An
-unknown key, or a value of another type, is an error with its line.
 """
 
 from dataclasses import Field, dataclass, field, fields, make_dataclass

@@ -1,13 +1,9 @@
 """The columns of a training file, as verl's RLHFDataset reads them.
 
-``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
-no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). A task with several right answers has all of them in ``extra_info.ground_truths``, which scoring reads; the
-answer is in no other field, because ``extra_info`` reaches the agent's code, without this field, and the logs. A task
-with images has their ``data:`` URIs in ``extra_info.images``, and their marks in its prompt (`rollout.images`). Its
-``scorer`` and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`, with these two
-fields for a build that has such tasks; verl reads files with and without them together. A file of another program may
-have more columns and fields, in any order; `check_schema` requires only those that training needs.
+``extra_info.index`` is a number that no other row has: where it is missing verl gives every row 0, and rows of
+different tasks would share a group. Scoring reads all right answers from ``extra_info.ground_truths``; the answer is
+in no other field, because ``extra_info`` reaches the agent's code, without this one, and the logs. A file of another
+program may have more columns and fields, in any order; `check_schema` requires only those that training needs.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Splits: tasks in the order of a keyed hash, cut at the given fractions.
 
 The order depends on the seed and on each task itself, never on its place in a file. So a split is a random sample,
-every prefix of it is one too, and no task can be in two splits. Where tasks have levels, every split gets its fraction
-of each level.
+every prefix of it is one too, and no task can be in two splits.
 """
 
 import math
@@ -59,13 +58,10 @@ def check_splits(splits: Mapping[str, float]) -> None:
 
 
 def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
-    """Where each split ends in each stratum; tasks that are left over come last.
+    """Where each split ends in each stratum, [strata][splits]; tasks that are left over come last.
 
     Every split has its fraction of every stratum, rounded to whole tasks, and also of all tasks together: the rounding
     errors of the strata cancel out.
-
-    Returns:
-        For each stratum the ends of the splits in order, [strata][splits], as positions among its tasks.
     """
     totals, total = [], Fraction(0)
     for fraction in splits.values():

@@ -1,8 +1,7 @@
 """Statistics of a dataset file: the lengths of its prompts and answers, and the number of rows of each kind.
 
-The file is read once, batch by batch. In memory are a count for each length and value that occurs, and eight bytes for
-each row, to find repeated prompts; percentiles are exact. A file needs only the columns that training needs, so it may
-be of another program; fields that its rows lack are not counted.
+The file is read once, batch by batch; percentiles are exact. It needs only the columns that training needs, and fields
+that its rows lack are not counted.
 """
 
 import json

@@ -43,11 +43,9 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         parent: Index of the node before it among its agent's; -1 for a root.
-        messages: One of the assistant for a sampled node, else all that were added at once.
         tokens: Token ids as little-endian int32; empty where they are redacted.
         logprobs: Of each sampled token, as ``packed_floats``; None for context.
-        ended: Whether the model ended a sampled turn itself.
-        stop: The stop text that ended a sampled turn.
+        ended: Whether the model ended a sampled turn itself, or else with ``stop``.
         received: Whether a client received a sampled turn.
         versions: First and last version of the weights of a sampled turn.
         shared: Digest of the blob that holds this node's messages and tokens; empty where they are here.
@@ -89,14 +87,12 @@ class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One model call.
+    """One model call, which sampled a node.
 
     Attributes:
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
         malformed: Whether a tool call or a thought cannot be read.
-        temperature: Of its sampling, as the next three.
         tools: Digest of the tools' schemas, a blob of the store; empty without tools.
-        misses: What the model did against the client's wishes.
+        misses: Which requests of the client about the response the model did not meet.
     """
 
     node: int
@@ -120,7 +116,6 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
         arguments: JSON text as it was sent.
         result: The text of the result, before it was shortened for the model.
         server: The tool server, as ``rollout.cassette.server_identity`` names it.
-        replayed: Whether a cassette answered.
         call_id: The model's identifier of the call; empty where an outside agent made it.
     """
 
@@ -167,10 +162,10 @@ class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One training row.
+    """One training row, the path through an agent's nodes.
 
     Attributes:
-        own: The sampled nodes among them whose tokens are under the mask; the others were in an earlier row.
+        own: The sampled nodes whose tokens are under the mask; the others were in an earlier row.
         prompt_tokens: How many of its tokens are its prompt.
     """
 

@@ -63,7 +63,6 @@ class EventWriter:
         Raises:
             OSError: Earlier ones cannot be written, for example because the disk is full.
             OverflowError: There is a number in them that 64 bits do not hold.
-            RuntimeError: The writer is closed.
         """
         if self._closed:
             raise RuntimeError("an event after the end of its writer")

@@ -44,7 +44,6 @@ class EpisodeHead:
 
     Attributes:
         status: ``running``, ``ended``, ``lost`` or ``superseded``.
-        step: The training step that it was played for.
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the task's episodes in this step.
         began: Unix time, seconds, as ``ended``.
@@ -74,11 +73,10 @@ _HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name !
 
 @dataclass(frozen=True)
 class RowUse:
-    """How training used a row of an episode.
+    """How training used a row of an episode; None where no step trained on it.
 
     Attributes:
-        masked_in: How many of its tokens were under the mask then.
-        advantage: The mean over these.
+        masked_in: How many of its tokens were under the mask then; ``advantage`` is the mean over these.
         advantages: Of each token of the response; empty where all under the mask are equal.
     """
 
@@ -95,8 +93,7 @@ class StoredEpisode:
 
     Attributes:
         line: The whole line of ``traces/episodes.jsonl``; empty for one that has not ended.
-        content: Its conversations, tool calls, rows and score; None where they are not kept. Nodes that it shares with
-            others are filled in.
+        content: None where it is not kept; nodes that the episode shares with others are filled in.
         tools: The tools' schemas by digest, as the model calls name them.
     """
 

@@ -16,12 +16,7 @@ _IDENTITY = "run.json"
 
 @dataclass(frozen=True)
 class StorePlace:
-    """Where the store of a run is.
-
-    Attributes:
-        run: The run's id in the database.
-        url: The database's address, as it is connected to; None for the file in the folder.
-    """
+    """Where the store of a run is: ``run`` is its id in the database, ``url`` None for the file in the folder."""
 
     folder: Path
     run: str

@@ -19,7 +19,6 @@ class TokenOrigin:
         token: The token's place in the row, prompt included.
         token_id: Its id; None where a secret was redacted.
         under_mask: Whether it was trained on.
-        advantage: Its advantage; None for context.
         place: Its place among the node's tokens.
         call_number: The number of the model call that sampled it among its agent's; None for context.
         weights: First and last version of the weights that sampled its turn.

@@ -1,11 +1,8 @@
 """The choices of a record's question, and which of them is its answer.
 
 Choices are a list of texts, ARC's ``{text: [...], label: [...]}`` or a list of such mappings, a mapping of texts by
-label, any of these as a JSON text, or a column for each (``A``, ``B``, ``option_a``, ``opa``). Without labels of their
-own they are A, B, C and so on.
-
-The answer is a label, the text of a choice, or its position counted from 0. Where that leaves a doubt the record is not
-used.
+label, any of these as a JSON text, or a column for each. The answer is a label, the text of a choice, or its position
+counted from 0. Where that leaves a doubt the record is not used.
 """
 
 import json

@@ -82,12 +82,7 @@ _MAX_SHAPES = 256
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where records of one shape have the fields.
-
-    Attributes:
-        top: Field and column, where the column's value is the field's.
-        nested: Field, column and the path inside its value.
-    """
+    """Where records of one shape have the fields: in a column, or at a path inside a column's value."""
 
     top: tuple[tuple[str, str], ...]
     nested: tuple[tuple[str, str, Path], ...]

@@ -1,13 +1,11 @@
-"""CSV files as tasks: a header, then a record in each row; the header shows the delimiter.
+"""CSV files as tasks: a header, which shows the delimiter, then a record in each row.
 
-Quoted fields may hold line ends. A record over several lines that is not right is taken back: only its first line is
-dropped, and reading goes on with the next one. So a quote that is not closed costs its own line. Such a record has a
-quote that is closed neither before the end of the file nor within `MAX_RECORD_BYTES`, text after a closing quote, or
-another number of fields than the header.
+Quoted fields may hold line ends. A record over several lines with broken quotes or another number of fields than the
+header is taken back: only its first line is dropped, and reading continues with the next one. So a quote that is not
+closed costs its own line.
 
-Taking back does not make the time quadratic. Only a line with an odd number of quotes in a row somewhere can leave one
-open, and to a record that began before it such a line adds a field, unless it ends the record. A record that already
-has more fields than the header is given up (`_Lines`), so each line is read as part of few records.
+Taking back does not make the time quadratic: a line that can leave a quote open adds a field to a record that began
+before it, and a record with more fields than the header is given up (`_Lines`).
 """
 
 import csv as csv_format
@@ -80,9 +78,7 @@ def _records(path: Path, columns: FileColumns, encoding: str) -> Iterator[Record
 class _Lines:
     """The lines of a file for the csv module, which asks for one more while a quote is open.
 
-    Attributes:
-        first: The number of the first line of the record that is being read, from 1.
-        held: How many lines of it were read.
+    ``first`` is the number of the first line of the record that is being read, ``held`` how many lines of it were read.
     """
 
     def __init__(self, lines: Iterator[str]) -> None:

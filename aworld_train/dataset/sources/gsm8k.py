@@ -1,8 +1,8 @@
 """GSM8K's JSONL files as tasks: one per calculator annotation, or one per problem.
 
-A record holds a ``question`` and an ``answer``; the answer is a worked solution with annotations such as
-``<<48/2=24>>`` and ends with ``#### 72`` (format: https://github.com/openai/grade-school-math). The ground truth of
-an annotation is the computed value of its expression; the stated result only serves to find wrong annotations.
+An ``answer`` is a worked solution with annotations such as ``<<48/2=24>>`` and ends with ``#### 72`` (format:
+https://github.com/openai/grade-school-math). The ground truth of an annotation is the computed value of its expression;
+the stated result only serves to find wrong annotations.
 """
 
 import json

@@ -32,7 +32,7 @@ _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class _Shape(NamedTuple):
-    """How lines with certain columns are decoded.
+    """How lines with certain columns are decoded into structs.
 
     Attributes:
         places: Each field, with the attribute that has it.

@@ -1,8 +1,8 @@
 """JSON lines as tasks: each line is an object with AgentRL's fields, or with columns that are mapped to them.
 
 A line that cannot become a task is dropped with a reason; one that has a key twice cannot. Only the columns in use are
-decoded, and numbers keep their digits. Lines are read in runs: a run whose lines all have the same columns becomes
-tasks at once (`json_tables`), any other line by line.
+decoded, and numbers keep their digits. Runs of lines that all have the same columns become tasks at once
+(`json_tables`).
 """
 
 import json

@@ -19,13 +19,10 @@ SCORING = "How it is asked and judged"
 
 @dataclass(frozen=True)
 class UserOption:
-    """How users write a field of `SourceOptions`.
+    """How users write a field of `SourceOptions`; ``panel`` is its heading in ``--help``.
 
     Attributes:
         key: Its key in a dataset recipe; the command line's flag has dashes in it instead of underscores.
-        panel: Heading that the option has in ``--help``.
-        metavar: What ``--help`` calls the value.
-        short: Second, short flag; empty for none.
         convert: Makes the field's value of what a recipe or the command line has.
     """
 

@@ -37,7 +37,7 @@ class Query(NamedTuple):
 
     Attributes:
         images: The ``data:`` URIs of the images whose marks are in the user's messages, each once.
-        earlier: The messages between both, as JSON; empty for none.
+        earlier: The messages between the system prompt and the question, as JSON; empty for none.
     """
 
     question: str

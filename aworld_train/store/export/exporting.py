@@ -25,12 +25,11 @@ INSPECT_SUFFIX = ".eval"
 
 @dataclass(frozen=True)
 class ExportCounts:
-    """What an export holds.
+    """What an export holds; ``bytes`` is the size of the file.
 
     Attributes:
         entries: How many model calls (parquet), conversations (messages, atif) or samples (inspect).
-        without_content: Episodes that meet the condition and of which no texts are kept, for example because they are
-            still running.
+        without_content: Episodes that meet the condition and of which no texts are kept.
     """
 
     episodes: int

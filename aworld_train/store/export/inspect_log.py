@@ -1,7 +1,6 @@
 """An `.eval` log of Inspect AI, which `inspect view` shows and its Python API reads.
 
-The file is a ZIP archive: ``header.json``, ``summaries.json``, ``reductions.json`` and one file a sample below
-``samples/``, in version 2 of the log's schema (inspect.aisi.org.uk/eval-logs.html). It is written without Inspect AI,
+It is a ZIP archive in version 2 of the log's schema (inspect.aisi.org.uk/eval-logs.html), written without Inspect AI,
 which pins much. A sample is an episode; a task's episodes are its epochs. Those of an evaluation have the number of the
 attempt, others are numbered through all steps.
 """

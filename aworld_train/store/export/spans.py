@@ -1,11 +1,9 @@
 """Episodes as OpenTelemetry spans, by its semantic conventions for generative AI.
 
 An episode is a trace: ``invoke_agent`` over it, below that a ``chat`` for each model call and an ``execute_tool`` for
-each tool call. A chat has only the messages that are new in its conversation, so a long episode is not sent many times
-over. Phoenix shows spans by the attributes of OpenInference, which are there too. Ids are made from the episode's, so
-an episode that is sent twice is the same trace.
-
-Conventions: opentelemetry.io/docs/specs/semconv/gen-ai, and OpenInference's spec/semantic_conventions.md.
+each tool call. A chat has only the messages that are new in its conversation. Phoenix shows spans by the attributes of
+OpenInference (its spec/semantic_conventions.md), which are there too. Ids are made from the episode's, so an episode
+that is sent twice is the same trace.
 """
 
 import hashlib
@@ -35,15 +33,7 @@ class SpanKind(IntEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """One span.
-
-    Attributes:
-        trace: The trace's id, 16 bytes.
-        id: Its id, 8 bytes.
-        parent: The id of the span around it; empty for a root.
-        began: Unix time, nanoseconds, as ``ended``.
-        error: What failed; None where nothing did.
-    """
+    """One span: ids are 16 bytes of the trace and 8 of the span, times Unix nanoseconds, ``error`` what failed."""
 
     name: str
     kind: SpanKind

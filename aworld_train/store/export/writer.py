@@ -14,12 +14,7 @@ from aworld_train.store.reading import StoredEpisode
 
 @dataclass(frozen=True)
 class ExportedEvaluation:
-    """What formats say of a run that is an evaluation.
-
-    Attributes:
-        tasks: How many tasks it shall have.
-        sampling: Temperature, top_p, top_k and seed, as far as they are set.
-    """
+    """What formats say of a run that is an evaluation; ``tasks`` is how many it shall have."""
 
     dataset: str
     tasks: int
@@ -31,12 +26,7 @@ class ExportedEvaluation:
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """What formats say of the run as a whole.
-
-    Attributes:
-        model: The name of its model; empty where it is unknown.
-        recipe: The unresolved recipe.
-    """
+    """What formats say of the run as a whole; ``model`` is empty where it is unknown, ``recipe`` not resolved."""
 
     name: str
     id: str
