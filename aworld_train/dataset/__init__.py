@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.builder import BuildReport as BuildReport
+    from aworld_train.dataset.build_report import BuildReport as BuildReport
     from aworld_train.dataset.builder import build as build
     from aworld_train.dataset.builder import carry_out as carry_out
     from aworld_train.dataset.check import FileSummary as FileSummary
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BuildPlan": "plan",
-    "BuildReport": "builder",
+    "BuildReport": "build_report",
     "FileSummary": "check",
     "PlannedSource": "plan",
     "build": "builder",

@@ -49,9 +49,14 @@ class MergeCounts:
     against: int = 0
     near_duplicates: int = 0
     contained: int = 0
-    figure_variants: int = 0
+    figure_variants_left_out: int = 0
     figure_variants_kept: int = 0
     figure_variant_examples: list[Dropped] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> int:
+        compared = self.near_duplicates + self.contained + self.figure_variants_left_out
+        return self.merged + self.against + compared
 
 
 class DistinctTasks:
@@ -156,7 +161,7 @@ class DistinctTasks:
             case MatchKind.contained:
                 self.counts.contained += 1
             case MatchKind.figure_variant if verdict.is_left_out:
-                self.counts.figure_variants += 1
+                self.counts.figure_variants_left_out += 1
             case MatchKind.figure_variant:
                 self.counts.figure_variants_kept += 1
 
