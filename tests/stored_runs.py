@@ -26,6 +26,7 @@ from aworld_train.store.database import Database
 from aworld_train.store.event_files import event_files, read_events
 from aworld_train.store.events import Event, TrainedRow
 from aworld_train.store.loading import close_running, load
+from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
@@ -258,3 +259,19 @@ def record_episode(
             figures["suspicions"] = ["answer_in_query"]
     recorder.end(episode, figures, content if recorder.keep.content_of(episode, figures) else None)
     return episode
+
+
+def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:
+    place = store_place(run_folder, url=url)
+    return None if place is None or (url is None and not place.file.exists()) else Store(place)
+
+
+def row_tokens(content: EpisodeContent, row: int) -> list[int]:
+    """The token ids of a row, prompt first."""
+    nodes = content.agents[content.rows[row].agent].nodes
+    return [token for span in content.spans(row) for token in nodes[span.node].token_ids]
+
+
+def row_mask(content: EpisodeContent, row: int) -> list[int]:
+    """The mask of a row over all its tokens, as it is without the treatment of the episode."""
+    return [int(span.own) for span in content.spans(row) for _ in range(span.end - span.begin)]

@@ -21,7 +21,7 @@ RUN_BYTES = 32 << 20
 
 _GROUPS = 256
 _MAX_BYTES = 8
-"""Digests that agree in so many bytes are equal."""
+"""Digests that agree in this many bytes are equal."""
 
 
 @dataclass(frozen=True)

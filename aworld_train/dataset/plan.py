@@ -33,7 +33,7 @@ class PlannedSource:
         values = {}
         for option_field, _ in user_options():
             value = getattr(self.options, option_field.name)
-            # Where the files lie is no part of a dataset; their names and hashes are kept beside the options.
+            # Where the files lie is not a part of a dataset; their names and hashes are kept beside the options.
             if option_field.name != "files" and value != default_value(option_field):
                 values[option_field.name] = list(value) if isinstance(value, tuple) else value
         return {"source": self.name, "options": values, "weight": self.weight}
@@ -90,8 +90,8 @@ class BuildPlan:
                 check_template(source.options.choices_prompt, "(choices_prompt)")
             if not source.options.attachments_at.startswith("/"):
                 raise UsageError(
-                    f"--attachments-at {source.options.attachments_at!r} is no absolute path, and tools may work in "
-                    "any directory: give the one inside the tool environment, such as /attachments."
+                    f"--attachments-at {source.options.attachments_at!r} is not an absolute path, and tools may work "
+                    "in any directory: give the one inside the tool environment, such as /attachments."
                 )
             try:
                 if source.options.scorer is not None:

@@ -214,14 +214,6 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
             yield RowSpan(node, begin, end, node in stored.own)
             begin = end
 
-    def row_tokens(self, row: int) -> list[int]:
-        agent = self.agents[self.rows[row].agent]
-        return [token for span in self.spans(row) for token in agent.nodes[span.node].token_ids]
-
-    def row_mask(self, row: int) -> list[int]:
-        """The mask of a row over all its tokens, as it is without the treatment of the episode."""
-        return [int(span.own) for span in self.spans(row) for _ in range(span.end - span.begin)]
-
 
 class RowSpan(NamedTuple):
     """A node's place in a row: from token ``begin`` to before ``end``; ``own``: whether it is under the mask."""

@@ -81,12 +81,6 @@ class Database:
             kind = ValuesRefused if _is_refusal(error) else StoreUnreachable
             raise kind(brief(error)) from error
 
-    def is_current(self) -> bool:
-        from aworld_train.store.migrate import NEWEST, revision_of
-
-        with self.begin() as connection:
-            return revision_of(connection) == NEWEST
-
     def close(self) -> None:
         self.engine.dispose()
 
@@ -133,8 +127,8 @@ def check_url(url: str) -> None:
         parsed = URL.create("")
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise UsageError(
-            "`store.url` is no address of a PostgreSQL database, such as postgresql://user@host:5432/database; without "
-            "it the run keeps its episodes in its folder."
+            "`store.url` is not an address of a PostgreSQL database, such as postgresql://user@host:5432/database; "
+            "without it the run keeps its episodes in its folder."
         )
     try:
         import psycopg  # noqa: F401

@@ -2,7 +2,7 @@
 
 A file is a sequence of frames: length and CRC-32 as two little-endian uint32, then events as MessagePack, compressed. A
 frame that is cut off, because its process was killed, ends the file. A file that has grown large is followed by
-another, so that the loaded ones can be removed while the run goes on.
+another, so that the loaded ones can be removed while the run continues.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from aworld_train.store.events import Event
 SUFFIX = ".events"
 MAX_FILE_BYTES = 64 << 20
 FLUSH_SECONDS = 0.25  # how long events gather before they are written
-_GATHER_SECONDS = 0.02  # the same from when somebody waits for them
+_GATHER_SECONDS = 0.02  # the same from when a task waits for them
 _RETRY_SECONDS = 1.0
 _MAX_WAIT_SECONDS = 60.0
 _MAX_FRAME_EVENTS = 64
@@ -211,7 +211,7 @@ def _frame(events: Sequence[bytes]) -> bytes:
 
 
 def _tell(is_written: "asyncio.Future[None]", error: OSError | None) -> None:
-    """Tell somebody, in the loop that waits, that events are written or cannot be."""
+    """Tell the loop that waits that events are written or cannot be."""
 
     def tell() -> None:
         if is_written.done():

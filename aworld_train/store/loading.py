@@ -1,8 +1,8 @@
 """Loads the events that a run's processes have written into its database, each exactly once.
 
-How far a file is loaded stands in the database and changes in the transaction that enters its events. So a loader that
-is killed, or a database that goes away, loses and repeats nothing. What a database refuses to hold, because models and
-tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
+How far a file is loaded is recorded in the database and changes in the transaction that enters its events. So a loader
+that is killed, or a database that goes away, loses and repeats nothing. What a database refuses to hold, because
+models and tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
 """
 
 import os
@@ -104,7 +104,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
     """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
 
     Args:
-        step: The step of the checkpoint from which the run goes on; 0 without one.
+        step: The step of the checkpoint from which the run continues; 0 without one.
         validated: Whether the validation at that step is done; otherwise it is played again too.
     """
     table = tables.episodes
@@ -121,7 +121,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
 
 
 class StoreLoader:
-    """Loads events while a run goes on, from a thread, and reports once what keeps them out of the database."""
+    """Loads events while a run continues, from a thread, and reports once what keeps them out of the database."""
 
     def __init__(
         self,

@@ -4,7 +4,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,12 +24,12 @@ from aworld_train.store.content import (
     unpacked_floats,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StorePlace
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
-"""Columns of ``tables.episodes`` that are no figures of an episode's head."""
+"""Columns of ``tables.episodes`` that are not figures of an episode's head."""
 _SORTED_FIGURES = "reward accuracy seconds turns tool_calls tool_errors sampled_tokens advantage outcome"
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name] for name in ("began", "step", *_SORTED_FIGURES.split())
@@ -596,11 +595,3 @@ def _row_uses(connection: Connection, ids: Sequence[str]) -> dict[str, list[RowU
             RowUse(row.trained_step, row.position, row.masked_in, row.advantage, advantages)
         )
     return uses
-
-
-def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:
-    """The store of the run in a folder, open for reading; None where the run has none."""
-    place = store_place(run_folder, url=url)
-    if place is None or (url is None and not place.file.exists()):
-        return None
-    return Store(place)

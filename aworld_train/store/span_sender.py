@@ -1,7 +1,8 @@
-"""Sends the spans of episodes that have ended to an OTLP/HTTP endpoint while the run goes on.
+"""Sends the spans of episodes that have ended to an OTLP/HTTP endpoint while the run continues.
 
-Which episodes are sent stands in the store, so what an endpoint missed is sent when it is back, after a restart too. An
-episode may be sent twice, if the process ends between an answer and its note; its spans have the same ids then.
+Which episodes are sent is recorded in the store, so what an endpoint missed is sent when it is back, after a restart
+too. An episode may be sent twice, if the process ends between an answer and its note; its spans have the same ids
+then.
 """
 
 import os
@@ -79,10 +80,10 @@ class SpanSender:
         self._wake.set()
 
     def close(self, max_seconds: float) -> bool:
-        """Send what is left, for at most so long, and end the thread.
+        """Send what is left, for at most this long, and end the thread.
 
         Returns:
-            Whether everything is sent; what is not is sent when the run goes on.
+            Whether everything is sent; what is not is sent when the run continues.
         """
         self._closing.set()
         self._wake.set()
@@ -240,7 +241,7 @@ def traces_url(url: str) -> tuple[str, str]:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         raise UsageError(
-            "`store.otlp` is no address of an OTLP endpoint over HTTP, such as http://localhost:4318."
+            "`store.otlp` is not an address of an OTLP endpoint over HTTP, such as http://localhost:4318."
         )
     path = parts.path.rstrip("/")
     if not path.endswith(_TRACES_PATH):

@@ -66,7 +66,7 @@ def _values(value: object) -> Iterator[object]:
 
 
 def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
-    """The answers in a mapping; the mapping itself, which is no answer, where it has none of the known names."""
+    """The answers in a mapping; the mapping itself, which is not an answer, where it has none of the known names."""
     names = [name for name in _INSIDE if name in mapping]
     if not names:
         yield mapping

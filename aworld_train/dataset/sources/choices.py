@@ -99,8 +99,8 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
         raise UnusableRecord("answer could be more than one of the choices")
     if position == len(choices):
         raise DatasetError(
-            f"{where}: the answer {position} is no position among {len(choices)} choices that are counted from 0. Were "
-            "they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of positions."
+            f"{where}: the answer {position} is not a position among {len(choices)} choices that are counted from 0. "
+            "Were they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of positions."
         )
     raise UnusableRecord("answer is none of the choices")
 

@@ -156,7 +156,7 @@ def _text_lines(path: Path, encoding: str) -> Iterator[str]:
     for number, line in read_lines(path, encoding):
         if line is None:
             raise DatasetError(
-                f"{path}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB; this is no CSV file."
+                f"{path}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB; this is not a CSV file."
             )
         # A byte that is not UTF-8 makes only its own record unusable.
         yield line.decode("utf-8", errors="surrogateescape")

@@ -1,6 +1,6 @@
 """Text files in other encodings than UTF-8: their lines are read as UTF-8, so that nothing after has to know.
 
-A byte that the encoding has no character for becomes a byte that is no UTF-8, so that only its own record is unusable.
+A byte that the encoding has no character for becomes a byte that is not UTF-8, so that only its own record is unusable.
 """
 
 import io
@@ -36,7 +36,7 @@ def encoding_name(name: str) -> str:
 
 
 def not_in_encoding(encoding: str) -> str:
-    """The reason of a record with bytes that are no text in the encoding."""
+    """The reason of a record with bytes that are not text in the encoding."""
     if encoding == UTF8:
         return "not UTF-8; for text from Windows try --encoding cp1252"
     return f"not {encoding} text; is that its --encoding?"

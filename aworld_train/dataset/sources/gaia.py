@@ -163,8 +163,8 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
         raise UsageError(_REFUSED.format(what=f"{folder} is that part"))
     if not files:
         raise DatasetError(
-            f"{path} (--file) is no snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet in "
-            "it. The dataset is gated: accept its terms on its page, then "
+            f"{path} (--file) is not a snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet "
+            "in it. The dataset is gated: accept its terms on its page, then "
             "`hf download gaia-benchmark/GAIA --repo-type dataset --local-dir gaia`, and give the folder gaia."
         )
     return folder, files

@@ -80,7 +80,7 @@ def _load_folder(folder: Path, options: SourceOptions) -> Any:
 
     if not any((folder / name).is_file() for name in _SAVED):
         raise UsageError(
-            f"{folder} (--file) is no folder that `save_to_disk` wrote: it has no {' or '.join(_SAVED)}. "
+            f"{folder} (--file) is not a folder that `save_to_disk` wrote: it has no {' or '.join(_SAVED)}. "
             "For a folder of parquet files use the source parquet."
         )
     if options.config is not None:
@@ -106,7 +106,7 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
         loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
     except Exception as error:
         raise DatasetError(
-            f"{name} (--file) is no folder here, and cannot be had from the hub: {_error_summary(error)}. "
+            f"{name} (--file) is not a folder here, and cannot be had from the hub: {_error_summary(error)}. "
             "Is the name right, --config given where it has several, `hf auth login` done where it is gated? Without "
             "network: download it elsewhere, `save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what "
             "was downloaded here before."

@@ -174,7 +174,7 @@ _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistan
 
 
 def _arguments(arguments: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
-    """Arguments as the object that the format requires; a text that is no object goes beside an empty one."""
+    """Arguments as the object that the format requires; a text that is not an object goes beside an empty one."""
     if arguments is not None:
         return {"arguments": arguments}
     try:

@@ -106,7 +106,7 @@ def _replacing(file: Path, force: bool) -> Iterator[Path]:
         if force:
             temporary.replace(file)
         else:
-            # Unlike a replacement, this fails if somebody has made the file meanwhile.
+            # Unlike a replacement, this fails if another process has made the file meanwhile.
             os.link(temporary, file)
     except FileExistsError:
         raise UsageError(f"{file} exists. Name another file with --out, or give --force.") from None

@@ -339,7 +339,11 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("arithmetic", {"figure_variants": "dorp", "dedupe": True}, "'dorp' and can be keep or drop"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
         ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
-        ("gaia", {"files": ["x"], "attachments_at": "files"}, "--attachments-at 'files' is no absolute path"),
+        (
+            "gaia",
+            {"files": ["x"], "attachments_at": "files"},
+            "--attachments-at 'files' is not an absolute path",
+        ),
     ],
 )
 def test_options_that_would_do_nothing_or_harm_are_refused(

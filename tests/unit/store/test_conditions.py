@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import UsageError
 from aworld_train.store.conditions import where
-from aworld_train.store.reading import Store, open_store
-from tests.stored_runs import make_stored_run
+from aworld_train.store.reading import Store
+from tests.stored_runs import make_stored_run, open_store
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,8 @@ from sqlalchemy import func, select
 from aworld_train.store import pruning, tables
 from aworld_train.store.database import Database
 from aworld_train.store.pruning import limit_size, prune
-from aworld_train.store.reading import open_store
 from aworld_train.store.store_location import store_place
-from tests.stored_runs import make_stored_run
+from tests.stored_runs import make_stored_run, open_store
 
 
 def database_of(run: Path) -> Database:

@@ -14,13 +14,13 @@ from aworld_train.store.content import packed_floats
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.events import TrainedRow
 from aworld_train.store.loading import close_running, load, supersede
-from aworld_train.store.reading import EpisodeHead, EpisodeKey, RowUse, Store, TaskHead, TaskKey, open_store
+from aworld_train.store.reading import EpisodeHead, EpisodeKey, RowUse, Store, TaskHead, TaskKey
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_episodes import branching_content
-from tests.stored_runs import TOOLS, make_stored_run, task_row
+from tests.stored_runs import TOOLS, make_stored_run, open_store, task_row
 
 PHASE = "eval"
 FIGURES = {
