@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from aworld_train import __version__
 from aworld_train.atomic import check_writable
-from aworld_train.dataset.arrays import as_integers, numbers
+from aworld_train.dataset.arrays import Numbers, as_integers, numbers
 from aworld_train.dataset.build_report import BuildReport
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.dropped_rows import DropList, listed
@@ -31,7 +31,7 @@ from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.matches import parse_figure_variants
 from aworld_train.dataset.merging import DistinctTasks, Near
-from aworld_train.dataset.mix import Numbers, Selection, quotas
+from aworld_train.dataset.mix import Selection, quotas
 from aworld_train.dataset.output import (
     ATTACHMENTS,
     check_replaceable,
@@ -86,11 +86,9 @@ def build(
     Args:
         source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or a user-defined one as ``module:function``.
         out: The directory; an earlier dataset there is replaced, anything else is refused.
-        files: Input files of the source.
         levels: Levels to take; empty for all.
         splits: Fraction of the tasks by split name; default 0.9 ``train`` and 0.1 ``val``.
         seed: The same seed and input give the same bytes.
-        limit: Most tasks over all splits.
         dedupe: Leave out near-duplicates of other questions of the dataset.
         against: Dataset directories or parquet files; their tasks, near-duplicates of these, and questions that
             contain one or are a part of it are left out.

@@ -62,14 +62,12 @@ def check_file(
     """Check that training can use a parquet file; returns a summary of its rows.
 
     Args:
-        path: The file.
         model: Directory of a model whose tokenizer and chat template the prompts are measured with.
         max_prompt_tokens: Longer prompts are counted.
         note: Called with a line before what takes long.
 
     Raises:
-        DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained
-            on.
+        DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained on.
         ModelError: The model has no tokenizer with a chat template.
     """
     path = Path(path)

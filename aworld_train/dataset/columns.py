@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from aworld_train.dataset.arrays import binaries, lists_of_texts, numbers, texts
+from aworld_train.dataset.arrays import TEXT_LIST, binaries, lists_of_texts, numbers, texts
 from aworld_train.dataset.digests import DIGEST_BYTES, digest, id_from_key, question_keys
 from aworld_train.dataset.schema import LISTS
 from aworld_train.dataset.tasks import Shared, Task, TaskTable
 from aworld_train.errors import DatasetError
 
-_TEXT_LIST = pa.list_(pa.field("element", pa.string()))
 FLAT = pa.schema(
     [
         ("digest", pa.binary(DIGEST_BYTES)),
@@ -28,7 +27,7 @@ FLAT = pa.schema(
         ("answer", pa.string()),
         ("id", pa.string()),
         ("line", pa.int64()),
-        *((name, _TEXT_LIST) for name in ("attachments", *LISTS)),
+        *((name, TEXT_LIST) for name in ("attachments", *LISTS)),
         # The messages between the system prompt and the message, as JSON.
         ("earlier", pa.string()),
     ]
@@ -135,7 +134,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             texts(table.answer),
             texts([id or id_from_key(key) for id, key in zip(table.id, keys, strict=True)]),
             numbers(table.line),
-            *(lists_of_texts(getattr(table, name), _TEXT_LIST) for name in ("attachments", *LISTS)),
+            *(lists_of_texts(getattr(table, name)) for name in ("attachments", *LISTS)),
             texts(table.earlier),
         ],
         schema=FLAT,

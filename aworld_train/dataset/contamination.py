@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from rensa import RMinHash
 
+from aworld_train.dataset.arrays import Numbers
 from aworld_train.dataset.exclusion import subjects
 from aworld_train.dataset.matches import THRESHOLD, FigureVariants, Match, MatchKind
 from aworld_train.dataset.near_duplicates import NearDuplicates
-from aworld_train.dataset.prefix_filter import UNKNOWN, Numbers, RankedSets
+from aworld_train.dataset.prefix_filter import UNKNOWN, RankedSets
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
 from aworld_train.dataset.tasks import TaskKind
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -40,12 +39,7 @@ class DropList:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._file.close()
 
 

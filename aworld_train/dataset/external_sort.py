@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.arrays import Numbers, numbers
 from aworld_train.dataset.digests import DIGEST_BYTES
 
 MAX_HELD_BYTES = 112 << 20
@@ -34,7 +34,7 @@ class SpoolPart:
     """
 
     batch: pa.RecordBatch
-    order: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    order: Numbers
 
 
 class Spool:
@@ -127,7 +127,7 @@ class _Run:
     """One written run: a file with a batch for each group."""
 
     path: Path
-    bytes_by_group: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+    bytes_by_group: Numbers
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
@@ -135,7 +135,7 @@ class _Run:
                 yield reader.get_batch(group)
 
 
-def digests(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
+def digests(batch: pa.RecordBatch) -> Numbers:
     """The digests of a batch as bytes, [tasks, 32], without a copy."""
     column = batch.column("digest")
     flat = np.frombuffer(column.buffers()[1], dtype=np.uint8)
@@ -143,7 +143,7 @@ def digests(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.u
     return flat[start : start + len(column) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
 
 
-def digest_numbers(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
+def digest_numbers(batch: pa.RecordBatch) -> Numbers:
     """The digests of a batch as numbers that sort in the same order, [tasks, 4]."""
     return digests(batch).view(">u8").astype(np.uint64)
 

@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, as_truths, numbers, text, texts
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, as_truths, numbers, text, texts
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.schema import GROUND_TRUTHS
 from aworld_train.errors import DatasetError
 
 ROLES = ("system", "user", "assistant", "tool")
 
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Row = dict[str, Any]
 
 
@@ -71,12 +70,10 @@ class _Indices:
     """The indices of the rows so far. While they only rise, comparing with the last is enough to find a repeat."""
 
     def __init__(self) -> None:
-        self._all: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        self._all: list[Numbers] = []
         self._rises = True
 
-    def first_repeat(
-        self, indices: "np.ndarray[Any, np.dtype[np.int64]]", start: int
-    ) -> tuple[int, int, int] | None:
+    def first_repeat(self, indices: Numbers, start: int) -> tuple[int, int, int] | None:
         """The first row of the next batch that repeats the index of an earlier row: row, index, earlier row."""
         if not len(indices):
             return None

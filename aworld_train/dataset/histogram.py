@@ -78,7 +78,7 @@ def _histogram(axes: Any, measure: str, counts: Mapping[int, int]) -> None:
     if high > _SKEWED * max(1, marks["p50"]):
         # A logarithmic axis has no 0.
         lengths = np.maximum(lengths, 1)
-        edges = np.geomspace(max(1, low), high + 1, _BINS + 1)
+        edges: Any = np.geomspace(max(1, low), high + 1, _BINS + 1)
         axes.set_xscale("log")
     else:
         # Bins have whole widths, because otherwise some would hold one length more than others.

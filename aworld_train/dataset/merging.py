@@ -1,8 +1,7 @@
-"""Finds the distinct tasks of a build.
+"""Finds the distinct tasks of a build, part by part, in final order.
 
-Part by part, in final order: tasks of a reference dataset are left out, repeats are merged into the first of them, a
-repeat with another answer is dropped, and near-duplicates are left out if the plan says so. Only the positions of the
-distinct tasks are stored, so that their texts need not be in memory.
+Tasks of a reference dataset are left out, repeats are merged into the first of them, a repeat with another answer is
+dropped, and near-duplicates are left out if the plan says so. Only positions are stored, no texts.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, as_truths, numbers
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.dropped_rows import DropList
 from aworld_train.dataset.exclusion import Reference
@@ -32,8 +31,6 @@ MAX_EXAMPLES = 3
 
 Near = Callable[[str, str], "Verdict | None"]
 """Compares a question, given with its name, with others."""
-
-Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass
@@ -77,11 +74,11 @@ class DistinctTasks:
             np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
 
-    def families(self) -> Iterator[Positions]:
+    def families(self) -> Iterator[Numbers]:
         for number in range(self._parts):
             yield np.load(self._family_file(number))
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Numbers]]:
         """Each part's batch and the positions of the distinct tasks in it, in final order."""
         for number, part in enumerate(self._spool.parts()):
             yield part.batch, np.load(self._positions_file(number))
@@ -93,7 +90,7 @@ class DistinctTasks:
         reference_digests: pa.Array,
         near: Near | None,
         drops: DropList,
-    ) -> Positions:
+    ) -> Numbers:
         batch, order = part.batch, part.order
         order = order[~self._in_reference(batch, reference_digests)[order]]
         sorted_numbers = digest_numbers(batch)[order]
@@ -108,9 +105,7 @@ class DistinctTasks:
         self._progress.rows += len(batch) - len(kept)
         return self._without_near(batch, kept, families, near, drops)
 
-    def _in_reference(
-        self, batch: pa.RecordBatch, reference_digests: pa.Array
-    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def _in_reference(self, batch: pa.RecordBatch, reference_digests: pa.Array) -> Mask:
         in_reference = as_truths(pc.is_in(batch.column("digest"), value_set=reference_digests))
         self.counts.against += int(in_reference.sum())
         return in_reference
@@ -118,8 +113,8 @@ class DistinctTasks:
     def _merge(
         self,
         batch: pa.RecordBatch,
-        order: Positions,
-        repeats: "np.ndarray[Any, np.dtype[np.bool_]]",
+        order: Numbers,
+        repeats: Mask,
         families: list[Family],
         drops: DropList,
     ) -> None:
@@ -134,8 +129,8 @@ class DistinctTasks:
             drops.drop(_dropped(batch, position, families, CONFLICT))
 
     def _without_near(
-        self, batch: pa.RecordBatch, kept: Positions, families: list[Family], near: Near, drops: DropList
-    ) -> Positions:
+        self, batch: pa.RecordBatch, kept: Numbers, families: list[Family], near: Near, drops: DropList
+    ) -> Numbers:
         codes = batch.column("family").to_pylist()
         subjects, ids = batch.column("subject"), batch.column("id")
         distinct: list[int] = []
@@ -176,9 +171,7 @@ class DistinctTasks:
         return self._folder / f"{number}.family.npy"
 
 
-def _same_lists(
-    lists: pa.Array, positions: Positions, others: Positions
-) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def _same_lists(lists: pa.Array, positions: Numbers, others: Numbers) -> Mask:
     """Whether the lists at two sets of positions are the same, one by one."""
     if lists.null_count == len(lists):
         return np.ones(len(positions), dtype=bool)

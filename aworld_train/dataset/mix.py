@@ -6,10 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from aworld_train.dataset.arrays import Mask, Numbers
 from aworld_train.errors import DatasetError, UsageError
-
-Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
@@ -44,16 +42,11 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
 
 
 class Selection:
-    """Decides which tasks are taken, in final order."""
+    """Decides which tasks are taken, in final order; without ``quotas`` of sources the first ``limit`` of all."""
 
     def __init__(
         self, source_of_family: Sequence[int], quotas: Sequence[int] | None, limit: int | None
     ) -> None:
-        """A selection before the first task.
-
-        Args:
-            limit: Without quotas, how many tasks are taken of all; None for all.
-        """
         self._sources = np.array(source_of_family, dtype=np.int64)
         self._quotas = None if quotas is None else np.array(quotas, dtype=np.int64)
         self._limit = limit

@@ -122,8 +122,8 @@ def _hashes(shingle_list: list[str]) -> set[int]:
 def _bands(threshold: float) -> tuple[int, int]:
     """Number of bands of an index and of slots per band: the most slots that still find enough.
 
-    Two texts are candidates when all slots of a band agree; each slot agrees with a probability equal to their
-    similarity (Leskovec et al., Mining of Massive Datasets, 3.4). More slots per band give fewer false candidates.
+    Texts are candidates when all slots of a band agree, each with a probability equal to their similarity (Leskovec et
+    al., Mining of Massive Datasets, 3.4).
     """
     for slots in range(_MAX_SLOTS, 0, -1):
         agree = min(threshold, 0.999) ** slots

@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, numbers, offsets, text, texts, truths
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, numbers, offsets, text, texts, truths
 from aworld_train.dataset.columns import Family
-from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.schema import LISTS, SCHEMA, schema_with
 
 AGENT_NAME = "mcp_agent"
@@ -103,15 +102,11 @@ def _repeated(value: str, count: int) -> pa.Array:
 
 
 def _length(*arrays: pa.Array) -> Numbers:
-    total: Numbers = np.sum(
-        [as_integers(pc.binary_length(array)) for array in arrays], axis=0, dtype=np.int64
-    )
-    return total
+    lengths = [as_integers(pc.binary_length(array)) for array in arrays]
+    return np.asarray(np.sum(lengths, axis=0, dtype=np.int64))
 
 
-def _where(
-    mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", values: pa.Array, other: str | None = None
-) -> pa.Array:
+def _where(mask: Mask, values: pa.Array, other: str | None = None) -> pa.Array:
     """The texts where the mask is set, and the other one elsewhere."""
     if mask.all():
         return values

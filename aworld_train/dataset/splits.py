@@ -12,7 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from aworld_train.dataset.mix import GroupCounter, Numbers
+from aworld_train.dataset.arrays import Numbers
+from aworld_train.dataset.mix import GroupCounter
 from aworld_train.errors import UsageError
 
 DEFAULT_SPLITS = {"train": 0.9, "val": 0.1}

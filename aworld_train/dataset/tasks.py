@@ -23,27 +23,22 @@ class TaskKind(Enum):
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One question or expression, with its answer and its place in the input.
+    """One question or expression, with its answer and its origin in the input; empty texts stand for none.
 
     Attributes:
         data_source: Name that verl groups validation metrics by.
         ability: Broad field of the task.
-        kind: Whether ``subject`` is an expression or a question.
         subject: The normalised expression, or the question as it is written.
         message: The user's message to the agent, the last one where there are several.
-        earlier: The messages before it, apart from the system prompt, as JSON; empty for none.
+        earlier: The messages before it, apart from the system prompt, as JSON.
         answer: The ground truth.
         ground_truths: All right answers, ``answer`` first; empty where that is the only one.
-        scorer: Name of the scorer that compares an answer with it.
         answer_schema: How the answer is extracted from the agent's reply.
-        id: The id that the input has for the task; empty for none.
-        system: System prompt that comes before ``message``; empty for none.
-        level: Stratum of the task, such as GAIA's level; every split gets its share of each. Empty for none.
+        level: Stratum of the task, such as GAIA's level; every split gets its share of each.
         tags: Other labels, by which evaluations are grouped.
         attachments: Paths of the task's files inside the tool environment.
         images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`rollout.images`).
-        file: Base name of the input file; empty where the task was generated.
-        line: Line in that file, from 1; 0 where the task was generated.
+        line: Line in the base-named ``file``, from 1; 0 where the task was generated.
     """
 
     data_source: str

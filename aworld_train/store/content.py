@@ -4,7 +4,7 @@ A training row is a path through a graph, so rows repeat no tokens: the tokens o
 after the other, and its mask covers the nodes that it owns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -250,18 +250,6 @@ def unpacked_floats(data: bytes) -> list[float]:
     return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
 
 
-_encoder = msgspec.msgpack.Encoder()
-_content_decoder = msgspec.msgpack.Decoder(EpisodeContent)
-_shared_decoder = msgspec.msgpack.Decoder(SharedNode)
-
-
-def encoded(value: "EpisodeContent | SharedNode") -> bytes:
-    return _encoder.encode(value)
-
-
-def decoded_content(data: bytes) -> EpisodeContent:
-    return _content_decoder.decode(data)
-
-
-def decoded_shared(data: bytes) -> SharedNode:
-    return _shared_decoder.decode(data)
+encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode
+decoded_content: Callable[[bytes], EpisodeContent] = msgspec.msgpack.Decoder(EpisodeContent).decode
+decoded_shared: Callable[[bytes], SharedNode] = msgspec.msgpack.Decoder(SharedNode).decode

@@ -16,11 +16,7 @@ _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
 
 
 class Choice(NamedTuple):
-    """One of the answers that a question offers.
-
-    Attributes:
-        is_number: Whether the input has it as a number.
-    """
+    """One of the answers that a question offers; ``is_number``: whether the input has it as a number."""
 
     label: str
     text: str

@@ -32,7 +32,6 @@ class SourceEntry:
 
     function: str
     uses: frozenset[str]
-    needs: frozenset[str]
     about: str
 
 
@@ -43,8 +42,7 @@ _TEXT = _TABLE | {"encoding"}
 
 
 def _entry(function: str, uses: set[str], about: str) -> SourceEntry:
-    needs = frozenset({"files"} & uses)
-    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), needs, about)
+    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), about)
 
 
 SOURCES: dict[str, SourceEntry] = {
@@ -84,7 +82,7 @@ def check_options(name: str, options: SourceOptions) -> None:
     entry = _find_entry(name)
     for option_field, option in user_options():
         field, value = option_field.name, getattr(options, option_field.name)
-        if field in entry.needs and not value:
+        if field == "files" and field in entry.uses and not value:
             raise UsageError(f"The source {name} reads {entry.about}: give it {option.flag}.")
         if field not in entry.uses and value != default_value(option_field):
             users = ", ".join(user for user, other in SOURCES.items() if field in other.uses)

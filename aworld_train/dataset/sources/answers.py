@@ -29,7 +29,7 @@ def right_answers(
     Answers that are empty or hidden are left out, and each is taken once.
 
     Args:
-        others: The value of the further right answers, which may be a JSON list as text.
+        others: The further right answers, which may be a JSON list as text.
         structured: Whether the scorer reads JSON, so that a list or mapping in ``answer`` is one answer.
 
     Raises:

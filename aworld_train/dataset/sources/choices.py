@@ -100,7 +100,8 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
     if position == len(choices):
         raise DatasetError(
             f"{where}: the answer {position} is not a position among {len(choices)} choices that are counted from 0. "
-            "Were they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of positions."
+            "Were they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of "
+            "positions."
         )
     raise UnusableRecord("answer is none of the choices")
 

@@ -1,8 +1,8 @@
 """Which column of the input gives which field of a task.
 
 It is the column of ``--map field=column``, else the column with the field's own name, else the only column with another
-common name of the field; capitals, spaces and underscores do not matter ("Final answer" is ``final_answer``). Where
-two columns fit, it is an error. ``a.b`` is the value ``b`` inside column ``a``, unless a column has the name ``a.b``.
+common name of the field; capitals, spaces and underscores do not matter. Where two columns fit, it is an error. ``a.b``
+is the value ``b`` inside column ``a``, unless a column has the name ``a.b``.
 """
 
 import re

@@ -1,10 +1,8 @@
 """GAIA as tasks, from a local snapshot of the gated dataset (https://huggingface.co/datasets/gaia-benchmark/GAIA).
 
 The questions of a part are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one
-such file per level; attachments are in the same folder. They are copied into the dataset's folder ``attachments``,
-which is the folder to give to ``env up --data``: the snapshot's own folder has the answers too. The agent sees the
-question and the path of its file in the tool environment. It does not see the level and the annotators' notes, and the
-answer is only in the ground truth.
+such file per level, with the attachments beside them. These are copied into the dataset's folder ``attachments``, which
+is the folder to give to ``env up --data``: the snapshot's own folder has the answers too.
 """
 
 import os

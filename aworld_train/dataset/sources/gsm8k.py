@@ -133,8 +133,7 @@ def read_annotation(text: str) -> tuple[str, str]:
 def agrees(value: Fraction, stated: Fraction, unit: Fraction) -> bool:
     """Whether ``stated`` is ``value`` rounded to its last written digit, or, where it has decimals, truncated there.
 
-    Args:
-        unit: Place value of the last written digit of ``stated`` (0.01 for 2.50); 0 where it must be exact.
+    ``unit`` is the place value of that digit (0.01 for 2.50); 0 where it must be exact.
     """
     error = abs(value - stated)
     if 2 * error < unit or error == 0:

@@ -1,8 +1,7 @@
 """JSON lines that all have the same columns become a table of tasks, without a `Task` for each.
 
-Lines are read in runs. Where all lines of a run have the columns of its first line, they are decoded into structs with
-these columns, and the values are checked column by column. Any other run is read line by line, which gives the reason
-for each line that is dropped.
+Where all lines of a run have the columns of its first line, they are decoded into structs with these columns, and the
+values are checked column by column. Any other run is read line by line, which gives the reason for each dropped line.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """Harbor's Agent Trajectory Interchange Format (its RFC 0001): one trajectory a line, with token ids and logprobs.
 
-A trajectory is one conversation of one agent; those of an episode have its id as ``session_id``. Steps that an earlier
-trajectory of the episode has too are marked as copied context, so that nobody trains on them twice.
+A trajectory is one conversation of one agent. Steps that an earlier trajectory of the episode has too are marked as
+copied context, so that nobody trains on them twice.
 """
 
 import json
