@@ -159,8 +159,8 @@ class Build:
             kept = sum(count.kept for count in gathered)
             self.progress.begin("finding near-duplicates" if near else "finding repeats", kept)
             self.distinct.find(self.reference, near, drops)
-        for place, file in chain.from_iterable(source.options.attachments for source in plan.sources):
-            self.files.setdefault(place, set()).add(file)
+        for tool_path, file in chain.from_iterable(source.options.attachments for source in plan.sources):
+            self.files.setdefault(tool_path, set()).add(file)
         with ThreadPoolExecutor(max_workers=1) as hasher:
             # Hashing releases the interpreter's lock, so rows are made at the same time.
             files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
@@ -170,7 +170,11 @@ class Build:
         if self.attached:
             self.progress.begin("copying the attachments")
         copy_attachments(
-            [(PurePosixPath(place).name, file) for place in self.attached for file in self.files[place]],
+            [
+                (PurePosixPath(tool_path).name, file)
+                for tool_path in self.attached
+                for file in self.files[tool_path]
+            ],
             self.folder / ATTACHMENTS,
         )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
@@ -199,12 +203,12 @@ class Build:
                 available += np.bincount(np.array(sources)[codes], minlength=len(available))
             shares = quotas(available.tolist(), weights, self.plan.limit)
         selection = partial(Selection, sources, shares, self.plan.limit)
-        kinds = sorted({(family.source, family.level) for family in families})
-        numbers = {kind: number for number, kind in enumerate(kinds)}
+        strata_keys = sorted({(family.source, family.level) for family in families})
+        numbers = {key: number for number, key in enumerate(strata_keys)}
         strata = np.array([numbers[family.source, family.level] for family in families], dtype=np.int64)
-        counts, selection_pass = np.zeros(len(kinds), dtype=np.int64), selection()
+        counts, selection_pass = np.zeros(len(strata_keys), dtype=np.int64), selection()
         for codes in self.distinct.families():
-            counts += np.bincount(strata[codes][selection_pass.take(codes)], minlength=len(kinds))
+            counts += np.bincount(strata[codes][selection_pass.take(codes)], minlength=len(strata_keys))
         return selection, strata, counts.tolist()
 
     def _write(self, account: str) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -215,8 +219,8 @@ class Build:
         ends = cut(counts, self.plan.splits)
         names = [
             name
-            for place, name in enumerate(self.plan.splits)
-            if any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends)
+            for position, name in enumerate(self.plan.splits)
+            if any(stratum[position] - (stratum[position - 1] if position else 0) for stratum in ends)
         ]
         # Some examples are enough to begin with, where nobody has asked for validation tasks.
         if names != ["train"] or self.plan.splits != DEFAULT_SPLITS:
@@ -256,8 +260,8 @@ class Build:
                 if self.files:
                     attachments = batch.column("attachments").take(numbers(positions[places < len(names)]))
                     self.attached |= self.files.keys() & set(pc.list_flatten(attachments).to_pylist())
-                for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
-                    in_split = places == place
+                for number, (name, writer) in enumerate(zip(names, writers, strict=True)):
+                    in_split = places == number
                     writer.add(batch, positions[in_split], index[in_split])
                     written[name] += np.bincount(codes[in_split], minlength=len(families))
         return written

@@ -71,10 +71,10 @@ class _Parser:
         self.depth = 0
 
     def result(self) -> tuple[str, Fraction]:
-        found = self.sum()
+        text_and_value = self.sum()
         if self.position < len(self.tokens):
             raise ExpressionError("malformed expression")
-        return found
+        return text_and_value
 
     def sum(self) -> tuple[str, Fraction]:
         text, value = self.product()

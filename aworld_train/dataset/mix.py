@@ -28,11 +28,11 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
             f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
             "Take it out, or give it more input."
         )
-    parts = [Fraction(str(weight)) for weight in weights]
-    total = sum(parts, Fraction(0))
-    max_rows = min(count * total / part for count, part in zip(available, parts, strict=True))
+    weight_fractions = [Fraction(str(weight)) for weight in weights]
+    total = sum(weight_fractions, Fraction(0))
+    max_rows = min(count * total / weight for count, weight in zip(available, weight_fractions, strict=True))
     rows = max_rows if limit is None else min(max_rows, Fraction(limit))
-    shares = [rows * part / total for part in parts]
+    shares = [rows * weight / total for weight in weight_fractions]
     counts = [math.floor(share) for share in shares]
     # Rounding each share to the nearest number could exceed the limit, so the largest remainders are rounded up.
     by_rounding_loss = sorted(range(len(shares)), key=lambda source: counts[source] - shares[source])

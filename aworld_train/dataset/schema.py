@@ -63,10 +63,10 @@ SCHEMA = pa.schema(
 
 def schema_with(*lists: str) -> pa.Schema:
     """The schema with these fields of ``extra_info``, each a list of texts."""
-    place = SCHEMA.get_field_index("extra_info")
+    position = SCHEMA.get_field_index("extra_info")
     texts = pa.list_(pa.field("element", pa.string()))
-    info = [*SCHEMA.field(place).type, *(pa.field(name, texts) for name in lists)]
-    return SCHEMA.set(place, SCHEMA.field(place).with_type(pa.struct(info)))
+    info = [*SCHEMA.field(position).type, *(pa.field(name, texts) for name in lists)]
+    return SCHEMA.set(position, SCHEMA.field(position).with_type(pa.struct(info)))
 
 
 def check_schema(schema: pa.Schema, source: str) -> int | None:

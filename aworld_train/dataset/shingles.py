@@ -136,8 +136,8 @@ def _chunks(text: str) -> list[str]:
         line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         line = _UNSPACED_RUN.sub(r" \g<0> ", line.translate(_DASHES))
     line = _THOUSANDS.sub("", _HYPHEN.sub(" ", line))
-    line = _DECIMAL.sub(lambda found: found[0].rstrip("0").rstrip("."), line)
-    line = _BESIDE_A_NUMBER.sub(lambda found: found[1] or found[2], line)
+    line = _DECIMAL.sub(lambda match: match[0].rstrip("0").rstrip("."), line)
+    line = _BESIDE_A_NUMBER.sub(lambda match: match[1] or match[2], line)
     chunks = (chunk.strip(_ENDS) for chunk in line.split())
     return [_NUMBER_WORDS.get(chunk, chunk) for chunk in chunks if chunk.strip("-")]
 

@@ -28,14 +28,14 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
     Returns None without any.
     """
     splits: dict[str, float] = {}
-    for part in (part for text in texts for part in re.split(r"[\s,]+", text) if part):
-        name, equals, number = part.partition("=")
+    for entry in filter(None, re.split(r"[\s,]+", " ".join(texts))):
+        name, equals, number = entry.partition("=")
         try:
             fraction = float(number)
         except ValueError:
             equals = ""
         if not equals:
-            raise UsageError(f"--split {part!r} is not name=fraction. {_EXAMPLE}")
+            raise UsageError(f"--split {entry!r} is not name=fraction. {_EXAMPLE}")
         if name in splits:
             raise UsageError(f"The split {name!r} is given twice. {_EXAMPLE}")
         splits[name] = fraction
@@ -71,7 +71,7 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
     ends, before = [], 0
     for count in counts:
         # The ends in all strata up to this one, minus the ends in those before it.
-        stratum = [round((before + count) * part) - round(before * part) for part in totals]
+        stratum = [round((before + count) * share) - round(before * share) for share in totals]
         ends.append([min(count, end) for end in accumulate(stratum, max)])
         before += count
     return ends

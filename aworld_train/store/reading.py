@@ -482,7 +482,9 @@ class Store:
     ) -> Select[Any]:
         """A query over the episodes that pass tests, joined with their tasks only where something needs these."""
         by_task = by_task or any(
-            getattr(part, "table", None) is tables.tasks for test in tests for part in visitors.iterate(test)
+            getattr(element, "table", None) is tables.tasks
+            for test in tests
+            for element in visitors.iterate(test)
         )
         return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
 

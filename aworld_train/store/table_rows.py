@@ -97,14 +97,14 @@ def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
 
 def searched_text(content: EpisodeContent) -> str:
     """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
-    parts = [content.answer]
+    texts = [content.answer]
     for agent in content.agents:
         for node in agent.nodes:
             for message in node.messages:
                 if node.sampled:
-                    parts += [message.reasoning, message.content]
-    parts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
-    return "\n".join(part for part in parts if part)[:_MAX_SEARCHED_CHARS].lower()
+                    texts += [message.reasoning, message.content]
+    texts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
+    return "\n".join(text for text in texts if text)[:_MAX_SEARCHED_CHARS].lower()
 
 
 def _name(name: str) -> str:

@@ -149,7 +149,7 @@ def _fields(
         check_encodable(record)
     except UnusableRecord:
         return not_in_encoding(encoding)
-    return {field: record[place] or None for field, place in places}
+    return {field: record[position] or None for field, position in places}
 
 
 def _text_lines(path: Path, encoding: str) -> Iterator[str]:

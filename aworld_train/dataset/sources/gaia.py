@@ -86,8 +86,8 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
             for item in reader.tasks(_with_files(_records(path), folder), path.name):
                 if isinstance(item, Task):
                     tasks += 1
-                    for place in item.attachments:
-                        options.attached(place, folder / PurePosixPath(place).name)
+                    for attachment in item.attachments:
+                        options.attached(attachment, folder / PurePosixPath(attachment).name)
                 else:
                     hidden += item.reason in (HIDDEN_ANSWER, NO_ANSWER)
                 yield item
@@ -150,13 +150,13 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
             f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
         )
     if path.is_file():
-        found = path.parent, [path]
+        folder_and_files = path.parent, [path]
     else:
         candidates = (path, path / PART, path / YEAR / PART)
-        found = next(
+        folder_and_files = next(
             ((folder, files) for folder in candidates if (files := _question_files(folder))), (path, [])
         )
-    folder, files = found
+    folder, files = folder_and_files
     if folder.resolve().name == HIDDEN_PART:
         raise UsageError(_REFUSED.format(what=f"{folder} is that part"))
     if not files:

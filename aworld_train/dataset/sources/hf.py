@@ -116,15 +116,15 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
 
 def _part(loaded: Any, part: str | None, name: str) -> Any:
     """The part of ``--part``, or the only part there is."""
-    parts = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
-    if part is None and len(parts) == 1:
-        return next(iter(parts.values()))
-    if part in parts:
-        return parts[part]
-    parts_message = f"{name} has the parts {', '.join(parts)}" if any(parts) else f"{name} has no parts"
+    by_part = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
+    if part is None and len(by_part) == 1:
+        return next(iter(by_part.values()))
+    if part in by_part:
+        return by_part[part]
+    parts_message = f"{name} has the parts {', '.join(by_part)}" if any(by_part) else f"{name} has no parts"
     if part is None:
-        raise UsageError(f"{parts_message}. Say which: --part {next(iter(parts))}.")
-    hint = nearest(part, set(parts))
+        raise UsageError(f"{parts_message}. Say which: --part {next(iter(by_part))}.")
+    hint = nearest(part, set(by_part))
     raise UsageError(f"--part {part}: {parts_message}." + (f" Did you mean {hint}?" if hint else ""))
 
 

@@ -80,12 +80,14 @@ class Tables:
                 return None
             decode = shape.decode
             records = [decode(raw or b"") for _, raw in run]
-            values = {place: [getattr(record, place) for record in records] for _, place in shape.places}
+            values = {
+                attribute: [getattr(record, attribute) for record in records] for _, attribute in shape.places
+            }
             if _has_repeated_key(run, records, values.values(), shape):
                 return None
         except (ValueError, RecursionError):
             return None
-        columns = {field: values[place] for field, place in shape.places}
+        columns = {field: values[attribute] for field, attribute in shape.places}
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
 
 
@@ -95,7 +97,7 @@ def _has_repeated_key(
     """Whether a line of a run has a key twice; the colons of the whole run settle it for nearly all runs."""
     lines = [raw or b"" for _, raw in run]
     whole = b"".join(lines)
-    unused = b"".join([getattr(record, place) for place in shape.unused for record in records])
+    unused = b"".join([getattr(record, attribute) for attribute in shape.unused for record in records])
     in_values = sum(map(colons_of_all, columns))
     expected = shape.colons * len(run) + count_colons(unused) + in_values
     if count_colons(whole) == expected and not (in_values and may_have_escaped_colon(whole)):
@@ -111,8 +113,10 @@ def _expected_colons(record: Any, shape: _Shape) -> int:
     """The colons of a line whose keys are all different."""
     return (
         shape.colons
-        + sum(count_colons(bytes(getattr(record, place))) for place in shape.unused)
-        + colons_of_all([getattr(record, place) for place in {place for _, place in shape.places}])
+        + sum(count_colons(bytes(getattr(record, attribute))) for attribute in shape.unused)
+        + colons_of_all(
+            [getattr(record, attribute) for attribute in {attribute for _, attribute in shape.places}]
+        )
     )
 
 

@@ -145,9 +145,9 @@ class SourceOptions:
             self.read.append(path)
         return path
 
-    def attached(self, place: str, path: Path) -> None:
+    def attached(self, tool_path: str, path: Path) -> None:
         """Note a file that a task has at ``place``, so that the build copies it into the dataset."""
-        self.attachments.add((place, path))
+        self.attachments.add((tool_path, path))
 
     def left_unused(self, file: str, columns: Sequence[str]) -> None:
         """Note the columns of a file that gave no field of a task, so that the build names them."""

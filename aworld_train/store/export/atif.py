@@ -65,10 +65,10 @@ class AtifWriter(JsonLinesWriter):
             "session_id": head.id,
             "trajectory_id": f"{head.id}/{agent.name}/{number}",
             "agent": agent_fields,
-            "steps": [{"step_id": place, **step} for place, step in enumerate(steps, 1)],
+            "steps": [{"step_id": step_id, **step} for step_id, step in enumerate(steps, 1)],
             "final_metrics": {
-                "total_prompt_tokens": sum(each["prompt_tokens"] for each in metrics),
-                "total_completion_tokens": sum(each["completion_tokens"] for each in metrics),
+                "total_prompt_tokens": sum(metric["prompt_tokens"] for metric in metrics),
+                "total_completion_tokens": sum(metric["completion_tokens"] for metric in metrics),
                 "total_steps": len(steps),
             },
             "extra": extra,
@@ -89,12 +89,12 @@ class _StepBuilder:
 
     def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
         """The steps of the conversation along a path."""
-        for place, number in enumerate(path):
+        for position, number in enumerate(path):
             begin = len(self._steps)
             for message in self._agent.nodes[number].messages:
                 self._add(message)
             if self._agent.nodes[number].sampled:
-                self._add_call(path[:place], number)
+                self._add_call(path[:position], number)
             if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
@@ -127,7 +127,9 @@ class _StepBuilder:
     def _add_result(self, message: StoredMessage) -> None:
         """Put a tool's result into the step that called it, or else into the last one of the agent."""
         result: dict[str, Any] = {"content": self._content(message)}
-        step = next((each for each in reversed(self._steps) if each["source"] == "agent"), None)
+        step = next(
+            (candidate for candidate in reversed(self._steps) if candidate["source"] == "agent"), None
+        )
         if step is None:
             step = {"source": "system", "message": ""}
             self._steps.append(step)
@@ -148,7 +150,7 @@ class _StepBuilder:
         metrics: dict[str, Any] = {
             "prompt_tokens": call.prompt_tokens,
             "completion_tokens": node.token_count,
-            "logprobs": [max(each, _LEAST_LOGPROB) for each in node.token_logprobs],
+            "logprobs": [max(logprob, _LEAST_LOGPROB) for logprob in node.token_logprobs],
             "extra": {
                 "seconds": call.seconds,
                 "finish_reason": call.finish_reason,

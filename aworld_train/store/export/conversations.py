@@ -32,7 +32,9 @@ def messages_of(agent: StoredAgent, path: Sequence[int]) -> list[StoredMessage]:
 def new_messages(agent: StoredAgent, node: int) -> list[StoredMessage]:
     """The messages that a sampled node's call added to what the model had seen or written before."""
     path = agent.path(node)[:-1]
-    begin = next((place + 1 for place in reversed(range(len(path))) if agent.nodes[path[place]].sampled), 0)
+    begin = next(
+        (position + 1 for position in reversed(range(len(path))) if agent.nodes[path[position]].sampled), 0
+    )
     return messages_of(agent, path[begin:])
 
 

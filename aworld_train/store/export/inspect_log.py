@@ -75,8 +75,8 @@ class InspectWriter:
         self._summaries.seek(0)
         with self._archive.open("summaries.json", "w", force_zip64=True) as member:
             member.write(b"[")
-            while part := self._summaries.read(1 << 20):
-                member.write(part.encode())
+            while chunk := self._summaries.read(1 << 20):
+                member.write(chunk.encode())
             member.write(b"]")
         if self._scores:
             self._archive.writestr("reductions.json", json_text(self._reductions()))
@@ -273,7 +273,7 @@ class _SampleEvents:
         timed += [
             (use.began, self._tool_event(number, use)) for number, use in enumerate(self._content.tool_calls)
         ]
-        timed.sort(key=lambda each: each[0])
+        timed.sort(key=lambda event: event[0])
         events = [
             {
                 **self._event("sample_init", "init", head.began),
@@ -313,7 +313,7 @@ class _SampleEvents:
         calls = [
             (index, agent, call) for index, agent in enumerate(self._content.agents) for call in agent.calls
         ]
-        return max(calls, key=lambda each: each[2].began, default=None)
+        return max(calls, key=lambda entry: entry[2].began, default=None)
 
     def _model_event(self, index: int, agent: StoredAgent, number: int) -> dict[str, Any]:
         call = agent.calls[number]
@@ -379,19 +379,19 @@ class _SampleEvents:
             "working_start": max(0.0, began - self._episode.head.began),
         }
 
-    def _pooled(self, place: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
+    def _pooled(self, name: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
         begin = len(self.pool)
-        self.pool += [self._message(f"{place}.{number}", message) for number, message in enumerate(messages)]
+        self.pool += [self._message(f"{name}.{number}", message) for number, message in enumerate(messages)]
         return begin, len(self.pool)
 
-    def _message(self, place: str, message: StoredMessage) -> dict[str, Any]:
+    def _message(self, name: str, message: StoredMessage) -> dict[str, Any]:
         content: Any = content_parts(message, self._image_part)
         if message.reasoning:
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             content = [{"type": "reasoning", "reasoning": message.reasoning}, *texts]
         # Inspect AI knows four authors.
         role = {"developer": "system"}.get(message.role, message.role)
-        value: dict[str, Any] = {"id": f"{self._episode.head.id}.{place}", "role": role, "content": content}
+        value: dict[str, Any] = {"id": f"{self._episode.head.id}.{name}", "role": role, "content": content}
         if message.tool_calls:
             value["tool_calls"] = [_tool_call(number, call) for number, call in enumerate(message.tool_calls)]
         if role == "assistant":
@@ -463,9 +463,9 @@ def _parameter(schema: Any) -> dict[str, Any]:
     if isinstance(schema.get("items"), dict):
         value["items"] = _parameter(schema["items"])
     if isinstance(schema.get("properties"), dict):
-        value["properties"] = {name: _parameter(each) for name, each in schema["properties"].items()}
+        value["properties"] = {name: _parameter(inner) for name, inner in schema["properties"].items()}
     if isinstance(schema.get("anyOf"), list):
-        value["anyOf"] = [_parameter(each) for each in schema["anyOf"]]
+        value["anyOf"] = [_parameter(option) for option in schema["anyOf"]]
     return value
 
 

@@ -132,7 +132,9 @@ def _call_row(agent: StoredAgent, number: int, tools: Mapping[str, Any]) -> dict
     return {
         "agent": agent.name,
         "call": number,
-        "messages_in": json_text([openai_message(each, digest_part) for each in messages_of(agent, before)]),
+        "messages_in": json_text(
+            [openai_message(earlier, digest_part) for earlier in messages_of(agent, before)]
+        ),
         "message_out": json_text(openai_message(message, digest_part)) if message is not None else None,
         "tools": json_text(tools[call.tools]) if call.tools in tools else None,
         "prompt_tokens": call.prompt_tokens,

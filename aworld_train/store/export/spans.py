@@ -89,12 +89,13 @@ class _Trace:
     def _root(self, content: EpisodeContent | None, agents: Sequence[StoredAgent]) -> Span:
         head, figures = self._head, self._head.figures
         agent = agents[0].name if len(agents) == 1 else self._run
+        calls = [call for played in agents for call in played.calls]
         outcome = figures.get("outcome") or ""
         attributes: dict[str, Any] = {
             **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent,
             "gen_ai.request.model": self._model,
-            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for each in agents for call in each.calls),
+            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
             "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
             "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
@@ -120,7 +121,7 @@ class _Trace:
             attributes["error.type"] = outcome or head.status
             error = str(figures.get("cause") or outcome or head.status)
         ended = head.ended if head.ended is not None else head.began
-        began = min([head.began, *(call.began for each in agents for call in each.calls)])
+        began = min([head.began, *(call.began for call in calls)])
         return self._span(
             f"invoke_agent {agent}", SpanKind.internal, "root", b"", began, ended, attributes, error
         )
@@ -157,7 +158,7 @@ class _Trace:
             "gen_ai.response.finish_reasons": [call.finish_reason],
             "gen_ai.usage.input_tokens": call.prompt_tokens,
             "gen_ai.usage.output_tokens": node.token_count,
-            "gen_ai.system_instructions": json_text([_text_part(each.content) for each in instructions])
+            "gen_ai.system_instructions": json_text([_text_part(message.content) for message in instructions])
             if instructions
             else None,
             "gen_ai.input.messages": _messages(inputs),
@@ -286,17 +287,17 @@ def _text_part(text: str) -> dict[str, Any]:
 def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for number, message in enumerate(messages):
-        place = f"{prefix}.{number}.message"
+        key_prefix = f"{prefix}.{number}.message"
         content = (
             f"{message.reasoning}\n\n{message.content}".strip() if message.reasoning else message.content
         )
-        flat |= {f"{place}.role": message.role, f"{place}.content": _cut(content)}
+        flat |= {f"{key_prefix}.role": message.role, f"{key_prefix}.content": _cut(content)}
         if message.call_id:
-            flat[f"{place}.tool_call_id"] = message.call_id
+            flat[f"{key_prefix}.tool_call_id"] = message.call_id
         if message.name:
-            flat[f"{place}.name"] = message.name
+            flat[f"{key_prefix}.name"] = message.name
         for index, call in enumerate(message.tool_calls):
-            key = f"{place}.tool_calls.{index}.tool_call"
+            key = f"{key_prefix}.tool_calls.{index}.tool_call"
             flat[f"{key}.function.name"] = call.name
             flat[f"{key}.function.arguments"] = _cut(call.arguments)
             if call.call_id:
