@@ -123,8 +123,7 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
 def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
     """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values."""
     path = Path(path)
-    lowest: int | None = None
-    highest: int | None = None
+    ends: list[int] = []
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path):
@@ -132,13 +131,10 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
             position = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
             if position >= 0 and len(batch):
                 return dict(batch.slice(position, 1).to_pylist()[0])
-            ends = pc.min_max(indices).as_py()
-            if ends["min"] is not None:
-                lowest = ends["min"] if lowest is None else min(lowest, ends["min"])
-                highest = ends["max"] if highest is None else max(highest, ends["max"])
-    if lowest is None:
+            ends += [end for end in pc.min_max(indices).as_py().values() if end is not None]
+    if not ends:
         raise DatasetError(f"{path} has no rows.")
-    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
+    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {min(ends)} to {max(ends)}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

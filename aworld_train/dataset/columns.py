@@ -116,7 +116,6 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 
 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
     family_numbers, afters, systems = families.place(source, table)
     families.lists.update(name for name in LISTS if any(getattr(table, name)))
     subjects = texts(table.subject)

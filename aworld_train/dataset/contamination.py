@@ -40,15 +40,11 @@ _NO_HASH = np.uint64(0)
 
 
 class Verdict(NamedTuple):
-    """What a question matches, and whether it is left out for it."""
-
     match: Match
     is_left_out: bool
 
 
 class Comparison:
-    """The questions that those of a build are compared with."""
-
     def __init__(
         self, evaluation_files: Sequence[Path], dedupe: bool, figure_variants: FigureVariants | None
     ) -> None:
@@ -80,8 +76,6 @@ def _verdict(match: Match, drops_variants: bool) -> Verdict:
 
 
 class EvaluationQuestions:
-    """The questions of evaluation sets, to be found in other texts."""
-
     def __init__(self, sets: Iterable[Iterable[tuple[str, str]]]) -> None:
         """An index of all questions of each set, each with the name that its match has."""
         hashes, ends = array("Q"), array("Q", [0])

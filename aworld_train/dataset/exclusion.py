@@ -61,7 +61,6 @@ def reference_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def read_reference(files: Sequence[Path], seed: int) -> Reference:
-    """The exact identity of every task in the files."""
     reference = Reference(files)
     for subject in subjects(files):
         reference.kinds.add(subject.kind)
@@ -79,7 +78,6 @@ class Subject(NamedTuple):
 
 
 def subjects(files: Iterable[Path]) -> Iterator[Subject]:
-    """The subject of each row of the files."""
     for path in files:
         with open_parquet(path) as file:
             columns = [name for name in ("prompt", "extra_info") if name in file.schema_arrow.names]

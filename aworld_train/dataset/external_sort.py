@@ -61,7 +61,6 @@ class Spool:
             self._spill()
 
     def parts(self) -> Iterator[SpoolPart]:
-        """All added tasks, in parts that follow each other in order of digest."""
         if not self._runs:
             if len(self._held) > 1:
                 self._held = [pa.concat_batches(self._held)]
@@ -100,7 +99,6 @@ class Spool:
         self._runs.clear()
 
     def _spill(self) -> None:
-        """Write the batches in memory, run by run, and free each after writing."""
         held, self._held, self._held_bytes = self._held[::-1], [], 0
         while held:
             run, size = [], 0
@@ -124,8 +122,6 @@ class Spool:
 
 @dataclass(frozen=True)
 class _Run:
-    """One written run: a file with a batch for each group."""
-
     path: Path
     bytes_by_group: Numbers
 

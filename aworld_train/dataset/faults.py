@@ -42,7 +42,6 @@ class RowCheck:
         self._indices = _Indices()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Check that every row of the next batch can be trained on."""
         faults = [
             (int(mask.argmax()), check.describe) for check in CHECKS if (mask := check.faulty(batch)).any()
         ]
@@ -93,7 +92,6 @@ class _Indices:
 
 
 def _origin(row: Row) -> str:
-    """The input file and line of a row, for a message; empty where the row does not have them."""
     info = row["extra_info"] or {}
     return f" ({info['file']}, line {info.get('line')})" if info.get("file") else ""
 

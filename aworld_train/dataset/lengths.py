@@ -1,7 +1,7 @@
 """Lengths of prompts in a model's tokens, as its chat template renders them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -36,12 +36,7 @@ class PromptTokens:
         self._lengths: Counter[int] = Counter()
 
     def add(self, prompts: pa.Array) -> None:
-        token_lists = self._tokenizer.apply_chat_template(
-            [_messages(prompt) for prompt in prompts.to_pylist()],
-            add_generation_prompt=True,
-            return_dict=False,
-        )
-        self._lengths.update(map(len, token_lists))
+        self._lengths.update(prompt_lengths(self._tokenizer, prompts.to_pylist()))
 
     def summary(self) -> PromptLengths:
         marks = percentiles(self._lengths)
@@ -88,5 +83,13 @@ def _not_loaded(model: Path, reason: str) -> ModelNotFound:
     )
 
 
-def _messages(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{"role": message["role"], "content": message["content"]} for message in prompt]
+def prompt_lengths(tokenizer: Any, prompts: Sequence[Sequence[Mapping[str, str]]]) -> list[int]:
+    """How many tokens each prompt has."""
+    conversations = [
+        [{"role": message["role"], "content": message["content"] or ""} for message in prompt]
+        for prompt in prompts
+    ]
+    if not conversations:
+        return []
+    token_lists = tokenizer.apply_chat_template(conversations, add_generation_prompt=True, return_dict=False)
+    return list(map(len, token_lists))

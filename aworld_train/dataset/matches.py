@@ -18,8 +18,6 @@ class MatchKind(Enum):
 
 
 class FigureVariants(Enum):
-    """What becomes of questions that have the words of another and other figures."""
-
     keep = "keep"
     drop = "drop"
 

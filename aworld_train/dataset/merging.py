@@ -65,7 +65,6 @@ class DistinctTasks:
         self._parts = 0
 
     def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
-        """Read the whole spool once and store the positions of the distinct tasks."""
         families, reference_digests = self._families.listed(), reference.digests_array()
         self._folder.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._spool.parts()):
@@ -111,12 +110,7 @@ class DistinctTasks:
         return in_reference
 
     def _merge(
-        self,
-        batch: pa.RecordBatch,
-        order: Numbers,
-        repeats: Mask,
-        families: list[Family],
-        drops: DropList,
+        self, batch: pa.RecordBatch, order: Numbers, repeats: Mask, families: list[Family], drops: DropList
     ) -> None:
         # Each repeat's first task is the last one before it that is not a repeat.
         first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
@@ -172,7 +166,6 @@ class DistinctTasks:
 
 
 def _same_lists(lists: pa.Array, positions: Numbers, others: Numbers) -> Mask:
-    """Whether the lists at two sets of positions are the same, one by one."""
     if lists.null_count == len(lists):
         return np.ones(len(positions), dtype=bool)
     pairs = zip(

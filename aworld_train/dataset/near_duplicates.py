@@ -96,7 +96,6 @@ class NearDuplicates:
 
 
 def _salted(shingles: Shingles) -> list[str]:
-    """The distinct shingles, each with the figures of the text."""
     salt = _digest(shingles.figures).hex()
     return [f"{salt} {shingle}" for shingle in set(shingles.padded)]
 

@@ -23,7 +23,6 @@ PICTURE = ".stats.png"
 
 
 def check_replaceable(out: Path) -> None:
-    """Check that ``out`` does not exist, is empty, or holds an earlier dataset and nothing else."""
     if Path.cwd().is_relative_to(out.resolve()):
         raise UsageError(f"--out {out} is the working directory, or above it; name another directory.")
     try:

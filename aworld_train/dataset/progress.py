@@ -28,7 +28,6 @@ class BuildProgress:
         self.phase, self.rows, self.total, self._began = phase, 0, total, time.monotonic()
 
     def text(self) -> str:
-        """The progress in one line, with the rows per second of the phase."""
         parts, rows = [self.phase or "starting"], self.rows
         if rows:
             parts.append(f"{rows:,} rows")

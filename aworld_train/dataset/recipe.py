@@ -26,7 +26,6 @@ from aworld_train.recipe.tree import KeyPath, dotted
 
 
 def _recipe_key(key: str, option_field: Field[Any]) -> tuple[str, Any, Any]:
-    """Name, type and default of the key that a recipe has for an option of a source."""
     default = default_value(option_field)
     if isinstance(default, tuple):
         return key, list[str], field(default_factory=list)

@@ -107,7 +107,6 @@ def _length(*arrays: pa.Array) -> Numbers:
 
 
 def _where(mask: Mask, values: pa.Array, other: str | None = None) -> pa.Array:
-    """The texts where the mask is set, and the other one elsewhere."""
     if mask.all():
         return values
     if not mask.any():

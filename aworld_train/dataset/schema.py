@@ -62,7 +62,6 @@ SCHEMA = pa.schema(
 
 
 def schema_with(*lists: str) -> pa.Schema:
-    """The schema with these fields of ``extra_info``, each a list of texts."""
     position = SCHEMA.get_field_index("extra_info")
     texts = pa.list_(pa.field("element", pa.string()))
     info = [*SCHEMA.field(position).type, *(pa.field(name, texts) for name in lists)]

@@ -160,7 +160,6 @@ def _without_additions(text: str) -> str:
 
 
 def _runs(items: Sequence[str], length: int, between: str) -> tuple[list[str], list[str]]:
-    """The runs of ``length`` items, with padding at the ends of the items and without."""
     if not items:
         return [], []
     ends = [""] * (length - 1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.lengths import percentiles, prompt_tokenizer
+from aworld_train.dataset.lengths import percentiles, prompt_lengths, prompt_tokenizer
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError
 
@@ -101,7 +101,7 @@ class _Counting:
         self._measure("prompt characters", map(len, texts))
         self._measure("answer characters", (len(answer) for answer in answers if answer))
         if self.tokenizer is not None:
-            self._measure("prompt tokens", map(self._prompt_tokens, prompts))
+            self._measure("prompt tokens", prompt_lengths(self.tokenizer, prompts))
             encoded = (
                 self.tokenizer.encode(answer, add_special_tokens=False) for answer in answers if answer
             )
@@ -133,12 +133,6 @@ class _Counting:
     def _measure(self, measure: str, lengths: Iterable[int]) -> None:
         if counts := Counter(lengths):
             self.lengths.setdefault(measure, Counter()).update(counts)
-
-    def _prompt_tokens(self, prompt: Sequence[Mapping[str, str]]) -> int:
-        messages = [{"role": message["role"], "content": message["content"] or ""} for message in prompt]
-        return len(
-            self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        )
 
 
 def _fingerprint(prompt: str) -> int:

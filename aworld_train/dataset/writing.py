@@ -43,7 +43,6 @@ class SplitWriter:
         self._writing: Future[None] | None = None
 
     def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
-        """Add tasks to the split."""
         start = 0
         while start < len(positions):
             end = start + ROW_GROUP_ROWS - self._held_rows

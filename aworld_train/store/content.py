@@ -206,7 +206,6 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
         return digests - {""}
 
     def spans(self, row: int) -> "Iterator[RowSpan]":
-        """The nodes of a row with their places in it."""
         stored = self.rows[row]
         agent, begin = self.agents[stored.agent], 0
         for node in stored.path:
@@ -229,7 +228,6 @@ def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
 
 
 def packed_tokens(tokens: Sequence[int]) -> bytes:
-    """Token ids as little-endian int32."""
     return np.asarray(tokens, "<i4").tobytes()
 
 

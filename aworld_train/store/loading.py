@@ -209,7 +209,6 @@ def _yield_to_training() -> None:
 
 
 def refusal_note(reason: str) -> str:
-    """A sentence for people about what a database refused."""
     return (
         f"The store's database refused some of what was reported ({reason}). The episodes it was about say so; they "
         "are trained on and scored as they were."

@@ -27,7 +27,6 @@ class Pruned:
 
 
 def prune(database: Database, condition: str, *, superseded: bool = False) -> Pruned:
-    """Remove the content of the episodes that meet a condition, and what only they needed."""
     columns = tables.episodes.c
     tests: list[ColumnElement[bool]] = [columns.run == database.place.run, columns.has_content]
     if superseded:

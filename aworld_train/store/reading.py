@@ -105,8 +105,6 @@ class StoredEpisode:
 
 @dataclass(frozen=True)
 class EpisodeKey:
-    """Which episode of which task it is, and its Unix times in seconds."""
-
     id: str
     task: str
     attempt: int
@@ -116,8 +114,6 @@ class EpisodeKey:
 
 @dataclass(frozen=True)
 class TaskKey:
-    """Which task it is, its question and its right answer."""
-
     id: str
     index: int
     source: str
@@ -127,8 +123,6 @@ class TaskKey:
 
 @dataclass(frozen=True)
 class TaskHead:
-    """A task with the figures of its episodes in the store."""
-
     id: str
     index: int
     source: str
@@ -230,7 +224,6 @@ class Store:
         return [(phase, step, count) for phase, step, count in self._rows(query)]
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
-        """The tasks with the figures of their episodes, in the order of the dataset."""
         task, episode = tables.tasks.c, tables.episodes.c
         played = (
             select(

@@ -251,7 +251,6 @@ def traces_url(url: str) -> tuple[str, str]:
 
 
 def headers_from_environment() -> dict[str, str]:
-    """The headers of the standard variables; those for traces come last."""
     headers: dict[str, str] = {}
     for variable in (HEADERS_VARIABLE, TRACES_HEADERS_VARIABLE):
         for pair in filter(None, map(str.strip, os.environ.get(variable, "").split(","))):
@@ -304,7 +303,6 @@ def encoded_spans(spans: Sequence[Span], *, run: str) -> bytes:
 
 
 def rejected_spans(answer: bytes) -> int:
-    """How many spans of a request an endpoint says that it has not taken."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -332,7 +330,6 @@ def _set_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
 
 
 def _batches(traces: Mapping[str, bytes]) -> list[list[str]]:
-    """Names of episodes that go into one request each."""
     batches: list[list[str]] = []
     size = 0
     for name, data in traces.items():

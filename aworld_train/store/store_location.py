@@ -40,9 +40,8 @@ def store_place(run_folder: Path, *, url: str | None = None, make: bool = False)
     """
     folder = run_folder / STORE_FOLDER
     file = folder / _IDENTITY
-    try:
-        run = str(json.loads(file.read_text())["run"])
-    except (OSError, ValueError, KeyError, TypeError):
+    run = _identity(folder, "run")
+    if run is None:
         if not make:
             return None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +52,11 @@ def store_place(run_folder: Path, *, url: str | None = None, make: bool = False)
 
 def is_elsewhere(place: StorePlace) -> bool:
     """Whether the run's episodes are in a database outside its folder."""
+    return _identity(place.folder, "in") not in (None, _DATABASE)
+
+
+def _identity(folder: Path, name: str) -> str | None:
     try:
-        return str(json.loads((place.folder / _IDENTITY).read_text())["in"]) != _DATABASE
+        return str(json.loads((folder / _IDENTITY).read_text())[name])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None

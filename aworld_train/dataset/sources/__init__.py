@@ -59,7 +59,6 @@ SOURCES: dict[str, SourceEntry] = {
 
 
 def find_source(name: str) -> Source:
-    """The function of a source, by its name in the table or as ``module:function``."""
     if ":" in name:
         from aworld_train.dataset.sources.user_source import load_source
 

@@ -76,7 +76,6 @@ def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
 
 
 def _parsed(value: object) -> object:
-    """The value, and of a text that is a JSON list what it stands for."""
     if not (isinstance(value, str) and value.lstrip().startswith("[")):
         return value
     try:

@@ -23,7 +23,7 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if _has(kind, lambda leaf: _is_time(leaf) or _is_short_float(leaf)):
+    if any(_is_time(leaf) or _is_short_float(leaf) for leaf in _leaves(kind)):
         # By way of text, a float of 32 bits stays 0.1 and does not become 0.10000000149011612, and a time keeps its
         # zone and its nanoseconds.
         as_text = _replaced(
@@ -90,10 +90,6 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaves(kind.item_type)
     else:
         yield kind
-
-
-def _has(kind: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    return any(map(is_kind, _leaves(kind)))
 
 
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -142,7 +142,6 @@ class _Lines:
 def _fields(
     record: list[str], width: int, places: list[tuple[str, int]], encoding: str
 ) -> dict[str, object] | str:
-    """A record's values by field, or the reason why it has none."""
     if len(record) != width:
         return WRONG_WIDTH if record else "blank line"
     try:
@@ -163,6 +162,5 @@ def _text_lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _delimiter(header: str) -> str:
-    """The delimiter that the header has most often outside quotes."""
     bare = "".join(header.split('"')[::2])
     return max(DELIMITERS, key=bare.count)

@@ -71,12 +71,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         return f"{before}{with_attachments(question, paths)}{after}"
 
     reader = RecordReader(
-        options,
-        "gaia",
-        ability="general assistance",
-        scorer="gaia",
-        system=system,
-        compose=compose,
+        options, "gaia", ability="general assistance", scorer="gaia", system=system, compose=compose
     )
     for name in options.files:
         folder, files = _find_part(Path(name).expanduser(), options.part)

@@ -83,7 +83,6 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def unreadable(path: Path, error: Exception) -> DatasetError:
-    """The error for a file that cannot be read to its end."""
     why = (getattr(error, "strerror", None) or str(error)).splitlines()[0].rstrip(".")
     return DatasetError(f"{path} cannot be read to its end: {why}. Give a whole copy of the file.")
 

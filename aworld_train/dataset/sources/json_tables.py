@@ -47,7 +47,6 @@ class _Shape(NamedTuple):
 
 
 def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """The lines in runs of bounded size."""
     run: list[Line] = []
     size = 0
     for line in lines:

@@ -32,7 +32,6 @@ _MAX_KEY_CHARS = 40
 
 
 def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
-    """One item per line of the files, or one for many lines."""
     columns, reader = Columns(options.columns), RecordReader(options)
     paths = input_files(options, (".jsonl", ".ndjson"))
     for path in paths:

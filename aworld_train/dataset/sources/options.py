@@ -39,7 +39,6 @@ class UserOption:
 
 
 def read_system_prompt(path: str | Path) -> str:
-    """The text of a system prompt's file."""
     return _read_text("system prompt", path)
 
 
@@ -62,7 +61,6 @@ def _read_text(name: str, path: str | Path) -> str:
 
 
 def _option(default: Any, key: str, panel: str, metavar: str, help: str, **more: Any) -> Any:
-    """A field that users can set."""
     metadata = {"option": UserOption(key, panel, metavar, help, **more)}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
@@ -164,7 +162,6 @@ def user_options() -> Iterator[tuple[Field[Any], UserOption]]:
 
 
 def default_value(option_field: Field[Any]) -> Any:
-    """The value of a field that is not set."""
     factory = option_field.default_factory
     return option_field.default if factory is MISSING else factory()
 

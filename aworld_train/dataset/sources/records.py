@@ -24,12 +24,7 @@ from aworld_train.dataset.sources.answers import right_answers
 from aworld_train.dataset.sources.choices import CHOICE_KEYS, choices_of, right_choice
 from aworld_train.dataset.sources.ids import IdMemory
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.values import (
-    UnusableRecord,
-    label_text,
-    name_list,
-    read_query,
-)
+from aworld_train.dataset.sources.values import UnusableRecord, label_text, name_list, read_query
 from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
 
@@ -89,7 +84,6 @@ class RecordReader:
         self._ids = IdMemory()
 
     def tasks(self, records: Iterator[Record], file: str) -> Iterator[Task | Dropped]:
-        """One item per record."""
         for line, raw, fields in records:
             if isinstance(fields, str):
                 yield Dropped(file, line, printable(raw), fields)

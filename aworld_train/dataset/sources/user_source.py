@@ -23,7 +23,6 @@ from aworld_train.user_code import load_user_code
 
 
 def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]]:
-    """The source that ``spec`` names; a relative path counts from the working directory."""
     function = load_user_code(spec, "source")
     takes_options = _takes_options(spec, function)
 

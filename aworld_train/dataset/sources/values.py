@@ -178,7 +178,6 @@ def _earlier(messages: Sequence[Mapping[str, object]], user_texts: Sequence[str]
 
 
 def _content(content: object, images: dict[str, None] | None) -> str:
-    """The text of a message, with a mark for each image, which is added to ``images``; None: it may have none."""
     if isinstance(content, str):
         return content
     text = ""

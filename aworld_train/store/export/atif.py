@@ -31,8 +31,6 @@ VERSION = "ATIF-v1.7"
 
 
 class AtifWriter(JsonLinesWriter):
-    """A line for each conversation."""
-
     def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
         assert episode.content is not None
         for agent in episode.content.agents:
@@ -88,7 +86,6 @@ class _StepBuilder:
         self._steps: list[dict[str, Any]] = []
 
     def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
-        """The steps of the conversation along a path."""
         for position, number in enumerate(path):
             begin = len(self._steps)
             for message in self._agent.nodes[number].messages:

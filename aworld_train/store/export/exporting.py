@@ -51,7 +51,6 @@ def export(
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportCounts:
-    """Write the episodes of a run that meet a condition into a file."""
     _check_file(file, form, force)
     episodes = store.ids(condition)
     entries = exported = 0

@@ -93,7 +93,6 @@ class InspectWriter:
         return sum(map(len, self._epochs.values()))
 
     def _next_epoch(self, name: str, head: EpisodeHead) -> int:
-        """The number of an episode among those of its task."""
         taken = self._epochs[name]
         epoch = head.attempt + 1 if head.phase == _EVALUATION else len(taken) + 1
         while epoch in taken:
@@ -182,7 +181,6 @@ def sample_id(head: EpisodeHead) -> str:
 
 
 def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlob) -> dict[str, Any]:
-    """An episode as a sample, with the fields of ``EvalSample``."""
     content, head, figures = episode.content, episode.head, episode.head.figures
     assert content is not None
     events = _SampleEvents(episode, model, read_blob)

@@ -72,8 +72,6 @@ SCHEMA = pyarrow.schema(
 
 
 class ParquetWriter:
-    """Writes row groups of some hundred calls."""
-
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run
         self._writer = parquet.ParquetWriter(file, SCHEMA, compression="zstd")

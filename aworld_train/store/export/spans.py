@@ -248,7 +248,6 @@ class _Trace:
 
 
 def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
-    """Messages in the form of the conventions' JSON schemas for inputs and outputs."""
     values = []
     for message in messages:
         value: dict[str, Any] = {"role": message.role, "parts": _parts(message)}
