@@ -261,9 +261,9 @@ def record_episode(
     return episode
 
 
-def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:
-    place = store_place(run_folder, url=url)
-    return None if place is None or (url is None and not place.file.exists()) else Store(place)
+def open_store(run_folder: Path) -> Store | None:
+    place = store_place(run_folder)
+    return Store(place) if place is not None and place.file.exists() else None
 
 
 def row_tokens(content: EpisodeContent, row: int) -> list[int]:

@@ -329,18 +329,11 @@ def _place(folder: Path) -> StorePlace:
     return place
 
 
-def test_a_store_is_opened_where_there_is_one_and_read_without_being_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert open_store(tmp_path) is None
+def test_a_store_is_read_without_being_made(tmp_path: Path) -> None:
     place = _place(tmp_path)
-    assert open_store(tmp_path) is None
     with Store(place) as store, pytest.raises(StoreUnreachable):
         store.count()
     assert not place.file.exists()
-    monkeypatch.setattr(reading, "Store", lambda place: place)
-    opened = cast("StorePlace", open_store(tmp_path, url="postgresql://elsewhere"))
-    assert opened.url == "postgresql://elsewhere"
 
 
 def test_a_store_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

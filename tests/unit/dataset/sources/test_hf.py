@@ -64,7 +64,7 @@ def test_of_several_parts_one_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_not_saved_and_a_file_are_errors(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(UsageError, match="no folder that `save_to_disk` wrote"):
+    with pytest.raises(UsageError, match="not a folder that `save_to_disk` wrote"):
         read(tmp_path)
     with pytest.raises(UsageError, match="Single files are for the sources jsonl, csv and parquet"):
         read(tmp_path / "a.parquet")
