@@ -18,11 +18,11 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import load
-from aworld_train.store.place import store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import store_place
 from tests.stored_runs import BEGAN, task_row
 
 

@@ -22,11 +22,11 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
-from aworld_train.store.place import store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import store_place
 
 BEGAN = 1_800_000_000.0
 Score = Callable[[int, int], float | None]

@@ -25,11 +25,12 @@ from aworld_train.store.content import (
 from aworld_train.store.database import Database
 from aworld_train.store.event_files import event_files, read_events
 from aworld_train.store.events import Event, TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER, store_place
+from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER, store_place
 
 TOOLS = [
     {
@@ -260,3 +261,19 @@ def record_episode(
             figures["suspicions"] = ["answer_in_query"]
     recorder.end(episode, figures, content if recorder.keep.content_of(episode, figures) else None)
     return episode
+
+
+def open_store(run_folder: Path) -> Store | None:
+    place = store_place(run_folder)
+    return Store(place) if place is not None and place.file.exists() else None
+
+
+def row_tokens(content: EpisodeContent, row: int) -> list[int]:
+    """The token ids of a row, prompt first."""
+    nodes = content.agents[content.rows[row].agent].nodes
+    return [token for span in content.spans(row) for token in nodes[span.node].token_ids]
+
+
+def row_mask(content: EpisodeContent, row: int) -> list[int]:
+    """The mask of a row over all its tokens, as it is without the treatment of the episode."""
+    return [int(span.own) for span in content.spans(row) for _ in range(span.end - span.begin)]

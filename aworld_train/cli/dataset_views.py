@@ -162,7 +162,7 @@ def _text(text: str, max_chars: int | None) -> Text:
 
 
 def _print_lengths(stats: "DatasetStatistics") -> None:
-    from aworld_train.dataset.statistics import percentiles
+    from aworld_train.dataset.lengths import percentiles
 
     console.out.print(f"{stats.path}: lengths", markup=False, soft_wrap=True)
     console.print_table(

@@ -133,7 +133,7 @@ def prune(
         aworld-train runs prune quickstart --superseded --yes
     """
     from aworld_train.errors import UsageError
-    from aworld_train.store.retention import prune as prune_store
+    from aworld_train.store.pruning import prune as prune_store
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_files import is_in_use
     from aworld_train.training.run_store import run_database

@@ -1,9 +1,7 @@
 """Datasets: sources of tasks become checked parquet files in verl's row schema.
 
 A *record* is one piece of input, such as a line of a file. A *task* is what a source makes of a record (GSM8K's
-annotations give several of one), and a *row* is what a task becomes in a parquet file. `build` makes a dataset
-directory from one source and counts everything that was left out; `carry_out` does so for a whole `BuildPlan`, with
-several sources; `check_file` checks that a parquet file, of this package or another, can be trained on.
+annotations give several of one), and a *row* is what a task becomes in a parquet file.
 
 Names are looked up on first use, because the command line imports the options of sources and must not load pyarrow.
 """
@@ -12,24 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.builder import BuildReport, build, carry_out
-    from aworld_train.dataset.check import FileSummary, check_file, check_files
-    from aworld_train.dataset.plan import BuildPlan, PlannedSource
-
-__all__ = [
-    "BuildPlan",
-    "BuildReport",
-    "FileSummary",
-    "PlannedSource",
-    "build",
-    "carry_out",
-    "check_file",
-    "check_files",
-]
+    from aworld_train.dataset.build_report import BuildReport as BuildReport
+    from aworld_train.dataset.builder import build as build
+    from aworld_train.dataset.builder import carry_out as carry_out
+    from aworld_train.dataset.check import FileSummary as FileSummary
+    from aworld_train.dataset.check import check_file as check_file
+    from aworld_train.dataset.check import check_files as check_files
+    from aworld_train.dataset.plan import BuildPlan as BuildPlan
+    from aworld_train.dataset.plan import PlannedSource as PlannedSource
 
 _MODULES = {
     "BuildPlan": "plan",
-    "BuildReport": "builder",
+    "BuildReport": "build_report",
     "FileSummary": "check",
     "PlannedSource": "plan",
     "build": "builder",

@@ -15,6 +15,11 @@ import pyarrow.parquet as pq
 
 from aworld_train.errors import DatasetError
 
+Numbers = np.ndarray[Any, np.dtype[Any]]
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+TEXT_LIST = pa.list_(pa.field("element", pa.string()))
+
 MAX_BYTES = 2**31 - 1
 """The largest value of arrow's 32-bit offsets."""
 
@@ -22,13 +27,6 @@ _READ_BUFFER_BYTES = 1 << 20
 
 
 def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
-    """An array of texts.
-
-    Raises:
-        UnicodeEncodeError: One has half of a surrogate pair.
-        TypeError: One is not a text.
-        DatasetError: Together they have more than 2 GiB.
-    """
     joined = "".join(values)
     if joined.isascii():
         data = joined.encode()
@@ -46,34 +44,33 @@ def text(value: str | None) -> pa.Scalar:
     return texts([value or ""], empty_is_null=value is None)[0]
 
 
-def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
+def lists_of_texts(values: Sequence[Sequence[str]]) -> pa.Array:
     """An array of lists of texts, null where a list is empty."""
     if not any(values):
-        return pa.nulls(len(values), kind)
+        return pa.nulls(len(values), TEXT_LIST)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     inner = texts(list(chain.from_iterable(values)))
-    return pa.Array.from_buffers(kind, len(values), [_bits(lengths > 0), offsets(lengths)], children=[inner])
+    buffers = [_bits(lengths > 0), offsets(lengths)]
+    return pa.Array.from_buffers(TEXT_LIST, len(values), buffers, children=[inner])
 
 
 def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | None = None) -> pa.Array:
-    """An array of integers, by default of 64 bits."""
     kind = kind or pa.int64()
     flat = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
 
 
-def truths(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Array:
-    """An array of truth values."""
+def truths(values: Mask) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
-def as_integers(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[Any]]":
+def as_integers(array: pa.Array) -> Numbers:
     """The values of an array of integers that has no nulls, without a copy."""
     values = np.frombuffer(array.buffers()[1] or b"", dtype=array.type.to_pandas_dtype())
     return values[array.offset : array.offset + len(array)]
 
 
-def as_truths(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def as_truths(array: pa.Array) -> Mask:
     """The values of an array of truth values; null counts as false."""
     end = array.offset + len(array)
     valid, values = (
@@ -93,7 +90,7 @@ def binaries(values: Sequence[bytes], width: int) -> pa.Array:
     )
 
 
-def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
+def offsets(lengths: Numbers) -> pa.Buffer:
     """Where values of these lengths begin and end in one buffer, [values + 1]."""
     ends = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=ends[1:])
@@ -106,14 +103,9 @@ def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
 
 
 def open_streamed(path: Path) -> pq.ParquetFile:
-    """A parquet file of which a megabyte of each column is in memory; by default arrow keeps all that it has read.
-
-    Raises:
-        OSError: It is not there or cannot be read.
-        pyarrow.ArrowException: It is not parquet.
-    """
+    """A parquet file of which a megabyte of each column is in memory; by default arrow keeps all that it has read."""
     return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES)
 
 
-def _bits(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Buffer:
+def _bits(values: Mask) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))

@@ -1,31 +1,59 @@
 """From sources to a dataset directory, with counts that add up, in memory that does not grow with the data.
 
-Every item that a source yields counts as seen, and is either kept as a task or dropped with a reason. A kept task is
-written as a row, repeats another task (merged), is in a reference dataset (against), matches another question
-(near_duplicates, contained, figure_variants_left_out), or is left over by the limit, the weights or the splits.
-`BuildReport` holds these numbers; ``dataset.json`` records them with everything that is needed to build the same bytes
-again.
+Tasks are read once into a spool that sorts them. A first pass over the spool finds the distinct tasks; with their
+number known, a second pass cuts the splits and writes them. Every item that a source yields counts as seen, and is
+either kept as a task or dropped with a reason; `BuildReport` says what becomes of a kept one.
 """
 
+import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aworld_train import __version__
 from aworld_train.atomic import check_writable
-from aworld_train.dataset.account import BuildReport
-from aworld_train.dataset.building import Build
-from aworld_train.dataset.exclusion import read_reference, reference_files
+from aworld_train.dataset.arrays import Numbers, as_integers, numbers
+from aworld_train.dataset.build_report import BuildReport
+from aworld_train.dataset.columns import Family, FamilyIndex
+from aworld_train.dataset.dropped_rows import DropList, listed
+from aworld_train.dataset.exclusion import Reference, read_reference, reference_files
+from aworld_train.dataset.external_sort import Spool
+from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.matches import parse_figure_variants
-from aworld_train.dataset.merging import CONFLICT
-from aworld_train.dataset.output import check_replaceable, replacing
+from aworld_train.dataset.merging import DistinctTasks, Near
+from aworld_train.dataset.mix import Selection, quotas
+from aworld_train.dataset.output import (
+    ATTACHMENTS,
+    check_replaceable,
+    copy_attachments,
+    replacing,
+    sha256,
+    write_manifest,
+)
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.progress import BuildProgress
-from aworld_train.dataset.sources import SourceOptions
+from aworld_train.dataset.rows import RowMaker
+from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.sources.options import user_options
-from aworld_train.dataset.splits import DEFAULT_SPLITS
-from aworld_train.errors import options_as_arguments
+from aworld_train.dataset.splits import DEFAULT_SPLITS, Assignment, cut
+from aworld_train.dataset.writing import SplitWriter
+from aworld_train.errors import DatasetError, options_as_arguments
 
-__all__ = ["CONFLICT", "BuildReport", "build", "carry_out"]
+DROPPED = "dropped.jsonl"
+
+MAX_EXAMPLE_CHARS = 300
+
+_MAX_REASONS = 5
 
 
 _PLAN_OPTIONS = ("out", "seed", "limit", "dedupe", "against", "figure_variants", "strict")
@@ -58,11 +86,9 @@ def build(
     Args:
         source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or a user-defined one as ``module:function``.
         out: The directory; an earlier dataset there is replaced, anything else is refused.
-        files: Input files of the source.
         levels: Levels to take; empty for all.
         splits: Fraction of the tasks by split name; default 0.9 ``train`` and 0.1 ``val``.
         seed: The same seed and input give the same bytes.
-        limit: Most tasks over all splits.
         dedupe: Leave out near-duplicates of other questions of the dataset.
         against: Dataset directories or parquet files; their tasks, near-duplicates of these, and questions that
             contain one or are a part of it are left out.
@@ -92,12 +118,7 @@ def build(
 
 
 def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildReport:
-    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done.
-
-    Raises:
-        UsageError: The plan cannot be carried out as it is written, or the directory cannot be replaced.
-        DatasetError: Input cannot be read, or a split would be empty.
-    """
+    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done."""
     plan.check()
     plan = plan.with_shared_options()
     check_replaceable(plan.out)
@@ -107,3 +128,215 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
     reference = read_reference(reference_files(plan.against), plan.seed)
     with replacing(plan.out) as folder:
         return Build(plan, reference, folder, progress).run()
+
+
+class Build:
+    """A running build; each step sets what the next one needs.
+
+    Attributes:
+        files: The attached files, by the path that tasks have for them.
+        attached: The paths among these that a written row has.
+    """
+
+    def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
+        self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress
+        work = folder.parent
+        self.families = FamilyIndex()
+        self.spool = Spool(work / "spool")
+        self.distinct = DistinctTasks(self.spool, self.families, work / "distinct", progress)
+        self.files: dict[str, set[Path]] = {}
+        self.attached: set[str] = set()
+
+    def run(self) -> BuildReport:
+        plan = self.plan
+        # Load all sources first: reading one can take long, and an error in another should be found before.
+        sources = [(find_source(source.name), source.options) for source in plan.sources]
+        with DropList(self.folder / DROPPED, plan.strict) as drops:
+            with short_lived_tasks():
+                gathered = [self._gather(number, *source, drops) for number, source in enumerate(sources)]
+            self.reference.check_comparable(self.families)
+            near = self._near()
+            kept = sum(count.kept for count in gathered)
+            self.progress.begin("finding near-duplicates" if near else "finding repeats", kept)
+            self.distinct.find(self.reference, near, drops)
+        for tool_path, file in chain.from_iterable(source.options.attachments for source in plan.sources):
+            self.files.setdefault(tool_path, set()).add(file)
+        with ThreadPoolExecutor(max_workers=1) as hasher:
+            # Hashing releases the interpreter's lock, so rows are made at the same time.
+            files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
+            rows, levels = self._write(self._account(gathered, drops))
+            self.progress.begin("hashing the files")
+            report = self._report(gathered, drops, rows, levels, files.result())
+        if self.attached:
+            self.progress.begin("copying the attachments")
+        copy_attachments(
+            [
+                (PurePosixPath(tool_path).name, file)
+                for tool_path in self.attached
+                for file in self.files[tool_path]
+            ],
+            self.folder / ATTACHMENTS,
+        )
+        return replace(report, outputs=write_manifest(self.folder, report.manifest()))
+
+    def _gather(self, number: int, source: Source, options: SourceOptions, drops: DropList) -> GatheredCounts:
+        self.progress.begin(f"reading {self.plan.sources[number].name}")
+        return gather(source, options, number, self.families, self.spool, drops, self.progress)
+
+    def _near(self) -> Near | None:
+        """The comparison with other questions; None where the plan has neither ``dedupe`` nor ``against``."""
+        if not (self.plan.dedupe or self.plan.against):
+            return None
+        from aworld_train.dataset.contamination import Comparison
+
+        plan = self.plan
+        return Comparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
+
+    def _choose(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
+        """The selection of tasks to write, the stratum of each family, and the number of tasks of each stratum."""
+        sources = [family.source for family in families]
+        weights = [source.weight for source in self.plan.sources if source.weight is not None]
+        shares = None
+        if weights:
+            available = np.zeros(len(self.plan.sources), dtype=np.int64)
+            for codes in self.distinct.families():
+                available += np.bincount(np.array(sources)[codes], minlength=len(available))
+            shares = quotas(available.tolist(), weights, self.plan.limit)
+        selection = partial(Selection, sources, shares, self.plan.limit)
+        strata_keys = sorted({(family.source, family.level) for family in families})
+        numbers = {key: number for number, key in enumerate(strata_keys)}
+        strata = np.array([numbers[family.source, family.level] for family in families], dtype=np.int64)
+        counts, selection_pass = np.zeros(len(strata_keys), dtype=np.int64), selection()
+        for codes in self.distinct.families():
+            counts += np.bincount(strata[codes][selection_pass.take(codes)], minlength=len(strata_keys))
+        return selection, strata, counts.tolist()
+
+    def _write(self, account: str) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """Write the files of all splits; returns rows by split, and those by level."""
+        families = self.families.listed()
+        selection, strata, counts = self._choose(families)
+        self.progress.begin("writing", sum(counts))
+        ends = cut(counts, self.plan.splits)
+        names = [
+            name
+            for position, name in enumerate(self.plan.splits)
+            if any(stratum[position] - (stratum[position - 1] if position else 0) for stratum in ends)
+        ]
+        # Some examples are enough to begin with, where nobody has asked for validation tasks.
+        if names != ["train"] or self.plan.splits != DEFAULT_SPLITS:
+            for name in (name for name in self.plan.splits if name not in names):
+                raise DatasetError(
+                    f"The split {name!r} would be empty: {account}, and {sum(counts)} tasks are to be split. Give "
+                    "more input, a higher --limit, or other --split fractions."
+                )
+        written = self._write_splits(names, families, selection(), strata, Assignment(ends))
+        rows = {name: int(by_family.sum()) for name, by_family in written.items()}
+        return rows, {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
+
+    def _write_splits(
+        self,
+        names: Sequence[str],
+        families: Sequence[Family],
+        selection: Selection,
+        strata: Numbers,
+        assignment: Assignment,
+    ) -> dict[str, Numbers]:
+        """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
+        maker = RowMaker(families, self.families.lists)
+        written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
+        taken = 0
+        with ExitStack() as stack:
+            writers = [
+                stack.enter_context(SplitWriter(self.folder / f"{name}.parquet", name, maker, self.progress))
+                for name in names
+            ]
+            for batch, positions in self.distinct.batches():
+                codes = as_integers(batch.column("family"))[positions]
+                chosen = selection.take(codes)
+                positions, codes = positions[chosen], codes[chosen]
+                index = taken + np.arange(len(positions))
+                taken += len(positions)
+                places = assignment.assign(strata[codes])
+                if self.files:
+                    attachments = batch.column("attachments").take(numbers(positions[places < len(names)]))
+                    self.attached |= self.files.keys() & set(pc.list_flatten(attachments).to_pylist())
+                for number, (name, writer) in enumerate(zip(names, writers, strict=True)):
+                    in_split = places == number
+                    writer.add(batch, positions[in_split], index[in_split])
+                    written[name] += np.bincount(codes[in_split], minlength=len(families))
+        return written
+
+    def _account(self, gathered: Sequence[GatheredCounts], drops: DropList) -> str:
+        """Counts of the input before it is split, for an error message."""
+        seen, counts = sum(count.seen for count in gathered), self.distinct.counts
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in drops.reasons.most_common(_MAX_REASONS))
+        return (
+            f"{seen} pieces of input were seen, {drops.reasons.total()} dropped"
+            f"{f' ({reasons})' if reasons else ''}, {counts.merged} merged, {counts.against} left out by --against, "
+            f"{counts.near_duplicates} as near-duplicates, {counts.contained} because one question contains the "
+            f"other, {counts.figure_variants_left_out} as figure variants (--figure-variants)"
+        )
+
+    def _report(
+        self,
+        gathered: Sequence[GatheredCounts],
+        drops: DropList,
+        rows: Mapping[str, int],
+        levels: Mapping[str, Mapping[str, int]],
+        files: Sequence[Sequence[Mapping[str, str]]],
+    ) -> BuildReport:
+        plan, counts = self.plan, self.distinct.counts
+        seen = sum(count.seen for count in gathered)
+        kept = seen - drops.reasons.total()
+        examples = [listed(example, MAX_EXAMPLE_CHARS) for example in counts.figure_variant_examples]
+        merged: dict[str, Any] = vars(counts) | {"figure_variant_examples": examples}
+        return BuildReport(
+            out=plan.out,
+            sources=[
+                {
+                    **source.to_json(),
+                    "seen": count.seen,
+                    "files": read,
+                    "unused_columns": source.options.unused_columns,
+                }
+                for source, count, read in zip(plan.sources, gathered, files, strict=True)
+            ],
+            seed=plan.seed,
+            limit=plan.limit,
+            splits=dict(plan.splits),
+            dedupe=plan.dedupe,
+            figure_variants=plan.figure_variants and plan.figure_variants.value,
+            against_files=_with_hashes(self.reference.files),
+            seen=seen,
+            kept=kept,
+            dropped=dict(sorted(drops.reasons.items())),
+            **merged,
+            left_over=kept - counts.left_out - sum(rows.values()),
+            rows=rows,
+            levels=levels,
+            outputs={},
+            versions={
+                "aworld-train": __version__,
+                "pyarrow": pa.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+        )
+
+
+def _files_read(source: PlannedSource) -> list[Path]:
+    """The files that a source noted as opened, and the plain files among its options."""
+    named_files = [Path(file) for file in source.options.files if Path(file).is_file()]
+    return list(dict.fromkeys([*named_files, *source.options.read]))
+
+
+def _with_hashes(paths: Sequence[Path]) -> list[dict[str, str]]:
+    return [{"name": path.name, "sha256": sha256(path)} for path in paths]
+
+
+def _by_level(families: Sequence[Family], counts: Sequence[int]) -> dict[str, int]:
+    rows_by_level = Counter[str]()
+    for family, count in zip(families, counts, strict=True):
+        if family.level and count:
+            rows_by_level[family.level] += count
+    return dict(sorted(rows_by_level.items()))

@@ -1,9 +1,6 @@
-"""The conditions for training a model on a file.
+"""The conditions for training a model on a file, checked when rows are written and again before a run reads them.
 
-They are checked when rows are written and again before a run reads them: the schema fits, there is at least one row,
-every prompt is a list of messages that ends with the user's, every row has an answer that is not hidden, its scorer
-and answer schema are known, and no index occurs twice. The first fault is reported in one paragraph with its row. A
-file is read batch by batch, whatever its size.
+The first fault is reported in one paragraph with its row. A file is read batch by batch, whatever its size.
 """
 
 from collections import Counter
@@ -31,20 +28,11 @@ _BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class FileSummary:
-    """A dataset file that training can use.
+    """A dataset file that training can use, with the rows of each value; empty where rows have none.
 
     Attributes:
-        path: The file.
-        rows: How many rows it has.
-        data_sources: Rows per ``data_source``.
-        agents: Rows per ``agent_name``; empty where the file does not name agents.
-        splits: Rows per ``extra_info.split``; empty where rows have none.
-        scorers: Rows per ``extra_info.scorer``; empty where rows have none.
-        answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows have none.
-        levels: Rows per ``extra_info.level``; empty where rows have none.
         several_answers: Rows with more than one right answer (``extra_info.ground_truths``).
         schema_version: Version of this package's schema; None for a file made elsewhere.
-        bytes: Size of the file.
         prompt_tokens: How long the prompts are; None without a model's tokenizer.
     """
 
@@ -62,7 +50,6 @@ class FileSummary:
     prompt_tokens: PromptLengths | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as JSON values."""
         return {**asdict(self), "path": str(self.path)}
 
 
@@ -75,14 +62,12 @@ def check_file(
     """Check that training can use a parquet file; returns a summary of its rows.
 
     Args:
-        path: The file.
         model: Directory of a model whose tokenizer and chat template the prompts are measured with.
         max_prompt_tokens: Longer prompts are counted.
         note: Called with a line before what takes long.
 
     Raises:
-        DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained
-            on.
+        DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained on.
         ModelError: The model has no tokenizer with a chat template.
     """
     path = Path(path)
@@ -115,36 +100,19 @@ def check_file(
 
 
 def check_files(paths: Sequence[str | Path]) -> FileSummary:
-    """Check files that are used together; returns one summary of all their rows, with the path of the first.
-
-    Raises:
-        DatasetError: Training cannot use one of them.
-    """
+    """Check files that are used together; returns one summary of all their rows, with the path of the first."""
     files = [check_file(path) for path in paths]
-
-    def total(title: str) -> dict[str, int]:
-        return dict(sorted(sum((Counter(getattr(file, title)) for file in files), Counter[str]()).items()))
-
-    return replace(
-        files[0],
-        rows=sum(file.rows for file in files),
-        bytes=sum(file.bytes for file in files),
-        several_answers=sum(file.several_answers for file in files),
-        data_sources=total("data_sources"),
-        agents=total("agents"),
-        splits=total("splits"),
-        scorers=total("scorers"),
-        answer_schemas=total("answer_schemas"),
-        levels=total("levels"),
-    )
+    sums: dict[str, Any] = {
+        name: sum(getattr(file, name) for file in files) for name in ("rows", "bytes", "several_answers")
+    }
+    for title in _COUNTED.values():
+        counts = sum((Counter(getattr(file, title)) for file in files), Counter[str]())
+        sums[title] = dict(sorted(counts.items()))
+    return replace(files[0], **sums)
 
 
 def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
-    """The first rows of a file that training can read, as plain values.
-
-    Raises:
-        DatasetError: It is missing, unreadable, or of another schema.
-    """
+    """The first rows of a file that training can read, as plain values."""
     path = Path(path)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
@@ -153,14 +121,9 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
 
 
 def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
-    """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values.
-
-    Raises:
-        DatasetError: There is none, or the file cannot be read.
-    """
+    """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values."""
     path = Path(path)
-    lowest: int | None = None
-    highest: int | None = None
+    ends: list[int] = []
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path):
@@ -168,21 +131,13 @@ def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
             position = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
             if position >= 0 and len(batch):
                 return dict(batch.slice(position, 1).to_pylist()[0])
-            ends = pc.min_max(indices).as_py()
-            if ends["min"] is not None:
-                lowest = ends["min"] if lowest is None else min(lowest, ends["min"])
-                highest = ends["max"] if highest is None else max(highest, ends["max"])
-    if lowest is None:
+            ends += [end for end in pc.min_max(indices).as_py().values() if end is not None]
+    if not ends:
         raise DatasetError(f"{path} has no rows.")
-    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
+    raise DatasetNotFound(f"{path} has no task {index}: its tasks are {min(ends)} to {max(ends)}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """The file opened for reading.
-
-    Raises:
-        DatasetError: It is not there, or is not parquet.
-    """
     try:
         if path.is_dir():
             raise DatasetNotFound(
@@ -202,11 +157,6 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def read_batches(
     file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of an opened file, batch by batch.
-
-    Raises:
-        DatasetError: The file is damaged.
-    """
     try:
         yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=columns)
     except (pa.ArrowException, OSError) as error:
@@ -245,7 +195,6 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
 
 
 def _several_answers(batch: pa.RecordBatch) -> int:
-    """The rows of a batch that have more than one right answer."""
     info = batch.column("extra_info")
     if info.type.get_field_index(GROUND_TRUTHS) < 0:
         return 0

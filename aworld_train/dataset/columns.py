@@ -1,9 +1,7 @@
 """Tasks as columns: how a build holds them between the source and the rows.
 
-Most fields of a task have few different values (source, scorer, level, file). These are stored once, as a `Family`,
-and each task has its family's number. The family also has the text before the question in the message, and the
-question is stored once, not again within the message. The digest decides the order, and equal digests mean the same
-task.
+Most fields of a task have few different values; these are stored once, as a `Family`, which also has the text before
+the question in the message. The digest decides the order, and equal digests mean the same task.
 """
 
 from collections.abc import Sequence
@@ -11,8 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from aworld_train.dataset.arrays import binaries, lists_of_texts, numbers, texts
+from aworld_train.dataset.arrays import TEXT_LIST, binaries, lists_of_texts, numbers, texts
 from aworld_train.dataset.digests import DIGEST_BYTES, digest, id_from_key, question_keys
+from aworld_train.dataset.schema import LISTS
 from aworld_train.dataset.tasks import Shared, Task, TaskTable
 from aworld_train.errors import DatasetError
 
@@ -28,11 +27,7 @@ FLAT = pa.schema(
         ("answer", pa.string()),
         ("id", pa.string()),
         ("line", pa.int64()),
-        ("attachments", pa.list_(pa.field("element", pa.string()))),
-        # All right answers of a task that has several.
-        ("ground_truths", pa.list_(pa.field("element", pa.string()))),
-        ("images", pa.list_(pa.field("element", pa.string()))),
-        ("tags", pa.list_(pa.field("element", pa.string()))),
+        *((name, TEXT_LIST) for name in ("attachments", *LISTS)),
         # The messages between the system prompt and the message, as JSON.
         ("earlier", pa.string()),
     ]
@@ -47,45 +42,30 @@ _MAX_SHARED = 256
 
 
 class Family(NamedTuple):
-    """The fields that a task has in common with many others.
+    """What a task has in common with many others.
 
     Attributes:
         source: Position of the source among those of the build.
-        is_question: Whether the tasks ask a question rather than for an expression's value.
         has_system: Whether there is a system prompt, in the family or in the task.
         has_subject: Whether the message contains the subject, after ``before``.
     """
 
     source: int
-    is_question: bool
+    shared: Shared
     has_system: bool
     has_subject: bool
-    data_source: str
-    ability: str
-    scorer: str
-    answer_schema: str
     system: str
     before: str
     level: str
-    file: str
-
-
-_FamilyFields = tuple[int, Shared, bool, bool, str, str, str]
-"""The values that a `Family` is made of, as a key: a plain tuple is made faster than a family."""
 
 
 class FamilyIndex:
-    """The distinct families of a build, numbered in the order they came.
-
-    Attributes:
-        several_answers: Whether a task of any of them has several right answers.
-        has_images: Whether a task of any of them has images.
-        has_tags: Whether a task of any of them has tags.
-    """
+    """The distinct families of a build, numbered in the order they came."""
 
     def __init__(self) -> None:
-        self.several_answers = self.has_images = self.has_tags = False
-        self._numbers: dict[_FamilyFields, int] = {}
+        self.lists: set[str] = set()
+        # A plain tuple is made faster than a `Family`.
+        self._numbers: dict[tuple[int, Shared, bool, bool, str, str, str], int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
 
@@ -93,7 +73,7 @@ class FamilyIndex:
         return len(self._numbers)
 
     def listed(self) -> list[Family]:
-        return [_family(*family_fields) for family_fields in self._numbers]
+        return [Family(*fields) for fields in self._numbers]
 
     def place(self, source: int, table: TaskTable) -> tuple[list[int], list[str], list[str]]:
         """For each task the number of its family, and the parts of message and system prompt that the family lacks."""
@@ -102,7 +82,7 @@ class FamilyIndex:
         systems: list[str] = []
         numbers, shared_befores, shared_systems = self._numbers, self._befores, self._systems
         for shared, message, subject, system, level in zip(
-            table.shared, table.messages, table.subjects, table.systems, table.levels, strict=True
+            table.shared, table.message, table.subject, table.system, table.level, strict=True
         ):
             has_subject, has_system = True, bool(system)
             before = after = task_system = ""
@@ -128,11 +108,6 @@ class FamilyIndex:
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks as a batch of `FLAT`.
-
-    Raises:
-        DatasetError: A task of a user-defined source has a value that is not text where text is required.
-    """
     try:
         return table_to_columns(TaskTable.of(tasks), source, families, seed)
     except (TypeError, ValueError, AttributeError) as error:
@@ -141,16 +116,13 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 
 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
     family_numbers, afters, systems = families.place(source, table)
-    families.several_answers = families.several_answers or any(table.ground_truths)
-    families.has_images = families.has_images or any(table.images)
-    families.has_tags = families.has_tags or any(table.tags)
-    subjects = texts(table.subjects)
-    keys = question_keys(table.subjects, subjects)
+    families.lists.update(name for name in LISTS if any(getattr(table, name)))
+    subjects = texts(table.subject)
+    keys = question_keys(table.subject, subjects)
     for position, shared in enumerate(table.shared):
         if not shared.is_question:
-            keys[position] = table.subjects[position].encode()
+            keys[position] = table.subject[position].encode()
     return pa.RecordBatch.from_arrays(
         [
             binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
@@ -158,35 +130,13 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             subjects,
             texts(afters),
             texts(systems),
-            texts(table.answers),
-            texts([id or id_from_key(key) for id, key in zip(table.ids, keys, strict=True)]),
-            numbers(table.lines),
-            lists_of_texts(table.attachments, FLAT.field("attachments").type),
-            lists_of_texts(table.ground_truths, FLAT.field("ground_truths").type),
-            lists_of_texts(table.images, FLAT.field("images").type),
-            lists_of_texts(table.tags, FLAT.field("tags").type),
+            texts(table.answer),
+            texts([id or id_from_key(key) for id, key in zip(table.id, keys, strict=True)]),
+            numbers(table.line),
+            *(lists_of_texts(getattr(table, name)) for name in ("attachments", *LISTS)),
             texts(table.earlier),
         ],
         schema=FLAT,
-    )
-
-
-def _family(
-    source: int, shared: Shared, has_system: bool, has_subject: bool, system: str, before: str, level: str
-) -> Family:
-    return Family(
-        source=source,
-        is_question=shared.is_question,
-        has_system=has_system,
-        has_subject=has_subject,
-        data_source=shared.data_source,
-        ability=shared.ability,
-        scorer=shared.scorer,
-        answer_schema=shared.answer_schema,
-        system=system,
-        before=before,
-        level=level,
-        file=shared.file,
     )
 
 

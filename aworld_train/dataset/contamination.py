@@ -2,31 +2,32 @@
 
 Two texts match when the longer one has four fifths of the shorter one's shingles: the question after a preface, before
 a hint or its answer, or beside another question, and also a question without the instructions that an evaluation puts
-around it. One word in 13 may differ. A text of less than `MIN_WORDS` words matches only a similar one. The search is
-exact.
+around it. A text of less than `MIN_WORDS` words matches only a similar one. The search is exact.
 
-Texts with the same words and other figures are a kind of their own. Of the evaluation questions that share all their
-words, such as problems made from one template, the words are stored and compared once.
+Texts with the same words and other figures are a kind of their own, figure variants. They are left out where the other
+is of an evaluation set, because who has seen one knows how the other is solved, and stay where it is of the build; a
+plan can decide otherwise for both. Questions that share all their words are compared once.
 
-Shingles that more than half of an evaluation set has are instructions of its prompts, and count neither in the set nor
-in other texts. Otherwise a short question with long instructions would be found in each text that has these.
-
-To compare 100,000 texts of 35 to 60 words with 10,000 questions of that length takes 14 s of processor time, 6 s of
-them for the shingles, and 31 MiB; with 200,000 questions it takes 20 s, 17 s more to make the index, 330 MiB, and twice
-that while it is made. Texts of the form that 4,000 questions have, with a few words changed, take 0.3 ms each.
+Shingles that more than half of an evaluation set has are instructions of its prompts, and do not count. Otherwise a
+short question with long instructions would be found in each text that has these.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from rensa import RMinHash
 
-from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
-from aworld_train.dataset.ranked import UNKNOWN, Numbers, RankedSets
+from aworld_train.dataset.arrays import Numbers
+from aworld_train.dataset.exclusion import subjects
+from aworld_train.dataset.matches import THRESHOLD, FigureVariants, Match, MatchKind
+from aworld_train.dataset.near_duplicates import NearDuplicates
+from aworld_train.dataset.prefix_filter import UNKNOWN, RankedSets
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
+from aworld_train.dataset.tasks import TaskKind
 
 _PADDED = 2
 """Shingles with padding at an end of a text. The outermost one without padding stands for them too, so that a word at
@@ -38,9 +39,43 @@ _KINDS = list(MatchKind)
 _NO_HASH = np.uint64(0)
 
 
-class EvaluationQuestions:
-    """The questions of evaluation sets, to be found in other texts."""
+class Verdict(NamedTuple):
+    match: Match
+    is_left_out: bool
 
+
+class Comparison:
+    def __init__(
+        self, evaluation_files: Sequence[Path], dedupe: bool, figure_variants: FigureVariants | None
+    ) -> None:
+        """Read the questions of the evaluation sets; with ``dedupe`` those of the build are remembered, one by one."""
+        self._drops_evaluation_variants = figure_variants is not FigureVariants.keep
+        self._drops_variants = figure_variants is FigureVariants.drop
+        self._evaluation = EvaluationQuestions(map(_questions, evaluation_files))
+        self._near = NearDuplicates(drop_variants=self._drops_variants) if dedupe else None
+
+    def compare(self, text: str, name: str) -> Verdict | None:
+        """Compare a question of the build, which has the name for later ones; None where it matches no other."""
+        question = shingles(text)
+        match = self._evaluation.match(question)
+        verdict = match and _verdict(match, self._drops_evaluation_variants)
+        if self._near is None or (verdict and verdict.is_left_out):
+            return verdict
+        match = self._near.seen(question, name)
+        return _verdict(match, self._drops_variants) if match else verdict
+
+
+def _questions(file: Path) -> Iterator[tuple[str, str]]:
+    for subject in subjects([file]):
+        if subject.kind is TaskKind.question:
+            yield subject.text, f"{file.name}, row {subject.row}"
+
+
+def _verdict(match: Match, drops_variants: bool) -> Verdict:
+    return Verdict(match, drops_variants or match.kind is not MatchKind.figure_variant)
+
+
+class EvaluationQuestions:
     def __init__(self, sets: Iterable[Iterable[tuple[str, str]]]) -> None:
         """An index of all questions of each set, each with the name that its match has."""
         hashes, ends = array("Q"), array("Q", [0])

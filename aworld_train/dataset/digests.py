@@ -1,8 +1,4 @@
-"""The digest of a task, which decides its order and which tasks are the same: sha256 of the seed and the task's key.
-
-The key of a question is the question without its case and spacing. Most questions are printable ASCII with single
-spaces; these are folded many at once, on their bytes, and `question_key` is called only for the others.
-"""
+"""The digest of a task, which decides its order and which tasks are the same: sha256 of the seed and the task's key."""
 
 import hashlib
 import itertools
@@ -32,7 +28,6 @@ def question_keys(questions: Sequence[str], array: pa.StringArray) -> list[bytes
     """The `question_key` of each question, as UTF-8.
 
     Args:
-        questions: The questions.
         array: The same as an array without an offset into its buffers.
     """
     if not questions:

@@ -21,9 +21,7 @@ class Reference:
     """The tasks that a build must not contain.
 
     Attributes:
-        files: The files that hold them.
         digests: Their digests with the build's seed.
-        kinds: Their kinds.
     """
 
     files: Sequence[Path] = ()
@@ -34,14 +32,12 @@ class Reference:
         return binaries(sorted(self.digests), DIGEST_BYTES)
 
     def check_comparable(self, families: FamilyIndex) -> None:
-        """Check that the reference has tasks of every kind that the build has; otherwise none could be found.
-
-        Raises:
-            DatasetError: The reference has questions and the build expressions, or the other way round.
-        """
+        """Check that the reference has tasks of every kind that the build has; otherwise none could be found."""
         if not self.files:
             return
-        built = {TaskKind.question if f.is_question else TaskKind.expression for f in families.listed()}
+        built = {
+            TaskKind.question if f.shared.is_question else TaskKind.expression for f in families.listed()
+        }
         for kind in TaskKind:
             if kind in built - self.kinds:
                 raise DatasetError(
@@ -51,11 +47,7 @@ class Reference:
 
 
 def reference_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The parquet files among the paths, and those in the dataset directories among them.
-
-    Raises:
-        DatasetError: A path is not there, or a directory holds no parquet file.
-    """
+    """The parquet files among the paths, and those in the dataset directories among them."""
     files: list[Path] = []
     for path in map(Path, paths):
         if not path.is_dir():
@@ -69,11 +61,6 @@ def reference_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def read_reference(files: Sequence[Path], seed: int) -> Reference:
-    """The exact identity of every task in the files.
-
-    Raises:
-        DatasetError: A file cannot be read, or has a row without anything to compare.
-    """
     reference = Reference(files)
     for subject in subjects(files):
         reference.kinds.add(subject.kind)
@@ -91,11 +78,6 @@ class Subject(NamedTuple):
 
 
 def subjects(files: Iterable[Path]) -> Iterator[Subject]:
-    """The subject of each row of the files.
-
-    Raises:
-        DatasetError: A file cannot be read, or has a row without any of them.
-    """
     for path in files:
         with open_parquet(path) as file:
             columns = [name for name in ("prompt", "extra_info") if name in file.schema_arrow.names]

@@ -25,12 +25,11 @@ class ExpressionError(DatasetError):
 
 
 def normalize(text: str) -> str:
-    """The canonical text of an expression, made only of the characters ``0-9 . + - * / ( )``.
+    """The canonical text of an expression, made only of the characters ``0-9 . + - * / ( )``; parentheses are kept.
 
-    ``$`` and thousands commas go, ``.5`` becomes ``0.5``, ``2.50`` becomes ``2.5``, ``50%`` becomes
-    ``(50/100)``, ``//`` becomes ``/`` where it leaves no remainder, ``x``, ``×`` and ``÷`` become operators,
-    a plus sign in front of a number goes, ``7+-3`` becomes ``7-3`` and ``7*-3`` becomes ``7*(-3)``.
-    Parentheses in the text are kept.
+    ``$`` and thousands commas go, ``.5`` becomes ``0.5``, ``2.50`` becomes ``2.5``, ``50%`` becomes ``(50/100)``,
+    ``//`` becomes ``/`` where it leaves no remainder, ``×`` and ``÷`` become operators, ``7+-3`` becomes ``7-3`` and
+    ``7*-3`` becomes ``7*(-3)``.
 
     Raises:
         ExpressionError: It is not arithmetic, divides by zero, or is longer than ``MAX_CHARS``.
@@ -72,10 +71,10 @@ class _Parser:
         self.depth = 0
 
     def result(self) -> tuple[str, Fraction]:
-        found = self.sum()
+        text_and_value = self.sum()
         if self.position < len(self.tokens):
             raise ExpressionError("malformed expression")
-        return found
+        return text_and_value
 
     def sum(self) -> tuple[str, Fraction]:
         text, value = self.product()

@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, as_truths, numbers, text, texts
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, as_truths, numbers, text, texts
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.schema import GROUND_TRUTHS
 from aworld_train.errors import DatasetError
 
 ROLES = ("system", "user", "assistant", "tool")
 
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Row = dict[str, Any]
 
 
@@ -35,27 +34,14 @@ class Check(NamedTuple):
 
 
 class RowCheck:
-    """Checks the batches of one file in order.
-
-    Attributes:
-        rows: How many rows were checked.
-    """
+    """Checks the batches of one file in order."""
 
     def __init__(self, source: str) -> None:
-        """A check without any row yet; ``source`` is the file's name in error messages."""
         self.rows = 0
         self._source = source
         self._indices = _Indices()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Check that every row of the next batch can be trained on.
-
-        Args:
-            batch: Rows of a schema that `check_schema` accepts.
-
-        Raises:
-            DatasetError: A row cannot; the message names the first, counted from 0.
-        """
         faults = [
             (int(mask.argmax()), check.describe) for check in CHECKS if (mask := check.faulty(batch)).any()
         ]
@@ -83,12 +69,10 @@ class _Indices:
     """The indices of the rows so far. While they only rise, comparing with the last is enough to find a repeat."""
 
     def __init__(self) -> None:
-        self._all: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        self._all: list[Numbers] = []
         self._rises = True
 
-    def first_repeat(
-        self, indices: "np.ndarray[Any, np.dtype[np.int64]]", start: int
-    ) -> tuple[int, int, int] | None:
+    def first_repeat(self, indices: Numbers, start: int) -> tuple[int, int, int] | None:
         """The first row of the next batch that repeats the index of an earlier row: row, index, earlier row."""
         if not len(indices):
             return None
@@ -108,7 +92,6 @@ class _Indices:
 
 
 def _origin(row: Row) -> str:
-    """The input file and line of a row, for a message; empty where the row does not have them."""
     info = row["extra_info"] or {}
     return f" ({info['file']}, line {info.get('line')})" if info.get("file") else ""
 
@@ -242,7 +225,6 @@ _ROLES, _USER, _ZERO = texts(ROLES), text("user"), numbers([0])[0]
 
 
 def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> Mask:
-    """The rows that have a message with a fault."""
     prompts = batch.column("prompt")
     wrong = faulty(pc.list_flatten(prompts))
     rows = np.zeros(len(batch), dtype=bool)
@@ -252,7 +234,6 @@ def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> M
 
 
 def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask]) -> Mask:
-    """The rows with a marked text in their list of right answers."""
     rows = np.zeros(len(batch), dtype=bool)
     lists = _field(batch.column("extra_info"), GROUND_TRUTHS)
     # Lists that are all empty have no type of text.

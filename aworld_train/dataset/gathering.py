@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aworld_train.dataset.columns import FamilyIndex, table_to_columns, to_columns
-from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.dropped_rows import DropList
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.progress import BuildProgress, known_rows
 from aworld_train.dataset.sources import Source, SourceOptions
-from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 
 BATCH_TASKS = 4096
@@ -20,8 +20,6 @@ BATCH_CHARS = 8 << 20
 
 @dataclass
 class GatheredCounts:
-    """How many items a source yielded, and how many of them are tasks."""
-
     seen: int = 0
     kept: int = 0
 
@@ -35,11 +33,7 @@ def gather(
     drops: DropList,
     progress: BuildProgress,
 ) -> GatheredCounts:
-    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``.
-
-    Raises:
-        DatasetError: The source cannot be read.
-    """
+    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``."""
     count, tasks, size = GatheredCounts(), list[Task](), 0
     file = ""
 

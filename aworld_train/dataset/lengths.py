@@ -1,11 +1,12 @@
 """Lengths of prompts in a model's tokens, as its chat template renders them."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aworld_train.errors import ModelError, ModelNotFound
@@ -21,7 +22,6 @@ class PromptLengths:
     Attributes:
         percentiles: Length by percentile: ``p50``, ``p90``, ``p99`` and ``max``.
         most: The limit that prompts were compared with; None without one.
-        longer: How many prompts are longer than the limit.
     """
 
     percentiles: Mapping[str, int]
@@ -30,41 +30,36 @@ class PromptLengths:
 
 
 class PromptTokens:
-    """Counts the tokens of prompts, batch by batch."""
-
     def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
-        """A counter with the tokenizer of a model directory.
-
-        Raises:
-            ModelError: There is no tokenizer with a chat template.
-        """
         self._tokenizer = prompt_tokenizer(model, note)
         self._max_tokens = max_tokens
-        self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
+        self._lengths: Counter[int] = Counter()
 
     def add(self, prompts: pa.Array) -> None:
-        """Count the prompts of a batch, each a list of messages."""
-        token_lists = self._tokenizer.apply_chat_template(
-            [_messages(prompt) for prompt in prompts.to_pylist()],
-            add_generation_prompt=True,
-            return_dict=False,
-        )
-        self._lengths.append(np.array([len(tokens) for tokens in token_lists], dtype=np.int32))
+        self._lengths.update(prompt_lengths(self._tokenizer, prompts.to_pylist()))
 
     def summary(self) -> PromptLengths:
-        lengths = np.concatenate(self._lengths)
-        # With "nearest" a percentile is always the length of a prompt, never a value between two.
-        marks = {f"p{p}": int(np.percentile(lengths, p, method="nearest")) for p in PERCENTILES}
-        longer = 0 if self._max_tokens is None else int((lengths > self._max_tokens).sum())
-        return PromptLengths({**marks, "max": int(lengths.max())}, self._max_tokens, longer)
+        marks = percentiles(self._lengths)
+        del marks["min"]
+        limit = float("inf") if self._max_tokens is None else self._max_tokens
+        longer = sum(count for length, count in self._lengths.items() if length > limit)
+        return PromptLengths(marks, self._max_tokens, longer)
+
+
+def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
+    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
+    lengths = sorted(counts)
+    up_to = list(accumulate(counts[length] for length in lengths))
+    marks = {"min": lengths[0]}
+    for percent in PERCENTILES:
+        marks[f"p{percent}"] = next(
+            length for length, count in zip(lengths, up_to, strict=True) if count * 100 >= percent * up_to[-1]
+        )
+    return {**marks, "max": lengths[-1]}
 
 
 def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:
-    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds.
-
-    Raises:
-        ModelError: There is none with a chat template.
-    """
+    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds."""
     if not model.is_dir():
         raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
     if not any((model / name).is_file() for name in _TOKENIZER_FILES):
@@ -88,5 +83,13 @@ def _not_loaded(model: Path, reason: str) -> ModelNotFound:
     )
 
 
-def _messages(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{"role": message["role"], "content": message["content"]} for message in prompt]
+def prompt_lengths(tokenizer: Any, prompts: Sequence[Sequence[Mapping[str, str]]]) -> list[int]:
+    """How many tokens each prompt has."""
+    conversations = [
+        [{"role": message["role"], "content": message["content"] or ""} for message in prompt]
+        for prompt in prompts
+    ]
+    if not conversations:
+        return []
+    token_lists = tokenizer.apply_chat_template(conversations, add_generation_prompt=True, return_dict=False)
+    return list(map(len, token_lists))

@@ -10,13 +10,7 @@ THRESHOLD = 0.8
 
 
 class MatchKind(Enum):
-    """How a question matches another, from the closest on.
-
-    Attributes:
-        near_duplicate: Both are the same but for a word or a comma.
-        contained: One has the other in it.
-        figure_variant: The same is true of their words, but not of their figures.
-    """
+    """From the closest on: the same but for a comma; one in the other; as these, but with other figures."""
 
     near_duplicate = "near-duplicate"
     contained = "contained"
@@ -24,18 +18,11 @@ class MatchKind(Enum):
 
 
 class FigureVariants(Enum):
-    """What becomes of questions that have the words of another and other figures."""
-
     keep = "keep"
     drop = "drop"
 
 
 def parse_figure_variants(text: str | None) -> FigureVariants | None:
-    """What becomes of figure variants, by its name.
-
-    Raises:
-        UsageError: There is no such name.
-    """
     try:
         return None if text is None else FigureVariants(text)
     except ValueError:
@@ -46,8 +33,6 @@ class Match(NamedTuple):
     """The other question, and how near it is.
 
     Attributes:
-        kind: In which way.
-        name: The name of the other.
         share: The Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
             longer one has, figures aside. From 0 to 1.
     """

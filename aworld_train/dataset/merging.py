@@ -1,8 +1,7 @@
-"""Finds the distinct tasks of a build.
+"""Finds the distinct tasks of a build, part by part, in final order.
 
-Part by part, in final order: tasks of a reference dataset are left out, repeats are merged into the first of them, a
-repeat with another answer is dropped, and near-duplicates are left out if the plan says so. Only the positions of the
-distinct tasks are stored, so that their texts need not be in memory.
+Tasks of a reference dataset are left out, repeats are merged into the first of them, a repeat with another answer is
+dropped, and near-duplicates are left out if the plan says so. Only positions are stored, no texts.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, as_truths, numbers
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
-from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.dropped_rows import DropList
 from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.external_sort import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.matches import MatchKind
 from aworld_train.dataset.progress import BuildProgress
-from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.comparing import Verdict
+    from aworld_train.dataset.contamination import Verdict
 
 CONFLICT = "same question with another answer"
 
@@ -33,38 +32,32 @@ MAX_EXAMPLES = 3
 Near = Callable[[str, str], "Verdict | None"]
 """Compares a question, given with its name, with others."""
 
-Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
-
 
 @dataclass
 class MergeCounts:
-    """How many usable tasks were left out, and why.
+    """How many usable tasks were left out, and why; see `BuildReport`.
 
     Attributes:
-        merged: Tasks that repeat another with the same answer.
-        against: Tasks that are in a reference dataset.
-        near_duplicates: Questions that are near-duplicates of another.
-        contained: Questions that contain one of a reference dataset or are a part of it.
-        figure_variants: Questions that differ from another in their figures alone.
-        figure_variants_kept: Such questions that were not left out.
-        figure_variant_examples: The first few of both.
+        figure_variants_kept: Questions that differ from another in their figures alone, and were not left out.
+        figure_variant_examples: The first few of these and of those that were left out.
     """
 
     merged: int = 0
     against: int = 0
     near_duplicates: int = 0
     contained: int = 0
-    figure_variants: int = 0
+    figure_variants_left_out: int = 0
     figure_variants_kept: int = 0
     figure_variant_examples: list[Dropped] = field(default_factory=list)
 
+    @property
+    def left_out(self) -> int:
+        compared = self.near_duplicates + self.contained + self.figure_variants_left_out
+        return self.merged + self.against + compared
+
 
 class DistinctTasks:
-    """The distinct tasks of a spool, in final order.
-
-    Attributes:
-        counts: How many other tasks there are.
-    """
+    """The distinct tasks of a spool, in final order."""
 
     def __init__(self, spool: Spool, families: FamilyIndex, folder: Path, progress: BuildProgress) -> None:
         self.counts = MergeCounts()
@@ -72,7 +65,6 @@ class DistinctTasks:
         self._parts = 0
 
     def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
-        """Read the whole spool once and store the positions of the distinct tasks."""
         families, reference_digests = self._families.listed(), reference.digests_array()
         self._folder.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._spool.parts()):
@@ -81,12 +73,11 @@ class DistinctTasks:
             np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
 
-    def families(self) -> Iterator[Positions]:
-        """The family of every distinct task, part by part."""
+    def families(self) -> Iterator[Numbers]:
         for number in range(self._parts):
             yield np.load(self._family_file(number))
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Numbers]]:
         """Each part's batch and the positions of the distinct tasks in it, in final order."""
         for number, part in enumerate(self._spool.parts()):
             yield part.batch, np.load(self._positions_file(number))
@@ -98,7 +89,7 @@ class DistinctTasks:
         reference_digests: pa.Array,
         near: Near | None,
         drops: DropList,
-    ) -> Positions:
+    ) -> Numbers:
         batch, order = part.batch, part.order
         order = order[~self._in_reference(batch, reference_digests)[order]]
         sorted_numbers = digest_numbers(batch)[order]
@@ -113,21 +104,13 @@ class DistinctTasks:
         self._progress.rows += len(batch) - len(kept)
         return self._without_near(batch, kept, families, near, drops)
 
-    def _in_reference(
-        self, batch: pa.RecordBatch, reference_digests: pa.Array
-    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        """Which tasks of a batch are among those of the reference, by their digests."""
+    def _in_reference(self, batch: pa.RecordBatch, reference_digests: pa.Array) -> Mask:
         in_reference = as_truths(pc.is_in(batch.column("digest"), value_set=reference_digests))
         self.counts.against += int(in_reference.sum())
         return in_reference
 
     def _merge(
-        self,
-        batch: pa.RecordBatch,
-        order: Positions,
-        repeats: "np.ndarray[Any, np.dtype[np.bool_]]",
-        families: list[Family],
-        drops: DropList,
+        self, batch: pa.RecordBatch, order: Numbers, repeats: Mask, families: list[Family], drops: DropList
     ) -> None:
         # Each repeat's first task is the last one before it that is not a repeat.
         first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
@@ -140,14 +123,14 @@ class DistinctTasks:
             drops.drop(_dropped(batch, position, families, CONFLICT))
 
     def _without_near(
-        self, batch: pa.RecordBatch, kept: Positions, families: list[Family], near: Near, drops: DropList
-    ) -> Positions:
+        self, batch: pa.RecordBatch, kept: Numbers, families: list[Family], near: Near, drops: DropList
+    ) -> Numbers:
         codes = batch.column("family").to_pylist()
         subjects, ids = batch.column("subject"), batch.column("id")
         distinct: list[int] = []
         for position in kept.tolist():
             self._progress.rows += 1
-            if families[codes[position]].is_question:
+            if families[codes[position]].shared.is_question:
                 verdict = near(subjects[position].as_py(), ids[position].as_py())
                 if verdict is not None:
                     self._count(verdict)
@@ -167,7 +150,7 @@ class DistinctTasks:
             case MatchKind.contained:
                 self.counts.contained += 1
             case MatchKind.figure_variant if verdict.is_left_out:
-                self.counts.figure_variants += 1
+                self.counts.figure_variants_left_out += 1
             case MatchKind.figure_variant:
                 self.counts.figure_variants_kept += 1
 
@@ -182,10 +165,7 @@ class DistinctTasks:
         return self._folder / f"{number}.family.npy"
 
 
-def _same_lists(
-    lists: pa.Array, positions: Positions, others: Positions
-) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Whether the lists at two sets of positions are the same, one by one."""
+def _same_lists(lists: pa.Array, positions: Numbers, others: Numbers) -> Mask:
     if lists.null_count == len(lists):
         return np.ones(len(positions), dtype=bool)
     pairs = zip(
@@ -196,4 +176,4 @@ def _same_lists(
 
 def _dropped(batch: pa.RecordBatch, position: int, families: list[Family], reason: str) -> Dropped:
     row: dict[str, Any] = batch.slice(position, 1).to_pylist()[0]
-    return Dropped(families[row["family"]].file, row["line"], row["subject"], reason)
+    return Dropped(families[row["family"]].shared.file, row["line"], row["subject"], reason)

@@ -6,18 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from aworld_train.dataset.arrays import Mask, Numbers
 from aworld_train.errors import DatasetError, UsageError
-
-Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
-    """Check that the sources, each with its weight, can be mixed.
-
-    Raises:
-        UsageError: Only some sources have a weight, or one is not a positive number.
-    """
     without = [name for name, weight in weights if weight is None]
     if without and len(without) < len(weights):
         raise UsageError(
@@ -30,26 +23,16 @@ def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
 
 
 def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None) -> list[int]:
-    """How many tasks to take of each source.
-
-    Args:
-        available: Distinct tasks of each source.
-        weights: Share of each source, in any unit.
-        limit: Most tasks over all sources.
-
-    Raises:
-        DatasetError: A source has no task, so its share cannot be reached.
-    """
     if 0 in available:
         raise DatasetError(
             f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
             "Take it out, or give it more input."
         )
-    parts = [Fraction(str(weight)) for weight in weights]
-    total = sum(parts, Fraction(0))
-    max_rows = min(count * total / part for count, part in zip(available, parts, strict=True))
+    weight_fractions = [Fraction(str(weight)) for weight in weights]
+    total = sum(weight_fractions, Fraction(0))
+    max_rows = min(count * total / weight for count, weight in zip(available, weight_fractions, strict=True))
     rows = max_rows if limit is None else min(max_rows, Fraction(limit))
-    shares = [rows * part / total for part in parts]
+    shares = [rows * weight / total for weight in weight_fractions]
     counts = [math.floor(share) for share in shares]
     # Rounding each share to the nearest number could exceed the limit, so the largest remainders are rounded up.
     by_rounding_loss = sorted(range(len(shares)), key=lambda source: counts[source] - shares[source])
@@ -59,18 +42,11 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
 
 
 class Selection:
-    """Decides which tasks are taken, in final order."""
+    """Decides which tasks are taken, in final order; without ``quotas`` of sources the first ``limit`` of all."""
 
     def __init__(
         self, source_of_family: Sequence[int], quotas: Sequence[int] | None, limit: int | None
     ) -> None:
-        """A selection before the first task.
-
-        Args:
-            source_of_family: Source of each family.
-            quotas: How many tasks of each source are taken; None for all.
-            limit: Without quotas, how many tasks are taken of all; None for all.
-        """
         self._sources = np.array(source_of_family, dtype=np.int64)
         self._quotas = None if quotas is None else np.array(quotas, dtype=np.int64)
         self._limit = limit
@@ -95,7 +71,6 @@ class GroupCounter:
         self._counts = np.zeros(0, dtype=np.int64)
 
     def next(self, groups: Numbers) -> Numbers:
-        """The ranks of the next items, by their groups."""
         top = int(groups.max(initial=-1)) + 1
         if top > len(self._counts):
             self._counts = np.pad(self._counts, (0, top - len(self._counts)))

@@ -12,11 +12,7 @@ _USER_DEFINED = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 @cache
 def check_scorer_name(name: str) -> None:
-    """Check that there is such a scorer; a user-defined one (``module:function``) is loaded only by the run.
-
-    Raises:
-        DatasetError: There is none.
-    """
+    """Check that there is such a scorer; a user-defined one (``module:function``) is loaded only by the run."""
     known = scorer_names()
     if name not in known and not _USER_DEFINED.fullmatch(name):
         similar = nearest(name, known)
@@ -26,11 +22,6 @@ def check_scorer_name(name: str) -> None:
 
 @cache
 def check_schema_name(name: str) -> None:
-    """Check that there is such an answer schema.
-
-    Raises:
-        DatasetError: There is none.
-    """
     try:
         extraction.check_schema_name(name)
     except RewardError as error:

@@ -23,11 +23,6 @@ PICTURE = ".stats.png"
 
 
 def check_replaceable(out: Path) -> None:
-    """Check that ``out`` does not exist, is empty, or holds an earlier dataset and nothing else.
-
-    Raises:
-        UsageError: It holds something else, which the message names.
-    """
     if Path.cwd().is_relative_to(out.resolve()):
         raise UsageError(f"--out {out} is the working directory, or above it; name another directory.")
     try:
@@ -59,12 +54,7 @@ def check_replaceable(out: Path) -> None:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A directory to write into, which takes the place of ``out`` when the block ends without an error.
-
-    Raises:
-        UsageError: ``out`` cannot be replaced.
-        DatasetError: It cannot be written.
-    """
+    """A directory to write into, which takes the place of ``out`` when the block ends without an error."""
     out = out.resolve()
     check_replaceable(out)
     try:
@@ -83,15 +73,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> None:
-    """Copy the attachments of tasks, readable for every user: tools in containers run as another one.
-
-    Args:
-        attachments: The name that tasks have for a file, and its path.
-        folder: The target folder; it is made if there is an attachment.
-
-    Raises:
-        DatasetError: There are different files of one name, or one cannot be read.
-    """
+    """Copy the attachments of tasks, readable for every user: tools in containers run as another one."""
     copied: dict[str, Path] = {}
     for name, path in sorted(attachments):
         try:
@@ -124,6 +106,5 @@ def _files(folder: Path) -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

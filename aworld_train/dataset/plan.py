@@ -21,8 +21,6 @@ class PlannedSource:
     """One source of a build.
 
     Attributes:
-        name: Its name, or ``module:function``.
-        options: Its options.
         weight: Its share of the rows, in any unit; None to take all it has.
     """
 
@@ -35,7 +33,7 @@ class PlannedSource:
         values = {}
         for option_field, _ in user_options():
             value = getattr(self.options, option_field.name)
-            # Where the files lie is no part of a dataset; their names and hashes are kept beside the options.
+            # Where the files lie is not a part of a dataset; their names and hashes are kept beside the options.
             if option_field.name != "files" and value != default_value(option_field):
                 values[option_field.name] = list(value) if isinstance(value, tuple) else value
         return {"source": self.name, "options": values, "weight": self.weight}
@@ -43,20 +41,7 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """A whole build.
-
-    Attributes:
-        sources: Where tasks come from.
-        out: The dataset directory.
-        splits: Fraction of the tasks by split.
-        seed: Seed of the order, the splits and of what sources generate.
-        limit: Most tasks over all splits.
-        dedupe: Leave out near-duplicates of other questions of the dataset.
-        against: Dataset directories or parquet files whose tasks are left out.
-        figure_variants: What becomes of questions that differ from another in their figures alone; by default those
-            of a question in ``against`` are left out, and those of another of the dataset stay.
-        strict: Whether the first dropped piece of input is an error.
-    """
+    """A whole build; `builder.build` says what its values mean."""
 
     sources: Sequence[PlannedSource]
     out: Path
@@ -87,11 +72,6 @@ class BuildPlan:
         return replace(self, sources=sources)
 
     def check(self) -> None:
-        """Check that the plan can be carried out.
-
-        Raises:
-            UsageError: It cannot as it is written.
-        """
         if not self.sources:
             raise UsageError("No source is given; name at least one under `sources`.")
         if self.limit is not None and self.limit < 1:
@@ -110,8 +90,8 @@ class BuildPlan:
                 check_template(source.options.choices_prompt, "(choices_prompt)")
             if not source.options.attachments_at.startswith("/"):
                 raise UsageError(
-                    f"--attachments-at {source.options.attachments_at!r} is no absolute path, and tools may work in "
-                    "any directory: give the one inside the tool environment, such as /attachments."
+                    f"--attachments-at {source.options.attachments_at!r} is not an absolute path, and tools may work "
+                    "in any directory: give the one inside the tool environment, such as /attachments."
                 )
             try:
                 if source.options.scorer is not None:

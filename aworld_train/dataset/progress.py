@@ -15,7 +15,6 @@ class BuildProgress:
 
     Attributes:
         phase: What it does, such as ``reading tasks.jsonl``; empty before it has begun.
-        rows: Rows so far in this phase.
         total: Rows of the whole phase; None where it is not known.
     """
 
@@ -26,11 +25,9 @@ class BuildProgress:
         self._began = time.monotonic()
 
     def begin(self, phase: str, total: int | None = None) -> None:
-        """Enter the next phase."""
         self.phase, self.rows, self.total, self._began = phase, 0, total, time.monotonic()
 
     def text(self) -> str:
-        """The progress in one line, with the rows per second of the phase."""
         parts, rows = [self.phase or "starting"], self.rows
         if rows:
             parts.append(f"{rows:,} rows")

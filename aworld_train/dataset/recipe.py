@@ -6,10 +6,6 @@
       - {source: gsm8k, file: [train.jsonl], tasks: questions, weight: 2}
       - {source: arithmetic, weight: 1}
     splits: {train: 0.9, val: 0.1}
-    against: [data/gsm8k-test]
-
-The keys are those of `DatasetRecipe`, and of `SourceRecipe`, which are made from the fields of `SourceOptions`. An
-unknown key, or a value of another type, is an error with its line.
 """
 
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -30,7 +26,6 @@ from aworld_train.recipe.tree import KeyPath, dotted
 
 
 def _recipe_key(key: str, option_field: Field[Any]) -> tuple[str, Any, Any]:
-    """Name, type and default of the key that a recipe has for an option of a source."""
     default = default_value(option_field)
     if isinstance(default, tuple):
         return key, list[str], field(default_factory=list)
@@ -66,31 +61,21 @@ class DatasetRecipe:
 
 
 def read_recipe(name: str) -> BuildPlan:
-    """The build that a recipe file describes.
-
-    Raises:
-        RecipeError: There is no such file, or something in it is wrong; the message has its line.
-    """
     path = locate.find(name, Path.cwd(), ready=locate.shipped_datasets())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)
     sources = layer.data.pop("sources", None) or []
     recipe: DatasetRecipe = _typed(DatasetRecipe, layer.data, layer, ())
-    return BuildPlan(
-        sources=[_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
-        out=Path(recipe.out or default_out(path.stem)),
-        splits=recipe.splits or dict(DEFAULT_SPLITS),
-        seed=recipe.seed,
-        limit=recipe.limit,
-        dedupe=recipe.dedupe,
-        against=[Path(file) for file in recipe.against],
-        figure_variants=recipe.figure_variants,
-        strict=recipe.strict,
-    )
+    values = vars(recipe) | {
+        "sources": [_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
+        "out": Path(recipe.out or default_out(path.stem)),
+        "splits": recipe.splits or dict(DEFAULT_SPLITS),
+        "against": [Path(file) for file in recipe.against],
+    }
+    return BuildPlan(**values)
 
 
 def default_out(name: str) -> Path:
-    """The directory of a dataset that is built without ``--out``."""
     return Path("data") / name
 
 
@@ -129,7 +114,6 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
 
 
 def _typed(section: type, data: dict[str, Any], layer: Layer, path: KeyPath) -> Any:
-    """The section with the values of ``data``, which stands at ``path`` of the recipe."""
     try:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(section), OmegaConf.create(data)))
     except OmegaConfBaseException as error:

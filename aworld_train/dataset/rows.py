@@ -1,79 +1,51 @@
 """Tasks become rows of the row schema, column by column."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import as_integers, numbers, offsets, text, texts, truths
+from aworld_train.dataset.arrays import Mask, Numbers, as_integers, numbers, offsets, text, texts, truths
 from aworld_train.dataset.columns import Family
-from aworld_train.dataset.mix import Numbers
-from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES, SCHEMA, TAGS, schema_with
+from aworld_train.dataset.schema import LISTS, SCHEMA, schema_with
 
 AGENT_NAME = "mcp_agent"
 
 _PROMPT = SCHEMA.field("prompt").type
 _MESSAGE = _PROMPT.value_type
 _REWARD_MODEL = SCHEMA.field("reward_model").type
-_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before", "file")
+_SHARED_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "file")
 
 
 class RowMaker:
-    """Makes rows of tasks, column by column; the values of families are looked up by their number.
+    """Makes rows of tasks, column by column; the values of families are looked up by their number."""
 
-    Attributes:
-        schema: The schema of the rows.
-    """
-
-    def __init__(
-        self,
-        families: Sequence[Family],
-        *,
-        several_answers: bool,
-        images: bool = False,
-        tags: bool = False,
-    ) -> None:
-        """Args:
-        families: The families of the tasks.
-        several_answers: Whether rows have all right answers of their task, beside the ground truth.
-        images: Whether rows have images.
-        tags: Whether rows have tags.
-        """
-        self.schema = schema_with(*[GROUND_TRUTHS] * several_answers, *[IMAGES] * images, *[TAGS] * tags)
-        self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
+    def __init__(self, families: Sequence[Family], lists: Collection[str]) -> None:
+        """``lists`` has those of `LISTS` that rows have."""
+        self.schema = schema_with(*(name for name in LISTS if name in lists))
+        self._texts = {name: [getattr(family.shared, name) for family in families] for name in _SHARED_TEXTS}
+        self._texts |= {name: [getattr(family, name) for family in families] for name in ("system", "before")}
         self._levels = texts([family.level for family in families], empty_is_null=True)
-        self._is_question = np.array([family.is_question for family in families], dtype=bool)
+        self._is_question = np.array([family.shared.is_question for family in families], dtype=bool)
         self._has_system = np.array([family.has_system for family in families], dtype=bool)
         self._has_subject = np.array([family.has_subject for family in families], dtype=bool)
 
     def rows(self, tasks: pa.RecordBatch, index: Numbers, split: str) -> pa.RecordBatch:
-        """The rows of a batch of `FLAT`.
-
-        Args:
-            tasks: The tasks.
-            index: Number of each task, unique in the dataset.
-            split: The split they go into.
-        """
         codes = as_integers(tasks.column("family"))
-        family_texts = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
+        family_texts = {name: self._text(name, codes) for name in _SHARED_TEXTS}
         subject, is_question = tasks.column("subject"), self._is_question[codes]
         info = {
             "index": numbers(index),
-            "id": tasks.column("id"),
+            **{name: tasks.column(name) for name in ("id", "line", "attachments", *LISTS)},
             "split": _repeated(split, len(tasks)),
             "file": family_texts["file"],
-            "line": tasks.column("line"),
             "question": _where(is_question, subject),
             "expression": _where(~is_question, subject),
             "scorer": family_texts["scorer"],
             "answer_schema": family_texts["answer_schema"],
             "level": self._levels.take(tasks.column("family")),
-            "attachments": tasks.column("attachments"),
-            GROUND_TRUTHS: tasks.column("ground_truths"),
-            IMAGES: tasks.column("images"),
-            TAGS: tasks.column("tags"),
         }
         info_fields = list(self.schema.field("extra_info").type)
         reward_model = {"style": _repeated("rule", len(tasks)), "ground_truth": tasks.column("answer")}
@@ -119,7 +91,6 @@ class RowMaker:
         return pa.array(whole, _PROMPT)
 
     def _text(self, name: str, codes: Numbers) -> pa.Array:
-        """The value of each task's family."""
         values = self._texts[name]
         if len(set(values)) == 1:
             return _repeated(values[0], len(codes))
@@ -131,17 +102,11 @@ def _repeated(value: str, count: int) -> pa.Array:
 
 
 def _length(*arrays: pa.Array) -> Numbers:
-    """The total bytes of the texts of each task, [tasks]."""
-    total: Numbers = np.sum(
-        [as_integers(pc.binary_length(array)) for array in arrays], axis=0, dtype=np.int64
-    )
-    return total
+    lengths = [as_integers(pc.binary_length(array)) for array in arrays]
+    return np.asarray(np.sum(lengths, axis=0, dtype=np.int64))
 
 
-def _where(
-    mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", values: pa.Array, other: str | None = None
-) -> pa.Array:
-    """The texts where the mask is set, and the other one elsewhere."""
+def _where(mask: Mask, values: pa.Array, other: str | None = None) -> pa.Array:
     if mask.all():
         return values
     if not mask.any():

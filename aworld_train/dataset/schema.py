@@ -1,13 +1,9 @@
 """The columns of a training file, as verl's RLHFDataset reads them.
 
-``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
-no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). A task with several right answers has all of them in ``extra_info.ground_truths``, which scoring reads; the
-answer is in no other field, because ``extra_info`` reaches the agent's code, without this field, and the logs. A task
-with images has their ``data:`` URIs in ``extra_info.images``, and their marks in its prompt (`rollout.images`). Its
-``scorer`` and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`, with these two
-fields for a build that has such tasks; verl reads files with and without them together. A file of another program may
-have more columns and fields, in any order; `check_schema` requires only those that training needs.
+``extra_info.index`` is a number that no other row has: where it is missing verl gives every row 0, and rows of
+different tasks would share a group. Scoring reads all right answers from ``extra_info.ground_truths``; the answer is
+in no other field, because ``extra_info`` reaches the agent's code, without this one, and the logs. A file of another
+program may have more columns and fields, in any order; `check_schema` requires only those that training needs.
 """
 
 from collections.abc import Callable
@@ -25,6 +21,9 @@ IMAGES = "images"
 """The field of ``extra_info`` with the images of a task that has some; in VeRL's own form, a column of its own."""
 TAGS = "tags"
 """The field of ``extra_info`` with the labels of a task by which evaluations are grouped."""
+
+LISTS = (GROUND_TRUTHS, IMAGES, TAGS)
+"""The fields of ``extra_info`` that only datasets with such tasks have, each a list of texts."""
 
 _NAMES = ("scorer", "answer_schema")
 """Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
@@ -63,23 +62,14 @@ SCHEMA = pa.schema(
 
 
 def schema_with(*lists: str) -> pa.Schema:
-    """The schema with these fields of ``extra_info``, each a list of texts."""
-    place = SCHEMA.get_field_index("extra_info")
+    position = SCHEMA.get_field_index("extra_info")
     texts = pa.list_(pa.field("element", pa.string()))
-    info = [*SCHEMA.field(place).type, *(pa.field(name, texts) for name in lists)]
-    return SCHEMA.set(place, SCHEMA.field(place).with_type(pa.struct(info)))
+    info = [*SCHEMA.field(position).type, *(pa.field(name, texts) for name in lists)]
+    return SCHEMA.set(position, SCHEMA.field(position).with_type(pa.struct(info)))
 
 
 def check_schema(schema: pa.Schema, source: str) -> int | None:
-    """Check that training can read rows of this schema; returns the schema version in the file, if any.
-
-    Args:
-        schema: Schema of a table or file.
-        source: Its name in error messages.
-
-    Raises:
-        DatasetError: A column is missing or of another type, or the file was written by a later version.
-    """
+    """Check that training can read rows of this schema; returns the schema version in the file, if any."""
     for name, (fits, description) in _NEEDED.items():
         if name not in schema.names:
             raise DatasetError(f"{source} has no column {name!r}, which must be {description}. {_REMEDY}")
@@ -92,7 +82,7 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
     for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
-    for name in (GROUND_TRUTHS, IMAGES, TAGS):
+    for name in LISTS:
         kind = _field(info, name)
         items = kind.value_type if _is_list(kind) else kind
         # In a file whose lists are all empty, their items have no type.

@@ -1,17 +1,13 @@
 """Shingles: the short runs of words by which questions are compared.
 
 The similarity of two questions is their number of shared shingles divided by that of all (Jaccard). A shingle is three
-words in a row, with padding at the ends of the text, so each word is in three of them: at a similarity of 0.8 one word
-in 27 may differ, so one word in a typical problem of 45 words, and none in a question of a dozen words, where each word
-may matter. In texts of a few words, and in scripts without spaces, a shingle is five characters in a row; a changed
-word of two characters then needs a text of 50, about 30 words of Chinese. A text with both kinds of script, such as a
-Chinese problem in an English prompt, has the shingles of both.
+words in a row, with padding at the ends of the text: at a similarity of 0.8 one word in 27 may differ, and none in a
+question of a dozen words. In texts of a few words, and in scripts without spaces, it is five characters in a row. A
+text with both kinds of script has the shingles of both.
 
-Questions that differ only in a figure have different answers and are different tasks. Therefore a shingle has `0` for
-every number, and the figures of a text, in their order, are compared apart from its words.
-
-What editors of datasets add is no part of the question, and its figures would hide the question: the number in front
-("1. ", "Problem 12:"), the points, HTML tags, Markdown's emphasis, escapes and dollar signs are removed first.
+Questions that differ only in a figure are different tasks. Therefore a shingle has `0` for every number, and the
+figures of a text, in their order, are compared apart from its words. What editors of datasets add, such as numbering
+and markup, is removed first: its figures would hide the question.
 """
 
 import html
@@ -87,9 +83,8 @@ class Shingles:
 
     Attributes:
         padded: The shingles in the order of the text, with those of the padding at its ends; empty for an empty text.
-        inner: Those without padding, which another text also has where it contains this one. A text shorter than a
-            shingle has only padded ones.
-        figures: The figures in the order of the text, parted by spaces.
+        inner: Those without padding; a text shorter than a shingle has only padded ones.
+        figures: The figures in the order of the text, with spaces between them.
         line: The words in the order of the text, with `0` for every number.
         words: About how many words there are besides the figures.
     """
@@ -141,8 +136,8 @@ def _chunks(text: str) -> list[str]:
         line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         line = _UNSPACED_RUN.sub(r" \g<0> ", line.translate(_DASHES))
     line = _THOUSANDS.sub("", _HYPHEN.sub(" ", line))
-    line = _DECIMAL.sub(lambda found: found[0].rstrip("0").rstrip("."), line)
-    line = _BESIDE_A_NUMBER.sub(lambda found: found[1] or found[2], line)
+    line = _DECIMAL.sub(lambda match: match[0].rstrip("0").rstrip("."), line)
+    line = _BESIDE_A_NUMBER.sub(lambda match: match[1] or match[2], line)
     chunks = (chunk.strip(_ENDS) for chunk in line.split())
     return [_NUMBER_WORDS.get(chunk, chunk) for chunk in chunks if chunk.strip("-")]
 
@@ -165,7 +160,6 @@ def _without_additions(text: str) -> str:
 
 
 def _runs(items: Sequence[str], length: int, between: str) -> tuple[list[str], list[str]]:
-    """The runs of ``length`` items, with padding at the ends of the items and without."""
     if not items:
         return [], []
     ends = [""] * (length - 1)

@@ -1,8 +1,7 @@
 """Splits: tasks in the order of a keyed hash, cut at the given fractions.
 
 The order depends on the seed and on each task itself, never on its place in a file. So a split is a random sample,
-every prefix of it is one too, and no task can be in two splits. Where tasks have levels, every split gets its fraction
-of each level.
+every prefix of it is one too, and no task can be in two splits.
 """
 
 import math
@@ -13,7 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from aworld_train.dataset.mix import GroupCounter, Numbers
+from aworld_train.dataset.arrays import Numbers
+from aworld_train.dataset.mix import GroupCounter
 from aworld_train.errors import UsageError
 
 DEFAULT_SPLITS = {"train": 0.9, "val": 0.1}
@@ -26,19 +26,16 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
     """Fractions by name from ``name=fraction`` texts; a text may have several, with commas or spaces between them.
 
     Returns None without any.
-
-    Raises:
-        UsageError: A text is not of that form, or a name comes twice.
     """
     splits: dict[str, float] = {}
-    for part in (part for text in texts for part in re.split(r"[\s,]+", text) if part):
-        name, equals, number = part.partition("=")
+    for entry in filter(None, re.split(r"[\s,]+", " ".join(texts))):
+        name, equals, number = entry.partition("=")
         try:
             fraction = float(number)
         except ValueError:
             equals = ""
         if not equals:
-            raise UsageError(f"--split {part!r} is not name=fraction. {_EXAMPLE}")
+            raise UsageError(f"--split {entry!r} is not name=fraction. {_EXAMPLE}")
         if name in splits:
             raise UsageError(f"The split {name!r} is given twice. {_EXAMPLE}")
         splits[name] = fraction
@@ -46,12 +43,7 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def check_splits(splits: Mapping[str, float]) -> None:
-    """Check that the names and fractions are valid.
-
-    Raises:
-        UsageError: There are none, a name cannot be a file's, a fraction is not in (0, 1], or the sum is
-            above 1.
-    """
+    """Check that the names and fractions are valid."""
     if not splits:
         raise UsageError(f"No split is asked for. {_EXAMPLE}")
     for name, fraction in splits.items():
@@ -67,17 +59,10 @@ def check_splits(splits: Mapping[str, float]) -> None:
 
 
 def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
-    """Where each split ends in each stratum; tasks that are left over come last.
+    """Where each split ends in each stratum, [strata][splits]; tasks that are left over come last.
 
     Every split has its fraction of every stratum, rounded to whole tasks, and also of all tasks together: the rounding
     errors of the strata cancel out.
-
-    Args:
-        counts: Tasks of each stratum.
-        splits: Fraction of the tasks by split.
-
-    Returns:
-        For each stratum the ends of the splits in order, [strata][splits], as positions among its tasks.
     """
     totals, total = [], Fraction(0)
     for fraction in splits.values():
@@ -86,7 +71,7 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
     ends, before = [], 0
     for count in counts:
         # The ends in all strata up to this one, minus the ends in those before it.
-        stratum = [round((before + count) * part) - round(before * part) for part in totals]
+        stratum = [round((before + count) * share) - round(before * share) for share in totals]
         ends.append([min(count, end) for end in accumulate(stratum, max)])
         before += count
     return ends

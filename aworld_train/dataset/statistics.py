@@ -1,30 +1,39 @@
 """Statistics of a dataset file: the lengths of its prompts and answers, and the number of rows of each kind.
 
-The file is read once, batch by batch. In memory are a count for each length and value that occurs, and eight bytes for
-each row, to find repeated prompts; percentiles are exact. A file needs only the columns that training needs, so it may
-be of another program; fields that its rows lack are not counted.
+The file is read once, batch by batch; percentiles are exact. It needs only the columns that training needs, and fields
+that its rows lack are not counted.
 """
 
+import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aworld_train.dataset.answer_kinds import answer_kind
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.lengths import prompt_tokenizer
+from aworld_train.dataset.lengths import percentiles, prompt_lengths, prompt_tokenizer
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError
 
-PERCENTILES = (50, 90, 99)
 COUNTED = ("data_source", "scorer", "answer_schema", "level", "split")
 
+ANSWER_KINDS = ("number", "yes-no", "list", "latex", "code", "short text", "long text")
+SHORT_WORDS = 10
+
+_NUMBER = re.compile(
+    r"[-+−]?\s*[$€£¥]?\s*[-+−]?(\d[\d,]*(\.\d+)?|\.\d+)([eE][-+]?\d+)?(\s*/\s*\d+)?\s*[%€$£¥°]?"
+)
+_LATEX = re.compile(r"\\[a-zA-Z]+|\$[^$]+\$|\\[\[(]")
+_CODE = re.compile(
+    r"```|^\s*(def|class|import|from|assert|return|for|while|if|#include|function|SELECT)\b.*[:;()]", re.M
+)
+_WORDS_OF_AN_ITEM = 5
 _SLICE_ROWS = 256  # rows as Python objects take much more memory than as columns
 
 
@@ -33,15 +42,10 @@ class DatasetStatistics:
     """The counts and lengths of a file.
 
     Attributes:
-        path: The file.
-        rows: How many rows it has.
         counts: Rows by value, for each of `COUNTED` that rows have.
-        answer_kinds: Rows by the kind of their answer.
         lengths: How often each length occurs: of ``prompt characters``, ``answer characters``, and with a
             model ``prompt tokens`` and ``answer tokens``.
         duplicates: Rows whose prompt equals that of an earlier row except for case and spacing.
-        unanswered: Rows without an answer.
-        several_answers: Rows with more than one right answer.
     """
 
     path: Path
@@ -62,18 +66,7 @@ class DatasetStatistics:
 def statistics(
     path: str | Path, model: str | Path | None = None, note: Callable[[str], None] = lambda _: None
 ) -> DatasetStatistics:
-    """Read a file once and count.
-
-    Args:
-        path: A parquet file that training can read.
-        model: Directory of a model; lengths are then also measured in its tokens, of a prompt as rendered by its
-            chat template.
-        note: Called with a line before what takes long.
-
-    Raises:
-        DatasetError: The file is missing, unreadable, of another schema, or has no rows.
-        ModelError: The model has no tokenizer with a chat template.
-    """
+    """Read a file once and count."""
     path = Path(path)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
@@ -86,18 +79,6 @@ def statistics(
     if not counting.rows:
         raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return counting.statistics(path)
-
-
-def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
-    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
-    lengths = sorted(counts)
-    up_to = list(accumulate(counts[length] for length in lengths))
-    marks = {"min": lengths[0]}
-    for percent in PERCENTILES:
-        marks[f"p{percent}"] = next(
-            length for length, count in zip(lengths, up_to, strict=True) if count * 100 >= percent * up_to[-1]
-        )
-    return {**marks, "max": lengths[-1]}
 
 
 @dataclass
@@ -120,7 +101,7 @@ class _Counting:
         self._measure("prompt characters", map(len, texts))
         self._measure("answer characters", (len(answer) for answer in answers if answer))
         if self.tokenizer is not None:
-            self._measure("prompt tokens", map(self._prompt_tokens, prompts))
+            self._measure("prompt tokens", prompt_lengths(self.tokenizer, prompts))
             encoded = (
                 self.tokenizer.encode(answer, add_special_tokens=False) for answer in answers if answer
             )
@@ -153,12 +134,6 @@ class _Counting:
         if counts := Counter(lengths):
             self.lengths.setdefault(measure, Counter()).update(counts)
 
-    def _prompt_tokens(self, prompt: Sequence[Mapping[str, str]]) -> int:
-        messages = [{"role": message["role"], "content": message["content"] or ""} for message in prompt]
-        return len(
-            self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        )
-
 
 def _fingerprint(prompt: str) -> int:
     text = " ".join(prompt.casefold().split())
@@ -166,8 +141,34 @@ def _fingerprint(prompt: str) -> int:
 
 
 def _repeated(fingerprints: "array[int]") -> int:
-    return (
-        len(fingerprints) - len(np.unique(np.frombuffer(fingerprints, dtype=np.uint64)))
-        if fingerprints
-        else 0
-    )
+    return len(fingerprints) - len(np.unique(np.array(fingerprints, dtype=np.uint64)))
+
+
+def answer_kind(answer: str, scorer: str = "") -> str:
+    """What a scorer has to compare: one of `ANSWER_KINDS`, guessed from the answer's text.
+
+    What the scorer ``code_tests`` compares is always code. A list has items with commas or semicolons between them, or
+    is a JSON list; `1,000` is a number.
+    """
+    text = answer.strip()
+    if scorer == "code_tests" or _CODE.search(text):
+        return "code"
+    if _NUMBER.fullmatch(text):
+        return "number"
+    if text.casefold().rstrip(".") in ("yes", "no", "true", "false"):
+        return "yes-no"
+    if _LATEX.search(text):
+        return "latex"
+    if _is_list(text):
+        return "list"
+    return "short text" if len(text.split()) <= SHORT_WORDS else "long text"
+
+
+def _is_list(text: str) -> bool:
+    if text.startswith("["):
+        try:
+            return isinstance(json.loads(text), list)
+        except ValueError:
+            return False
+    items = re.split(r"[,;]\s*", text)
+    return len(items) > 1 and all(0 < len(item.split()) <= _WORDS_OF_AN_ITEM for item in items)

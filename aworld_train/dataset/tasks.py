@@ -5,7 +5,7 @@ build add up: ``kept + dropped == seen``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple, Self
 
@@ -23,27 +23,22 @@ class TaskKind(Enum):
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One question or expression, with its answer and its place in the input.
+    """One question or expression, with its answer and its origin in the input; empty texts stand for none.
 
     Attributes:
         data_source: Name that verl groups validation metrics by.
         ability: Broad field of the task.
-        kind: Whether ``subject`` is an expression or a question.
         subject: The normalised expression, or the question as it is written.
         message: The user's message to the agent, the last one where there are several.
-        earlier: The messages before it, apart from the system prompt, as JSON; empty for none.
+        earlier: The messages before it, apart from the system prompt, as JSON.
         answer: The ground truth.
         ground_truths: All right answers, ``answer`` first; empty where that is the only one.
-        scorer: Name of the scorer that compares an answer with it.
         answer_schema: How the answer is extracted from the agent's reply.
-        id: The id that the input has for the task; empty for none.
-        system: System prompt that comes before ``message``; empty for none.
-        level: Stratum of the task, such as GAIA's level; every split gets its share of each. Empty for none.
+        level: Stratum of the task, such as GAIA's level; every split gets its share of each.
         tags: Other labels, by which evaluations are grouped.
         attachments: Paths of the task's files inside the tool environment.
         images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`rollout.images`).
-        file: Base name of the input file; empty where the task was generated.
-        line: Line in that file, from 1; 0 where the task was generated.
+        line: Line in the base-named ``file``, from 1; 0 where the task was generated.
     """
 
     data_source: str
@@ -87,22 +82,23 @@ class TaskTable:
     """Many tasks, column by column, each [tasks], from sources that read many records at once."""
 
     shared: Sequence[Shared]
-    subjects: Sequence[str]
-    messages: Sequence[str]
-    answers: Sequence[str]
+    subject: Sequence[str]
+    message: Sequence[str]
+    answer: Sequence[str]
     ground_truths: Sequence[Sequence[str]]
-    ids: Sequence[str]
-    systems: Sequence[str]
-    levels: Sequence[str]
+    id: Sequence[str]
+    system: Sequence[str]
+    level: Sequence[str]
     tags: Sequence[Sequence[str]]
     attachments: Sequence[Sequence[str]]
     images: Sequence[Sequence[str]]
     earlier: Sequence[str]
-    lines: Sequence[int]
+    line: Sequence[int]
 
     @classmethod
     def of(cls, tasks: Sequence[Task]) -> Self:
         """The same tasks as a table."""
+        columns = [field.name for field in fields(cls) if field.name != "shared"]
         return cls(
             shared=[
                 Shared(
@@ -115,22 +111,11 @@ class TaskTable:
                 )
                 for task in tasks
             ],
-            subjects=[task.subject for task in tasks],
-            messages=[task.message for task in tasks],
-            answers=[task.answer for task in tasks],
-            ground_truths=[task.ground_truths for task in tasks],
-            ids=[task.id for task in tasks],
-            systems=[task.system for task in tasks],
-            levels=[task.level for task in tasks],
-            tags=[task.tags for task in tasks],
-            attachments=[task.attachments for task in tasks],
-            images=[task.images for task in tasks],
-            earlier=[task.earlier for task in tasks],
-            lines=[task.line for task in tasks],
+            **{name: [getattr(task, name) for task in tasks] for name in columns},
         )
 
     def __len__(self) -> int:
-        return len(self.subjects)
+        return len(self.shared)
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

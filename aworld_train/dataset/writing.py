@@ -2,16 +2,14 @@
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.arrays import Numbers, numbers
 from aworld_train.dataset.faults import RowCheck
-from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 
@@ -45,16 +43,6 @@ class SplitWriter:
         self._writing: Future[None] | None = None
 
     def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
-        """Add tasks to the split.
-
-        Args:
-            tasks: A batch of `FLAT`.
-            positions: Positions of the split's tasks in it, in order.
-            index: The ``extra_info.index`` of each.
-
-        Raises:
-            DatasetError: A row cannot be trained on.
-        """
         start = 0
         while start < len(positions):
             end = start + ROW_GROUP_ROWS - self._held_rows
@@ -85,14 +73,9 @@ class SplitWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
-            if kind is None:
+            if exception[0] is None:
                 if self._held:
                     self._write()
                 self._wait()

@@ -26,7 +26,7 @@ from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import EvalSection, MegatronSection
 from aworld_train.recipe.tree import merge
 from aworld_train.rollout.chat_client import EndpointAddress
-from aworld_train.store.keep import parse_keep
+from aworld_train.store.retention import parse_keep
 
 _SEED_BITS = 31  # what every engine takes
 _WITHOUT_TRAINING = (

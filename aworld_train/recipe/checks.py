@@ -26,8 +26,8 @@ from aworld_train.recipe.schema import (
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 from aworld_train.rollout.formats import unknown_name
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")

@@ -10,7 +10,6 @@ _MAX_BYTES = 1 << 32
 
 
 def compressed(data: bytes) -> bytes:
-    """``data``, compressed."""
     return _LENGTH.pack(len(data)) + bytes(_codec().compress(data, asbytes=True))
 
 

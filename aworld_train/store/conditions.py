@@ -10,7 +10,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlalchemy import ColumnElement, and_, false, func, not_, or_, select, true, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    String,
+    and_,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.store import tables
@@ -24,44 +37,17 @@ _MAX_CHARS = 2_000
 _MAX_DEPTH = 50
 
 _episodes = tables.episodes.c
+_NOT_COMPARED = ("began", "ended", "spans_sent", "run", "key", "suspicions")
 _NUMBERS: Mapping[str, Any] = {
-    name: _episodes[name]
-    for name in (
-        "step",
-        "attempt",
-        "reward",
-        "accuracy",
-        "turns",
-        "tool_calls",
-        "tool_errors",
-        "rows",
-        "prompt_tokens",
-        "response_tokens",
-        "sampled_tokens",
-        "seconds",
-        "generate_seconds",
-        "tool_seconds",
-        "weights_first",
-        "weights_last",
-        "trained_step",
-        "advantage",
-    )
+    column.name: column
+    for column in _episodes
+    if isinstance(column.type, Integer | Float) and column.name not in _NOT_COMPARED
 } | {"index": tables.tasks.c.index}
 _TEXTS: Mapping[str, Any] = {
-    "id": _episodes.id,
-    "status": _episodes.status,
-    "phase": _episodes.phase,
-    "outcome": _episodes.outcome,
-    "treatment": _episodes.treatment,
-    "cause": _episodes.cause,
-    "left_out": _episodes.left_out,
-    "scorer": _episodes.scorer,
-    "scoring": _episodes.scoring,
-    "task": _episodes.task,
-    "source": tables.tasks.c.source,
-    "question": tables.tasks.c.question,
-    "answer": tables.tasks.c.answer,
-}
+    column.name: column
+    for column in _episodes
+    if isinstance(column.type, String) and column.name not in _NOT_COMPARED
+} | {name: tables.tasks.c[name] for name in ("source", "question", "answer")}
 _CALL_NAMES = ("finish_reason",)
 _TOOL_NAMES = ("tool", "failed_tool", "server")
 NAMES = (*_NUMBERS, *_TEXTS, *_TOOL_NAMES, *_CALL_NAMES, "suspicion", "text", "has_content", "parts.NAME")
@@ -76,11 +62,7 @@ class _Token:
 
 
 def where(condition: str) -> ColumnElement[bool]:
-    """A condition as SQL over episodes joined with their tasks; an empty one is true.
-
-    Raises:
-        UsageError: It cannot be read; the message says where.
-    """
+    """A condition as SQL over episodes joined with their tasks; an empty one is true."""
     if not condition.strip():
         return true()
     return _Parser(condition).parse()
@@ -120,7 +102,6 @@ class _Parser:
         self.compared: list[tuple[str, str]] = []
 
     def parse(self) -> ColumnElement[bool]:
-        """The whole condition."""
         result = self._or()
         if self._next < len(self._tokens):
             self._fail(f"{self._tokens[self._next].text!r} is not expected", self._tokens[self._next])
@@ -143,16 +124,16 @@ class _Parser:
             position = match.end()
 
     def _or(self) -> ColumnElement[bool]:
-        parts = [self._and()]
+        alternatives = [self._and()]
         while self._take("keyword", "or"):
-            parts.append(self._and())
-        return or_(*parts) if len(parts) > 1 else parts[0]
+            alternatives.append(self._and())
+        return or_(*alternatives)
 
     def _and(self) -> ColumnElement[bool]:
-        parts = [self._not()]
+        tests = [self._not()]
         while self._take("keyword", "and"):
-            parts.append(self._not())
-        return and_(*parts) if len(parts) > 1 else parts[0]
+            tests.append(self._not())
+        return and_(*tests)
 
     def _not(self) -> ColumnElement[bool]:
         self._depth += 1
@@ -223,7 +204,7 @@ class _Parser:
         try:
             number = float(value)
         except ValueError:
-            self._fail(f"`{name.text}` is a number, and {value!r} is none", name)
+            self._fail(f"`{name.text}` is a number, and {value!r} is not", name)
         if operator == "~":
             self._fail(f"`{name.text}` is a number and contains nothing", name)
         return _BY_OPERATOR[operator](column, number)
@@ -276,9 +257,9 @@ class _Parser:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
     def _fail(self, reason: str, token: _Token | None) -> NoReturn:
-        place = f"at character {token.position + 1}" if token is not None else "at its end"
+        position = f"at character {token.position + 1}" if token is not None else "at its end"
         raise UsageError(
-            f"The condition {self._condition!r} cannot be read {place}: {reason}. An example: "
+            f"The condition {self._condition!r} cannot be read {position}: {reason}. An example: "
             "outcome=timeout and tool=search"
         )
 

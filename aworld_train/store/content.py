@@ -4,7 +4,7 @@ A training row is a path through a graph, so rows repeat no tokens: the tokens o
 after the other, and its mask covers the nodes that it owns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,12 +43,9 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         parent: Index of the node before it among its agent's; -1 for a root.
-        messages: One of the assistant for a sampled node, else all that were added at once.
         tokens: Token ids as little-endian int32; empty where they are redacted.
-        token_count: How many.
         logprobs: Of each sampled token, as ``packed_floats``; None for context.
-        ended: Whether the model ended a sampled turn itself.
-        stop: The stop text that ended a sampled turn.
+        ended: Whether the model ended a sampled turn itself, or else with ``stop``.
         received: Whether a client received a sampled turn.
         versions: First and last version of the weights of a sampled turn.
         shared: Digest of the blob that holds this node's messages and tokens; empty where they are here.
@@ -69,12 +66,10 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def sampled(self) -> bool:
-        """Whether the model wrote it."""
         return self.logprobs is not None
 
     @property
     def token_ids(self) -> list[int]:
-        """Its token ids."""
         return unpacked_tokens(self.tokens)
 
     @property
@@ -92,18 +87,12 @@ class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One model call.
+    """One model call, which sampled a node.
 
     Attributes:
-        node: Index of the sampled node.
-        began: Unix time, seconds.
-        seconds: Its duration.
-        finish_reason: ``stop``, ``tool_calls`` or ``length``.
         malformed: Whether a tool call or a thought cannot be read.
-        prompt_tokens: Tokens of the prompt.
-        temperature: Of its sampling, as the next three.
         tools: Digest of the tools' schemas, a blob of the store; empty without tools.
-        misses: What the model did against the client's wishes.
+        misses: Which requests of the client about the response the model did not meet.
     """
 
     node: int
@@ -124,14 +113,9 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call that was made.
 
     Attributes:
-        name: The tool.
         arguments: JSON text as it was sent.
         result: The text of the result, before it was shortened for the model.
-        is_error: Whether it failed.
-        began: Unix time, seconds.
-        seconds: Its duration.
         server: The tool server, as ``rollout.cassette.server_identity`` names it.
-        replayed: Whether a cassette answered.
         call_id: The model's identifier of the call; empty where an outside agent made it.
     """
 
@@ -178,12 +162,10 @@ class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One training row.
+    """One training row, the path through an agent's nodes.
 
     Attributes:
-        agent: Index of its agent.
-        path: Its nodes.
-        own: The sampled nodes among them whose tokens are under the mask; the others were in an earlier row.
+        own: The sampled nodes whose tokens are under the mask; the others were in an earlier row.
         prompt_tokens: How many of its tokens are its prompt.
     """
 
@@ -224,22 +206,12 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
         return digests - {""}
 
     def spans(self, row: int) -> "Iterator[RowSpan]":
-        """The nodes of a row with their places in it."""
         stored = self.rows[row]
         agent, begin = self.agents[stored.agent], 0
         for node in stored.path:
             end = begin + agent.nodes[node].token_count
             yield RowSpan(node, begin, end, node in stored.own)
             begin = end
-
-    def row_tokens(self, row: int) -> list[int]:
-        """The token ids of a row, prompt first."""
-        agent = self.agents[self.rows[row].agent]
-        return [token for span in self.spans(row) for token in agent.nodes[span.node].token_ids]
-
-    def row_mask(self, row: int) -> list[int]:
-        """The mask of a row over all its tokens, as it is without the treatment of the episode."""
-        return [int(span.own) for span in self.spans(row) for _ in range(span.end - span.begin)]
 
 
 class RowSpan(NamedTuple):
@@ -252,17 +224,14 @@ class RowSpan(NamedTuple):
 
 
 def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
-    """The digests of the images in messages."""
     return {image.digest for message in messages for image in message.images}
 
 
 def packed_tokens(tokens: Sequence[int]) -> bytes:
-    """Token ids as little-endian int32."""
     return np.asarray(tokens, "<i4").tobytes()
 
 
 def unpacked_tokens(data: bytes) -> list[int]:
-    """The token ids of ``packed_tokens``."""
     return list(map(int, np.frombuffer(data, "<i4")))
 
 
@@ -276,25 +245,9 @@ def packed_floats(values: Sequence[float]) -> bytes:
 
 
 def unpacked_floats(data: bytes) -> list[float]:
-    """The floats of ``packed_floats``."""
     return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
 
 
-_encoder = msgspec.msgpack.Encoder()
-_content_decoder = msgspec.msgpack.Decoder(EpisodeContent)
-_shared_decoder = msgspec.msgpack.Decoder(SharedNode)
-
-
-def encoded(value: "EpisodeContent | SharedNode") -> bytes:
-    """As MessagePack."""
-    return _encoder.encode(value)
-
-
-def decoded_content(data: bytes) -> EpisodeContent:
-    """The content of ``encoded``."""
-    return _content_decoder.decode(data)
-
-
-def decoded_shared(data: bytes) -> SharedNode:
-    """The shared node of ``encoded``."""
-    return _shared_decoder.decode(data)
+encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode
+decoded_content: Callable[[bytes], EpisodeContent] = msgspec.msgpack.Decoder(EpisodeContent).decode
+decoded_shared: Callable[[bytes], SharedNode] = msgspec.msgpack.Decoder(SharedNode).decode

@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
-from aworld_train.store.place import StorePlace
+from aworld_train.store.store_location import StorePlace
 
 _BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10
@@ -49,7 +49,6 @@ class Database:
     """A connection pool to a store's database.
 
     Args:
-        place: Where the store is.
         read_only: Whether to open it for reading; then it must be there, in the newest form.
     """
 
@@ -82,15 +81,7 @@ class Database:
             kind = ValuesRefused if _is_refusal(error) else StoreUnreachable
             raise kind(brief(error)) from error
 
-    def is_current(self) -> bool:
-        """Whether the database has the newest form."""
-        from aworld_train.store.migrate import NEWEST, revision_of
-
-        with self.begin() as connection:
-            return revision_of(connection) == NEWEST
-
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
     def blob(self, connection: Connection, digest: str) -> bytes | None:
@@ -130,19 +121,14 @@ class Database:
 
 
 def check_url(url: str) -> None:
-    """Check the address of a database.
-
-    Raises:
-        UsageError: It is none of PostgreSQL's, or the driver is not installed.
-    """
     try:
         parsed = make_url(url)
     except SQLAlchemyError:
         parsed = URL.create("")
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise UsageError(
-            "`store.url` is no address of a PostgreSQL database, such as postgresql://user@host:5432/database; without "
-            "it the run keeps its episodes in its folder."
+            "`store.url` is not an address of a PostgreSQL database, such as postgresql://user@host:5432/database; "
+            "without it the run keeps its episodes in its folder."
         )
     try:
         import psycopg  # noqa: F401

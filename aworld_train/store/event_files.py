@@ -2,7 +2,7 @@
 
 A file is a sequence of frames: length and CRC-32 as two little-endian uint32, then events as MessagePack, compressed. A
 frame that is cut off, because its process was killed, ends the file. A file that has grown large is followed by
-another, so that the loaded ones can be removed while the run goes on.
+another, so that the loaded ones can be removed while the run continues.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from aworld_train.store.events import Event
 SUFFIX = ".events"
 MAX_FILE_BYTES = 64 << 20
 FLUSH_SECONDS = 0.25  # how long events gather before they are written
-_GATHER_SECONDS = 0.02  # the same from when somebody waits for them
+_GATHER_SECONDS = 0.02  # the same from when a task waits for them
 _RETRY_SECONDS = 1.0
 _MAX_WAIT_SECONDS = 60.0
 _MAX_FRAME_EVENTS = 64
@@ -39,11 +39,7 @@ _decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[
 
 
 class EventWriter:
-    """Appends events to files in a folder, from a thread of its own.
-
-    Args:
-        folder: Where the files are; made if it is missing.
-    """
+    """Appends events to files in a folder, from a thread of its own."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -67,7 +63,6 @@ class EventWriter:
         Raises:
             OSError: Earlier ones cannot be written, for example because the disk is full.
             OverflowError: There is a number in them that 64 bits do not hold.
-            RuntimeError: The writer is closed.
         """
         if self._closed:
             raise RuntimeError("an event after the end of its writer")
@@ -77,12 +72,7 @@ class EventWriter:
         self._added.set()
 
     async def written(self) -> None:
-        """Wait until all events until now are written: a process that is killed then loses none of them.
-
-        Raises:
-            OSError: They cannot be written, or not within a minute.
-            RuntimeError: The writer is closed.
-        """
+        """Wait until all events until now are written: a process that is killed then loses none of them."""
         if self._closed:
             raise RuntimeError("a wait after the end of its writer")
         loop = asyncio.get_running_loop()
@@ -167,13 +157,7 @@ class EventWriter:
 
 
 def read_events(file: Path, offset: int, limit: int) -> Iterator[tuple[list[Event], int]]:
-    """The events of the whole frames after an offset, with the offset after each frame.
-
-    Args:
-        file: The file, to which a process may be appending.
-        offset: Where to begin, in bytes.
-        limit: Stop after so many bytes.
-    """
+    """The events of the whole frames after an offset, with the offset after each frame."""
     with file.open("rb") as stream:
         stream.seek(offset)
         end = offset + limit
@@ -197,7 +181,6 @@ def event_files(folder: Path) -> list[Path]:
 
 
 def is_open(file: Path) -> bool:
-    """Whether the process that writes a file lives."""
     try:
         with file.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -228,7 +211,7 @@ def _frame(events: Sequence[bytes]) -> bytes:
 
 
 def _tell(is_written: "asyncio.Future[None]", error: OSError | None) -> None:
-    """Tell somebody, in the loop that waits, that events are written or cannot be."""
+    """Tell the loop that waits that events are written or cannot be."""
 
     def tell() -> None:
         if is_written.done():

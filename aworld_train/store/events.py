@@ -15,17 +15,7 @@ class Blob(msgspec.Struct, frozen=True, omit_defaults=True, tag="blob"):
 
 
 class TaskSeen(msgspec.Struct, frozen=True, omit_defaults=True, tag="task"):
-    """A task, which comes before its first episode.
-
-    Attributes:
-        id: SHA-256 of its content, shortened.
-        index: Its ``extra_info.index`` in the dataset.
-        source: Its ``data_source``.
-        scorer: The scorer that it names.
-        question: The text of its user messages.
-        answer: The right answer.
-        row: The dataset's row, as JSON.
-    """
+    """A task, before its first episode: ``id`` is made of its content, ``row`` is the dataset's, as JSON."""
 
     id: str
     index: int
@@ -37,16 +27,12 @@ class TaskSeen(msgspec.Struct, frozen=True, omit_defaults=True, tag="task"):
 
 
 class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun"):
-    """An episode begins.
+    """An episode begins; its id is unique among all runs.
 
     Attributes:
-        id: Unique among all runs.
-        task: The task's id.
-        step: The training step that it is played for.
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the episodes of its task in this step.
         key: What the training framework calls it; its rows have an index after it.
-        began: Unix time, seconds.
     """
 
     id: str
@@ -68,12 +54,10 @@ class EpisodeEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended")
 
 
 class TrainedRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row that was trained on.
+    """A row that was trained on; ``advantage`` is the mean over its ``masked_in`` tokens under the mask.
 
     Attributes:
         key: The episode's key with the row's index.
-        advantage: The mean over the tokens under the mask.
-        masked_in: How many tokens were under the mask.
         advantages: Of each token of the response, as ``packed_floats``; empty where all under the mask are equal.
     """
 

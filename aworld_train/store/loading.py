@@ -1,8 +1,8 @@
 """Loads the events that a run's processes have written into its database, each exactly once.
 
-How far a file is loaded stands in the database and changes in the transaction that enters its events. So a loader that
-is killed, or a database that goes away, loses and repeats nothing. What a database refuses to hold, because models and
-tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
+How far a file is loaded is recorded in the database and changes in the transaction that enters its events. So a loader
+that is killed, or a database that goes away, loses and repeats nothing. What a database refuses to hold, because
+models and tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
 """
 
 import os
@@ -57,7 +57,6 @@ def load(
     """Load what has been written since the last time; returns the number of events.
 
     Args:
-        database: The run's database.
         final: Whether the processes that write have ended: files that are loaded are removed, and events about
             episodes that nobody has reported are passed over.
         refused: Called with the reason for each event that the database refuses. An episode is entered without its
@@ -105,8 +104,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
     """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
 
     Args:
-        database: The run's database.
-        step: The step of the checkpoint from which the run goes on; 0 without one.
+        step: The step of the checkpoint from which the run continues; 0 without one.
         validated: Whether the validation at that step is done; otherwise it is played again too.
     """
     table = tables.episodes
@@ -123,14 +121,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
 
 
 class StoreLoader:
-    """Loads events while a run goes on, from a thread, and reports once what keeps them out of the database.
-
-    Args:
-        open_database: Opens the run's database.
-        note: Called with a sentence for people.
-        seconds: Time between two loads.
-        loaded: Called after each load that has entered events.
-    """
+    """Loads events while a run continues, from a thread, and reports once what keeps them out of the database."""
 
     def __init__(
         self,
@@ -147,14 +138,10 @@ class StoreLoader:
         self._thread = threading.Thread(target=self._run, name="store-loader", daemon=True)
 
     def start(self) -> None:
-        """Begin to load."""
         self._thread.start()
 
     def close(self, *, max_seconds: float) -> bool:
         """Load the rest, after all processes that write have ended, and close what they left running.
-
-        Args:
-            max_seconds: How long a database that does not answer is waited for.
 
         Returns:
             Whether everything is in the database; what is not stays in the files of events.
@@ -222,7 +209,6 @@ def _yield_to_training() -> None:
 
 
 def refusal_note(reason: str) -> str:
-    """A sentence for people about what a database refused."""
     return (
         f"The store's database refused some of what was reported ({reason}). The episodes it was about say so; they "
         "are trained on and scored as they were."

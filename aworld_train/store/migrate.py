@@ -17,11 +17,6 @@ _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32)
 
 
 def upgrade(connection: Connection) -> None:
-    """Apply the migrations that a database lacks.
-
-    Raises:
-        UsageError: A newer version of the package has made it.
-    """
     revision = revision_of(connection)
     connection.rollback()
     if revision is None and connection.dialect.name == "sqlite":

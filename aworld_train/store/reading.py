@@ -4,8 +4,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
@@ -25,27 +23,15 @@ from aworld_train.store.content import (
     unpacked_floats,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.place import StorePlace, store_place
+from aworld_train.store.store_location import StorePlace
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
-"""Columns of ``tables.episodes`` that are no figures of an episode's head."""
+"""Columns of ``tables.episodes`` that are not figures of an episode's head."""
+_SORTED_FIGURES = "reward accuracy seconds turns tool_calls tool_errors sampled_tokens advantage outcome"
 SORTS: Mapping[str, Any] = {
-    name: tables.episodes.c[name]
-    for name in (
-        "began",
-        "step",
-        "reward",
-        "accuracy",
-        "seconds",
-        "turns",
-        "tool_calls",
-        "tool_errors",
-        "sampled_tokens",
-        "advantage",
-        "outcome",
-    )
+    name: tables.episodes.c[name] for name in ("began", "step", *_SORTED_FIGURES.split())
 } | {"index": tables.tasks.c.index}
 """What a list of episodes can be sorted by."""
 
@@ -55,14 +41,7 @@ class EpisodeHead:
     """The figures of an episode, as a list shows it.
 
     Attributes:
-        id: The episode.
-        task: The task's id.
-        index: The task's number in its dataset.
-        source: The task's data source.
-        question: The task's question.
-        correct_answer: The task's right answer.
         status: ``running``, ``ended``, ``lost`` or ``superseded``.
-        step: The training step that it was played for.
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the task's episodes in this step.
         began: Unix time, seconds, as ``ended``.
@@ -84,22 +63,18 @@ class EpisodeHead:
     figures: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as one flat object."""
         return {name: getattr(self, name) for name in _HEAD_FIELDS} | dict(self.figures)
 
 
-_HEAD_FIELDS = tuple(each.name for each in fields(EpisodeHead) if each.name != "figures")
+_HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name != "figures")
 
 
 @dataclass(frozen=True)
 class RowUse:
-    """How training used a row of an episode.
+    """How training used a row of an episode; None where no step trained on it.
 
     Attributes:
-        trained_step: The step that trained on it; None if none did.
-        position: Its place in that step's batch.
-        masked_in: How many of its tokens were under the mask then.
-        advantage: The mean over these.
+        masked_in: How many of its tokens were under the mask then; ``advantage`` is the mean over these.
         advantages: Of each token of the response; empty where all under the mask are equal.
     """
 
@@ -115,12 +90,8 @@ class StoredEpisode:
     """An episode with everything that is kept of it.
 
     Attributes:
-        head: Its figures.
         line: The whole line of ``traces/episodes.jsonl``; empty for one that has not ended.
-        task_row: The dataset's row of its task.
-        content: Its conversations, tool calls, rows and score; None where they are not kept. Nodes that it shares with
-            others are filled in.
-        rows: How training used its rows.
+        content: None where it is not kept; nodes that the episode shares with others are filled in.
         tools: The tools' schemas by digest, as the model calls name them.
     """
 
@@ -134,8 +105,6 @@ class StoredEpisode:
 
 @dataclass(frozen=True)
 class EpisodeKey:
-    """Which episode of which task it is, and its Unix times in seconds."""
-
     id: str
     task: str
     attempt: int
@@ -145,8 +114,6 @@ class EpisodeKey:
 
 @dataclass(frozen=True)
 class TaskKey:
-    """Which task it is, its question and its right answer."""
-
     id: str
     index: int
     source: str
@@ -156,8 +123,6 @@ class TaskKey:
 
 @dataclass(frozen=True)
 class TaskHead:
-    """A task with the figures of its episodes in the store."""
-
     id: str
     index: int
     source: str
@@ -179,24 +144,16 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
         self._database.close()
 
     def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
-        """The number of episodes that meet a condition (see ``conditions``) and contain a text.
-
-        Raises:
-            UsageError: The condition cannot be read.
-        """
+        """The number of episodes that meet a condition (see ``conditions``) and contain a text."""
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
-        with self._database.begin() as connection:
-            return int(connection.execute(query).scalar_one())
+        return int(self._rows(query)[0][0])
 
     def ids(
         self,
@@ -207,25 +164,16 @@ class Store:
         sort: str = "began",
         descending: bool = False,
     ) -> list[str]:
-        """The ids of the episodes that meet a condition and contain a text, in an order; see ``episodes``.
-
-        Raises:
-            UsageError: The condition cannot be read, or there is no such order.
-        """
-        query = self._matching(
-            select(tables.episodes.c.id), self._tests(condition, search, superseded), by_task=sort == "index"
-        ).order_by(*_order(sort, descending))
-        with self._database.begin() as connection:
-            return list(connection.execute(query).scalars())
+        query = self._sorted_ids(condition, search, superseded, sort, descending)
+        return [row.id for row in self._rows(query)]
 
     def heads(self, ids: Sequence[str]) -> list[EpisodeHead]:
         """The episodes with these ids, some hundreds at most, in their order."""
         query = self._joined(_head_query()).where(
             tables.episodes.c.run == self.place.run, tables.episodes.c.id.in_(ids)
         )
-        with self._database.begin() as connection:
-            heads = {row["id"]: _head(dict(row)) for row in connection.execute(query).mappings()}
-        return [heads[each] for each in ids if each in heads]
+        heads = {row["id"]: _head(row) for row in self._records(query)}
+        return [heads[episode] for episode in ids if episode in heads]
 
     def episodes(
         self,
@@ -238,75 +186,44 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[EpisodeHead]:
-        """The episodes that meet a condition and contain a text, in an order.
+        """The episodes that meet a condition (see ``conditions``), in the order of one of ``SORTS``.
 
         Args:
-            condition: See ``conditions``; empty for all.
             search: A text that they contain, in any case.
             superseded: Also those that a resumed run has played again.
-            sort: One of ``SORTS``.
-            descending: The largest first.
-            limit: The most that are returned.
-            offset: How many are passed over.
-
-        Raises:
-            UsageError: The condition cannot be read, or there is no such order.
         """
-        order = _order(sort, descending)
         # What is sorted are ids: only the episodes of a page are read as a whole.
-        page = (
-            self._matching(
-                select(tables.episodes.c.id),
-                self._tests(condition, search, superseded),
-                by_task=sort == "index",
-            )
-            .order_by(*order)
-            .limit(limit)
-            .offset(offset)
-            .subquery("page")
-        )
-        query = self._joined(_head_query(), page).order_by(*order)
-        with self._database.begin() as connection:
-            return [_head(dict(row)) for row in connection.execute(query).mappings()]
+        ids = self._sorted_ids(condition, search, superseded, sort, descending)
+        page = ids.limit(limit).offset(offset).subquery("page")
+        query = self._joined(_head_query(), page).order_by(*_order(sort, descending))
+        return [_head(row) for row in self._records(query)]
 
     def values(self, name: str) -> dict[str, int]:
         """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
-        with self._database.begin() as connection:
-            if name == "tool":
-                table = tables.tool_calls
-                query = (
-                    select(table.c.name, func.count())
-                    .join(tables.episodes, tables.episodes.c.id == table.c.episode)
-                    .where(tables.episodes.c.run == self.place.run, tables.episodes.c.status != "superseded")
-                    .group_by(table.c.name)
-                )
-            else:
-                column = tables.episodes.c[name]
-                query = (
-                    select(column, func.count())
-                    .where(
-                        tables.episodes.c.run == self.place.run,
-                        tables.episodes.c.status != "superseded",
-                        column.is_not(None),
-                    )
-                    .group_by(column)
-                )
-            return dict(sorted((row[0], row[1]) for row in connection.execute(query)))
+        if name == "tool":
+            column: ColumnElement[Any] = tables.tool_calls.c.name
+            query = (
+                select(column, func.count())
+                .join(tables.episodes, tables.episodes.c.id == tables.tool_calls.c.episode)
+                .where(self._is_used())
+            )
+        else:
+            column = tables.episodes.c[name]
+            query = select(column, func.count()).where(self._is_used(), column.is_not(None))
+        return dict(sorted((row[0], row[1]) for row in self._rows(query.group_by(column))))
 
     def steps(self) -> list[tuple[str, int, int]]:
         """Phase, step and number of episodes of every step, in order."""
         columns = tables.episodes.c
         query = (
             select(columns.phase, columns.step, func.count())
-            .where(columns.run == self.place.run, columns.status != "superseded")
+            .where(self._is_used())
             .group_by(columns.phase, columns.step)
             .order_by(columns.step, columns.phase)
         )
-        with self._database.begin() as connection:
-            return [(phase, step, count) for phase, step, count in connection.execute(query)]
+        return [(phase, step, count) for phase, step, count in self._rows(query)]
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
-        """The tasks with the figures of their episodes, in the order of the dataset."""
         task, episode = tables.tasks.c, tables.episodes.c
         played = (
             select(
@@ -315,30 +232,20 @@ class Store:
                 func.avg(episode.reward).label("mean_reward"),
                 func.max(episode.step).label("last_step"),
             )
-            .where(episode.run == self.place.run, episode.status != "superseded")
+            .where(self._is_used())
             .group_by(episode.task)
             .subquery("played")
         )
+        figures = [column for column in played.c if column.name != "task"]
         query = (
-            select(
-                task.id,
-                task.index,
-                task.source,
-                task.scorer,
-                task.question,
-                task.answer,
-                played.c.episodes,
-                played.c.mean_reward,
-                played.c.last_step,
-            )
+            select(task.id, task.index, task.source, task.scorer, task.question, task.answer, *figures)
             .join(played, played.c.task == task.id)
             .where(task.run == self.place.run)
             .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)
         )
-        with self._database.begin() as connection:
-            return [TaskHead(**row) for row in connection.execute(query).mappings()]
+        return [TaskHead(**row) for row in self._records(query)]
 
     def ended_lines(self, phase: str) -> Iterator[tuple[EpisodeKey, dict[str, Any]]]:
         """The episodes of a phase that have ended, in order of their begin: which they are, and their whole lines.
@@ -364,10 +271,8 @@ class Store:
             .order_by(columns.source, columns.index, columns.id)
         )
         with self._database.begin() as connection:
-            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).mappings()
-            for fields in rows:
-                row = json.loads(decompressed(fields["row"]))
-                yield TaskKey(**{name: fields[name] for name in fields if name != "row"}), row
+            for *key, row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
+                yield TaskKey(*key), json.loads(decompressed(row))
 
     def step_figures(self) -> list[dict[str, Any]]:
         """By phase and step: number of episodes, and the means of their figures."""
@@ -382,42 +287,30 @@ class Store:
                 func.avg(columns.step - 1 - columns.weights_first).label("staleness"),
                 *(func.avg(columns[name]).label(name) for name in means),
             )
-            .where(columns.run == self.place.run, columns.status != "superseded")
+            .where(self._is_used())
             .group_by(columns.phase, columns.step)
             .order_by(columns.step, columns.phase)
         )
-        with self._database.begin() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return self._records(query)
 
     def outcomes(self) -> list[tuple[str, int, str, int]]:
-        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still go on."""
+        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still run."""
         columns = tables.episodes.c
         query = (
             select(columns.phase, columns.step, columns.outcome, func.count())
-            .where(
-                columns.run == self.place.run, columns.status != "superseded", columns.outcome.is_not(None)
-            )
+            .where(self._is_used(), columns.outcome.is_not(None))
             .group_by(columns.phase, columns.step, columns.outcome)
             .order_by(columns.step, columns.phase, columns.outcome)
         )
-        with self._database.begin() as connection:
-            return [(phase, step, outcome, n) for phase, step, outcome, n in connection.execute(query)]
+        return [(phase, step, outcome, count) for phase, step, outcome, count in self._rows(query)]
 
     def suspicions(self) -> dict[str, int]:
         """The signs of reward hacking that episodes show, with the numbers of episodes."""
-        columns = tables.episodes.c
-        query = (
-            select(columns.suspicions, func.count())
-            .where(
-                columns.run == self.place.run, columns.status != "superseded", columns.suspicions.is_not(None)
-            )
-            .group_by(columns.suspicions)
-        )
+        column = tables.episodes.c.suspicions
+        query = select(column, func.count()).where(self._is_used(), column.is_not(None)).group_by(column)
         counts: Counter[str] = Counter()
-        with self._database.begin() as connection:
-            for names, count in connection.execute(query):
-                for name in names.strip(",").split(","):
-                    counts[name] += count
+        for names, count in self._rows(query):
+            counts.update(dict.fromkeys(names.strip(",").split(","), count))
         return dict(sorted(counts.items()))
 
     def outline(self) -> list[tuple[str, str, int, str, float | None]]:
@@ -432,18 +325,16 @@ class Store:
             )
             .order_by(columns.step, columns.id)
         )
-        with self._database.begin() as connection:
-            return [tuple(row) for row in connection.execute(query)]
+        return [tuple(row) for row in self._rows(query)]
 
     def newest(self) -> tuple[int, float | None, float | None]:
-        """Number of episodes, and when the last one began and ended: what changes while a run goes on."""
+        """Number of episodes, and when the last one began and ended: what changes while a run continues."""
         columns = tables.episodes.c
         query = select(func.count(), func.max(columns.began), func.max(columns.ended)).where(
             columns.run == self.place.run
         )
-        with self._database.begin() as connection:
-            count, began, ended = connection.execute(query).one()
-            return int(count), began, ended
+        [(count, began, ended)] = self._rows(query)
+        return int(count), began, ended
 
     def tool_latencies(self) -> list[dict[str, Any]]:
         """By phase, step and tool: number of calls, errors, mean and longest seconds."""
@@ -459,21 +350,17 @@ class Store:
                 func.max(tool.seconds).label("max_seconds"),
             )
             .join(tables.episodes, episode.id == tool.episode)
-            .where(episode.run == self.place.run, episode.status != "superseded")
+            .where(self._is_used())
             .group_by(episode.phase, episode.step, tool.name)
             .order_by(episode.step, tool.name)
         )
-        with self._database.begin() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return self._records(query)
 
     def episode(self, name: str) -> StoredEpisode:
         """An episode with everything.
 
         Args:
             name: Its id, or the beginning of it, if it is the only one.
-
-        Raises:
-            UsageError: There is none, or there are several.
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
@@ -499,11 +386,11 @@ class Store:
             tables.episodes.c.run == self.place.run
         )
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
-            part = ids[begin : begin + _EPISODES_AT_ONCE]
+            batch = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
-                rows = connection.execute(own.where(tables.episodes.c.id.in_(part))).mappings()
-                found = {row["id"]: dict(row) for row in rows}
-                ordered = [found[each] for each in part if each in found]
+                rows = connection.execute(own.where(tables.episodes.c.id.in_(batch))).mappings()
+                by_id = {row["id"]: dict(row) for row in rows}
+                ordered = [by_id[episode] for episode in batch if episode in by_id]
                 episodes = self._whole(connection, ordered, _Blobs(self._database, connection))
             yield from episodes
 
@@ -513,11 +400,7 @@ class Store:
             return self._database.blob(connection, digest)
 
     def trained_row(self, step: int, position: int) -> tuple[StoredEpisode, int]:
-        """The row at a position of a step's batch: its episode, and its number among the episode's rows.
-
-        Raises:
-            UsageError: No such row was trained on.
-        """
+        """The row at a position of a step's batch: its episode, and its number among the episode's rows."""
         columns = tables.rows.c
         query = (
             select(columns.episode, columns.number)
@@ -537,6 +420,19 @@ class Store:
                     f"{position} is none of them. The first row is 0."
                 )
         return self.episode(row.episode), int(row.number)
+
+    def _rows(self, query: Any) -> Sequence[Any]:
+        with self._database.begin() as connection:
+            return connection.execute(query).all()
+
+    def _records(self, query: Any) -> list[dict[str, Any]]:
+        """The rows of a query by the names of their columns."""
+        with self._database.begin() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def _is_used(self) -> ColumnElement[bool]:
+        """The run's episodes but those that a resumed run has played again."""
+        return and_(tables.episodes.c.run == self.place.run, tables.episodes.c.status != "superseded")
 
     def _whole(
         self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
@@ -579,9 +475,18 @@ class Store:
     ) -> Select[Any]:
         """A query over the episodes that pass tests, joined with their tasks only where something needs these."""
         by_task = by_task or any(
-            getattr(part, "table", None) is tables.tasks for test in tests for part in visitors.iterate(test)
+            getattr(element, "table", None) is tables.tasks
+            for test in tests
+            for element in visitors.iterate(test)
         )
         return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
+
+    def _sorted_ids(
+        self, condition: str, search: str, superseded: bool, sort: str, descending: bool
+    ) -> Select[Any]:
+        tests = self._tests(condition, search, superseded)
+        query = self._matching(select(tables.episodes.c.id), tests, by_task=sort == "index")
+        return query.order_by(*_order(sort, descending))
 
     def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
         columns = tables.episodes.c
@@ -596,11 +501,7 @@ class Store:
 
 
 def _order(sort: str, descending: bool) -> tuple[Any, Any]:
-    """An order, in which ids decide between equals.
-
-    Raises:
-        UsageError: There is no such order.
-    """
+    """An order, in which ids decide between equals."""
     if sort not in SORTS:
         raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
     column, name = SORTS[sort], tables.episodes.c.id
@@ -613,7 +514,6 @@ def _order(sort: str, descending: bool) -> tuple[Any, Any]:
 
 
 def _head_query(*columns: ColumnElement[Any]) -> Select[Any]:
-    """What ``_head`` reads, and more columns."""
     task = tables.tasks.c
     head = [column for column in tables.episodes.c if column.name not in _HIDDEN]
     return select(
@@ -637,7 +537,6 @@ class _Blobs:
         self._read: dict[str, bytes | None] = {}
 
     def get(self, digest: str) -> bytes | None:
-        """The bytes of a blob; None where it is missing."""
         if digest not in self._read:
             self._read[digest] = self._database.blob(self._connection, digest)
         return self._read[digest]
@@ -679,7 +578,6 @@ def _tools(content: EpisodeContent | None, blobs: _Blobs) -> dict[str, Any]:
 
 
 def _row_uses(connection: Connection, ids: Sequence[str]) -> dict[str, list[RowUse]]:
-    """How training used the rows of episodes, by episode."""
     table = tables.rows.c
     query = select(tables.rows).where(table.episode.in_(ids)).order_by(table.episode, table.number)
     uses: dict[str, list[RowUse]] = defaultdict(list)
@@ -689,11 +587,3 @@ def _row_uses(connection: Connection, ids: Sequence[str]) -> dict[str, list[RowU
             RowUse(row.trained_step, row.position, row.masked_in, row.advantage, advantages)
         )
     return uses
-
-
-def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:
-    """The store of the run in a folder, open for reading; None where the run has none."""
-    place = store_place(run_folder, url=url)
-    if place is None or (url is None and not place.file.exists()):
-        return None
-    return Store(place)

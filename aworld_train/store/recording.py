@@ -18,22 +18,16 @@ from aworld_train.store.events import (
     TaskSeen,
     TrainedRow,
 )
-from aworld_train.store.keep import Keep
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import Keep
+from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER
 
 _MAX_REPORTED = 100_000
 _ID_LENGTH = 16
 
 
 class StoreRecorder:
-    """Reports episodes to the store of a run; one object serves a process.
-
-    Args:
-        run_folder: The run's folder.
-        keep: Of which episodes the content is kept.
-        redactor: Keeps secrets out of what is reported.
-    """
+    """Reports episodes to the store of a run; one object serves a process."""
 
     def __init__(self, run_folder: Path, keep: Keep, redactor: Redactor):
         self.keep = keep
@@ -71,7 +65,6 @@ class StoreRecorder:
         return task
 
     def begin(self, episode: str, task: str, *, step: int, phase: str, attempt: int, key: str) -> None:
-        """Report that an episode begins."""
         self._writer.add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
 
     def blob(self, data: bytes) -> str:
@@ -86,7 +79,6 @@ class StoreRecorder:
         self._writer.add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
-        """Report the rows that a training step has used, in their order."""
         self._writer.add(RowsTrained(step, tuple(rows)))
 
     def left_out(self, keys: Sequence[str], reason: str) -> None:
@@ -94,15 +86,9 @@ class StoreRecorder:
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
     async def written(self) -> None:
-        """Wait until everything until now is written.
-
-        Raises:
-            OSError: It cannot be written.
-        """
         await self._writer.written()
 
     def close(self) -> None:
-        """Write what is left."""
         self._writer.close()
 
     def _is_new(self, name: str) -> bool:

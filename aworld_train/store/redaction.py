@@ -60,4 +60,4 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression of RE2: {error}") from None
+        raise ValueError(f"{pattern!r} is not a regular expression of RE2: {error}") from None

@@ -1,133 +1,61 @@
-"""Removes texts and tokens of episodes from a store; their figures stay, so that counts and curves stay true."""
+"""Decides of which episodes a run keeps texts and tokens; figures are kept of all, unless the store is off."""
 
+import hashlib
+import re
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, select, text, update
-from sqlalchemy.engine import Connection
+_SAMPLE = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
+KEEP_FORMS = "all, failures, sample:SHARE (as sample:0.1) or off"
 
-from aworld_train.store import tables
-from aworld_train.store.compression import decompressed
-from aworld_train.store.conditions import where
-from aworld_train.store.content import decoded_content, decoded_shared, image_digests
-from aworld_train.store.database import Database
 
-_CONTENT_TABLES = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
-_CHUNK = 500
-_LIMIT_SHARE = 0.9
-"""A database that has reached its limit is cut to this part of it, so that not every load has to cut it."""
+class KeepKind(StrEnum):
+    """The forms of ``store.keep``."""
+
+    all = "all"
+    failures = "failures"
+    sample = "sample"
+    off = "off"
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """What was removed.
+class Keep:
+    """What ``store.keep`` says; ``share`` is that of ``sample``."""
 
-    Attributes:
-        episodes: Of how many episodes the content was removed.
-        blobs: How many blobs nothing referred to any more.
-        bytes: By how much the database is smaller.
-    """
+    kind: KeepKind
+    share: float = 1.0
 
-    episodes: int
-    blobs: int
-    bytes: int
+    @property
+    def is_on(self) -> bool:
+        return self.kind is not KeepKind.off
+
+    def content_of(self, episode: str, figures: dict[str, Any]) -> bool:
+        """Whether the content of an episode is kept.
+
+        ``failures`` are those that were not answered, not scored, or not right. A sample is drawn by the episode's id.
+        """
+        match self.kind:
+            case KeepKind.all:
+                return True
+            case KeepKind.off:
+                return False
+            case KeepKind.sample:
+                fraction = int(hashlib.sha256(episode.encode()).hexdigest()[:8], 16) / (1 << 32)
+                return fraction < self.share
+            case KeepKind.failures:
+                accuracy = (figures.get("scores") or {}).get("acc", figures.get("reward"))
+                return figures.get("outcome") != "answered" or accuracy is None or accuracy < 1.0
 
 
-def prune(database: Database, condition: str, *, superseded: bool = False) -> Pruned:
-    """Remove the content of the episodes that meet a condition, and what only they needed.
-
-    Args:
-        database: The run's database.
-        condition: See ``conditions``; empty for all.
-        superseded: Only episodes that a resumed run has played again.
+def parse_keep(text: str) -> Keep:
+    """What a value of ``store.keep`` means.
 
     Raises:
-        UsageError: The condition cannot be read.
+        ValueError: It has none of the forms.
     """
-    columns = tables.episodes.c
-    tests: list[ColumnElement[bool]] = [columns.run == database.place.run, columns.has_content]
-    if superseded:
-        tests.append(columns.status == "superseded")
-    with database.begin() as connection:
-        before = _size(connection, database)
-        query = (
-            select(columns.id)
-            .join(tables.tasks, and_(tables.tasks.c.run == columns.run, tables.tasks.c.id == columns.task))
-            .where(*tests, where(condition))
-        )
-        ids = list(connection.execute(query).scalars())
-        for begin in range(0, len(ids), _CHUNK):
-            _remove(connection, ids[begin : begin + _CHUNK])
-        blobs = _remove_unused_blobs(connection) if database.is_sqlite else 0
-    if database.is_sqlite:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM"))
-            connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
-    with database.begin() as connection:
-        return Pruned(len(ids), blobs, max(0, before - _size(connection, database)))
-
-
-def limit_size(database: Database, max_bytes: float) -> int:
-    """Remove the content of the oldest episodes while a database is too large; returns of how many."""
-    columns, removed = tables.episodes.c, 0
-    with database.begin() as connection:
-        if _size(connection, database) <= max_bytes:
-            return 0
-        while _size(connection, database) > max_bytes * _LIMIT_SHARE:
-            oldest = list(
-                connection.execute(
-                    select(columns.id)
-                    .where(columns.run == database.place.run, columns.has_content)
-                    .order_by(columns.began)
-                    .limit(_CHUNK)
-                ).scalars()
-            )
-            if not oldest:
-                break
-            _remove(connection, oldest)
-            removed += len(oldest)
-    return removed
-
-
-def _remove(connection: Connection, episodes: list[str]) -> None:
-    for table in _CONTENT_TABLES:
-        connection.execute(delete(table).where(table.c.episode.in_(episodes)))
-    connection.execute(
-        update(tables.episodes).where(tables.episodes.c.id.in_(episodes)).values(has_content=False)
-    )
-
-
-def _remove_unused_blobs(connection: Connection) -> int:
-    """Remove the blobs that no content refers to: prompts, images and tools of episodes that were removed."""
-    used: set[str] = set()
-    for data in connection.execute(
-        select(tables.contents.c.data).execution_options(yield_per=_CHUNK)
-    ).scalars():
-        used |= decoded_content(decompressed(data)).blobs
-    known = set(connection.execute(select(tables.blobs.c.digest)).scalars())
-    # Images stand in prompts that are blobs themselves.
-    for digest in sorted(used & known):
-        data = connection.execute(
-            select(tables.blobs.c.data).where(tables.blobs.c.digest == digest)
-        ).scalar_one()
-        try:
-            used |= image_digests(decoded_shared(decompressed(data)).messages)
-        except ValueError:
-            continue  # an image, or the tools' schemas
-    unused = sorted(known - used)
-    for begin in range(0, len(unused), _CHUNK):
-        connection.execute(
-            delete(tables.blobs).where(tables.blobs.c.digest.in_(unused[begin : begin + _CHUNK]))
-        )
-    return len(unused)
-
-
-def _size(connection: Connection, database: Database) -> int:
-    """Bytes that are in use."""
-    if not database.is_sqlite:
-        total = connection.execute(select(func.sum(func.length(tables.contents.c.data)))).scalar_one()
-        return int(total or 0)
-    pages, free, size = (
-        int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    return (pages - free) * size
+    if match := _SAMPLE.fullmatch(text):
+        return Keep(KeepKind.sample, float(match[1]))
+    if text in (KeepKind.all, KeepKind.failures, KeepKind.off):
+        return Keep(KeepKind(text))
+    raise ValueError(f"`store.keep` is {text!r}; it must be {KEEP_FORMS}")

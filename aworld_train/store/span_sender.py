@@ -1,7 +1,8 @@
-"""Sends the spans of episodes that have ended to an OTLP/HTTP endpoint while the run goes on.
+"""Sends the spans of episodes that have ended to an OTLP/HTTP endpoint while the run continues.
 
-Which episodes are sent stands in the store, so what an endpoint missed is sent when it is back, after a restart too. An
-episode may be sent twice, if the process ends between an answer and its note; its spans have the same ids then.
+Which episodes are sent is recorded in the store, so what an endpoint missed is sent when it is back, after a restart
+too. An episode may be sent twice, if the process ends between an answer and its note; its spans have the same ids
+then.
 """
 
 import os
@@ -46,12 +47,6 @@ class SpanSender:
     Args:
         url: The endpoint's address, as in OTEL_EXPORTER_OTLP_ENDPOINT; ``/v1/traces`` is added if it is not there.
         note: Called with a sentence for people: once when the endpoint goes away, and when it is back.
-        model: The name of the run's model.
-        headers: Headers of each request; by default those of the standard variables.
-
-    Raises:
-        UsageError: The address is none of HTTP, or the headers cannot be read.
-        DependencyMissing: OTLP's messages are not installed.
     """
 
     def __init__(
@@ -85,10 +80,10 @@ class SpanSender:
         self._wake.set()
 
     def close(self, max_seconds: float) -> bool:
-        """Send what is left, for at most so long, and end the thread.
+        """Send what is left, for at most this long, and end the thread.
 
         Returns:
-            Whether everything is sent; what is not is sent when the run goes on.
+            Whether everything is sent; what is not is sent when the run continues.
         """
         self._closing.set()
         self._wake.set()
@@ -238,11 +233,7 @@ class SpanSender:
 
 
 def traces_url(url: str) -> tuple[str, str]:
-    """The address to which traces go, and the endpoint's name for messages, without what may be a secret.
-
-    Raises:
-        UsageError: It is no address of HTTP.
-    """
+    """The address to which traces go, and the endpoint's name for messages, without what may be a secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -250,7 +241,7 @@ def traces_url(url: str) -> tuple[str, str]:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         raise UsageError(
-            "`store.otlp` is no address of an OTLP endpoint over HTTP, such as http://localhost:4318."
+            "`store.otlp` is not an address of an OTLP endpoint over HTTP, such as http://localhost:4318."
         )
     path = parts.path.rstrip("/")
     if not path.endswith(_TRACES_PATH):
@@ -260,11 +251,6 @@ def traces_url(url: str) -> tuple[str, str]:
 
 
 def headers_from_environment() -> dict[str, str]:
-    """The headers of the standard variables; those for traces come last.
-
-    Raises:
-        UsageError: A variable cannot be read; the message does not show it.
-    """
     headers: dict[str, str] = {}
     for variable in (HEADERS_VARIABLE, TRACES_HEADERS_VARIABLE):
         for pair in filter(None, map(str.strip, os.environ.get(variable, "").split(","))):
@@ -281,11 +267,6 @@ def headers_from_environment() -> dict[str, str]:
 
 
 def check_otlp() -> None:
-    """Check that OTLP's messages are installed.
-
-    Raises:
-        DependencyMissing: They are not.
-    """
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
     except ImportError:
@@ -322,7 +303,6 @@ def encoded_spans(spans: Sequence[Span], *, run: str) -> bytes:
 
 
 def rejected_spans(answer: bytes) -> int:
-    """How many spans of a request an endpoint says that it has not taken."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -350,7 +330,6 @@ def _set_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
 
 
 def _batches(traces: Mapping[str, bytes]) -> list[list[str]]:
-    """Names of episodes that go into one request each."""
     batches: list[list[str]] = []
     size = 0
     for name, data in traces.items():

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any
 
+from msgspec.structs import asdict
 from sqlalchemy.schema import Table
 
 from aworld_train.store import tables
@@ -14,54 +15,17 @@ Rows = dict[Table, list[dict[str, Any]]]
 _MAX_SEARCHED_CHARS = 8_000
 _MAX_NAME_CHARS = 200
 _FIGURES = (
-    "outcome",
-    "treatment",
-    "cause",
-    "reward",
-    "scorer",
-    "scoring",
-    "turns",
-    "tool_calls",
-    "tool_errors",
-    "rows",
-    "prompt_tokens",
-    "response_tokens",
-    "sampled_tokens",
-    "seconds",
-    "generate_seconds",
-    "tool_seconds",
-    "parts",
+    "outcome treatment cause reward scorer scoring turns tool_calls tool_errors rows prompt_tokens response_tokens "
+    "sampled_tokens seconds generate_seconds tool_seconds parts"
 )
 
 
 def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
-    """The row of a task."""
-    return {
-        "run": run,
-        "id": task.id,
-        "index": task.index,
-        "source": task.source,
-        "scorer": task.scorer,
-        "question": task.question,
-        "answer": task.answer,
-        "row": compressed(task.row.encode()),
-    }
+    return asdict(task) | {"run": run, "row": compressed(task.row.encode())}
 
 
 def begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
-    """The row of an episode that has begun."""
-    return {
-        "id": begun.id,
-        "run": run,
-        "task": begun.task,
-        "status": "running",
-        "step": begun.step,
-        "phase": begun.phase,
-        "attempt": begun.attempt,
-        "key": begun.key,
-        "began": begun.began,
-        "has_content": False,
-    }
+    return asdict(begun) | {"run": run, "status": "running", "has_content": False}
 
 
 def end_values(event: EpisodeEnded) -> dict[str, Any]:
@@ -69,7 +33,7 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
     figures = event.figures
     weights = figures.get("weights") or (None, None)
     scorer = figures.get("scorer")
-    return {name: figures.get(name) for name in _FIGURES} | {
+    return {name: figures.get(name) for name in _FIGURES.split()} | {
         "episode": event.id,
         "scorer": None if scorer is None else _name(str(scorer)),
         "status": "ended",
@@ -84,7 +48,6 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
 
 
 def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
-    """Add the rows of an episode's content."""
     rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
     rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
     for agent in content.agents:
@@ -134,14 +97,14 @@ def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
 
 def searched_text(content: EpisodeContent) -> str:
     """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
-    parts = [content.answer]
+    texts = [content.answer]
     for agent in content.agents:
         for node in agent.nodes:
             for message in node.messages:
                 if node.sampled:
-                    parts += [message.reasoning, message.content]
-    parts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
-    return "\n".join(part for part in parts if part)[:_MAX_SEARCHED_CHARS].lower()
+                    texts += [message.reasoning, message.content]
+    texts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
+    return "\n".join(text for text in texts if text)[:_MAX_SEARCHED_CHARS].lower()
 
 
 def _name(name: str) -> str:

@@ -15,22 +15,13 @@ class TokenOrigin:
     """A token of a training row, and everything that it comes from.
 
     Attributes:
-        step: The step that trained on the row.
         position: The row's place in the step's batch.
-        row: The row's number among its episode's.
         token: The token's place in the row, prompt included.
         token_id: Its id; None where a secret was redacted.
-        logprob: Its log-probability when it was sampled; None for context.
         under_mask: Whether it was trained on.
-        advantage: Its advantage; None for context.
-        agent: The agent in whose conversation it is.
-        node: The number of the message node that it belongs to.
         place: Its place among the node's tokens.
-        messages: The messages of the node.
         call_number: The number of the model call that sampled it among its agent's; None for context.
-        call: That model call.
         weights: First and last version of the weights that sampled its turn.
-        episode: The episode.
     """
 
     step: int
@@ -51,7 +42,6 @@ class TokenOrigin:
     episode: EpisodeHead
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as plain data."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "episode"}
         return {**to_builtins(values), "episode": self.episode.to_json()}
 
@@ -60,13 +50,7 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
     """Where a token of a row that was trained on comes from.
 
     Args:
-        store: The run's store.
-        step: The training step.
-        position: The row's place in the step's batch, from 0.
         token: The token's place in the row, prompt included, from 0.
-
-    Raises:
-        UsageError: There is no such row or token.
     """
     episode, number = store.trained_row(step, position)
     content, use = episode.content, episode.rows[number]

@@ -12,9 +12,9 @@ from aworld_train.errors import StoreFailure
 from aworld_train.recipe import LoadedRecipe, dump
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
-from aworld_train.store.place import STORE_FOLDER, store_place
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import STORE_FOLDER, store_place
 
 
 def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None:

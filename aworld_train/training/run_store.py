@@ -11,12 +11,12 @@ from aworld_train.recipe.schema import EpisodeUse, StoreSection
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.store.conditions import compared_values
 from aworld_train.store.database import Database, StoreUnreachable
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, refusal_note
-from aworld_train.store.place import is_elsewhere, store_place
+from aworld_train.store.pruning import limit_size
 from aworld_train.store.reading import Store
-from aworld_train.store.retention import limit_size
+from aworld_train.store.retention import parse_keep
 from aworld_train.store.span_sender import SpanSender
+from aworld_train.store.store_location import is_elsewhere, store_place
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_files import is_in_use
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aworld_train.errors import UsageError
-from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
+from aworld_train.store.store_location import is_elsewhere, store_place
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SUMMARY
 from aworld_train.training.run_store import find_run_store

@@ -15,7 +15,7 @@ import pytest
 
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
+from aworld_train.store.store_location import store_place
 from aworld_train.view.server import PageServer
 from tests.stored_runs import write_run_files
 

@@ -7,11 +7,10 @@ import pytest
 
 from aworld_train.store.export.exporting import export
 from aworld_train.store.export.formats import ExportFormat
-from aworld_train.store.reading import open_store
 from tests.aworld_environment import run_with, trl_python
 from tests.e2e.conftest import Workspace
 from tests.stored_episodes import exported_run
-from tests.stored_runs import TOOLS, make_stored_run
+from tests.stored_runs import TOOLS, make_stored_run, open_store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 

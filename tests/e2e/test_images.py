@@ -18,6 +18,7 @@ from aworld_train.training.run_store import open_run_store
 from tests import vision_model
 from tests.aworld_environment import vllm_python_or_skip
 from tests.e2e.conftest import REPOSITORY, Workspace
+from tests.stored_runs import row_tokens
 from tests.vision import data_url, png
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -119,7 +120,7 @@ def test_trained_rows_have_a_token_for_each_feature_of_their_images(run: Path, w
         for step in range(1, STEPS + 1):
             for content, number in trained_rows(store, step):
                 of_task, of_tool = images_of(store, content, number)
-                tokens = content.row_tokens(number)
+                tokens = row_tokens(content, number)
                 expected = TASK_TOKENS * len(of_task) + TOOL_TOKENS * len(of_tool)
                 assert tokens.count(token_id(workspace, vision_model.IMAGE)) == expected
                 digests |= {image.digest for image in of_task}
@@ -199,7 +200,7 @@ def difference(model: Any, content: EpisodeContent, number: int, images: Sequenc
     import torch
 
     agent = content.agents[content.rows[number].agent]
-    tokens = torch.tensor([content.row_tokens(number)])
+    tokens = torch.tensor([row_tokens(content, number)])
     features = vision_model.pixels(images) if images else {}
     logprobs = vision_model.logprobs(model, {"input_ids": tokens, **features})[0]
     differences = []

@@ -25,6 +25,7 @@ from tests.e2e.conftest import (
     wait_for,
 )
 from tests.postgres_server import PostgresServer
+from tests.stored_runs import row_mask, row_tokens
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -88,7 +89,7 @@ def test_trained_tokens_lead_back_to_what_the_engine_gave_after_a_kill_too(works
             for position in range(TASKS * ATTEMPTS)
             for episode, number in [store.trained_row(step, position)]
             if episode.content is not None
-            for token, mask in enumerate(episode.content.row_mask(number))
+            for token, mask in enumerate(row_mask(episode.content, number))
             if mask
         ]
         chosen = random.Random(0).choices(under_mask, k=TRACED)
@@ -169,5 +170,5 @@ def test_eval_and_rollout_keep_their_episodes(workspace: Workspace) -> None:
         content = store.episode(shown["episode"]).content
         assert content is not None
         row = shown["rows"][0]
-        assert content.row_tokens(0) == row["prompt_ids"] + row["response_ids"]
-        assert content.row_mask(0)[len(row["prompt_ids"]) :] == row["response_mask"]
+        assert row_tokens(content, 0) == row["prompt_ids"] + row["response_ids"]
+        assert row_mask(content, 0)[len(row["prompt_ids"]) :] == row["response_mask"]

@@ -26,7 +26,7 @@ from aworld_train.store.export.exporting import ExportCounts, export
 from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.messages import MessagesWriter
 from aworld_train.store.export.writer import ExportedRun
-from aworld_train.store.reading import StoredEpisode, open_store
+from aworld_train.store.reading import StoredEpisode
 from tests.aworld_environment import harbor_python, inspect_python, run_with
 from tests.browser import open_page
 from tests.stored_episodes import (
@@ -36,7 +36,7 @@ from tests.stored_episodes import (
     sampled_node,
     stored_episode,
 )
-from tests.stored_runs import make_stored_run
+from tests.stored_runs import make_stored_run, open_store
 
 # The first run installs what reads the exports.
 pytestmark = pytest.mark.timeout(900)

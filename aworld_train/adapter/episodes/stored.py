@@ -35,9 +35,9 @@ from aworld_train.store.content import (
     packed_floats,
     packed_tokens,
 )
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
 
 
 def store_recorder(run_folder: Path, settings: EpisodeSettings) -> StoreRecorder | None:

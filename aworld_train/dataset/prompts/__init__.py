@@ -5,7 +5,6 @@ from importlib.resources import files
 
 
 def prompt_text(name: str) -> str:
-    """The text of a file of this package, without its last line end."""
     return files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
 
 

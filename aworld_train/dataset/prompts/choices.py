@@ -16,13 +16,7 @@ _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
 
 
 class Choice(NamedTuple):
-    """One of the answers that a question offers.
-
-    Attributes:
-        label: What it is called.
-        text: The answer.
-        is_number: Whether the input has it as a number.
-    """
+    """One of the answers that a question offers; ``is_number``: whether the input has it as a number."""
 
     label: str
     text: str
@@ -34,11 +28,7 @@ def default_template() -> str:
 
 
 def check_template(template: str, name: str) -> None:
-    """Check that a template can put a question.
-
-    Raises:
-        UsageError: It cannot; ``name`` is its name in the message.
-    """
+    """Check that a template can put a question."""
     used = _PLACEHOLDER.findall(template)
     lines = template.split("\n")
     if used.count("question") != 1:
@@ -62,12 +52,10 @@ def shows_labels(template: str) -> bool:
 
 
 def shows_choices(template: str) -> bool:
-    """Whether the agent sees the choices."""
     return "{choice}" in template
 
 
 def fill_template(template: str, question: str, choices: Sequence[Choice]) -> str:
-    """The question as the template asks it."""
     labels = _listed([choice.label for choice in choices])
     lines: list[str] = []
     for line in template.split("\n"):

@@ -26,15 +26,12 @@ class SourceEntry:
     """A source of this package.
 
     Attributes:
-        function: Where it is, ``module:function``.
         uses: The fields of `SourceOptions` that change what it yields; setting any other is refused.
-        needs: Those of them that must be set.
         about: What it reads, in a few words.
     """
 
     function: str
     uses: frozenset[str]
-    needs: frozenset[str]
     about: str
 
 
@@ -45,8 +42,7 @@ _TEXT = _TABLE | {"encoding"}
 
 
 def _entry(function: str, uses: set[str], about: str) -> SourceEntry:
-    needs = frozenset({"files"} & uses)
-    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), needs, about)
+    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), about)
 
 
 SOURCES: dict[str, SourceEntry] = {
@@ -63,11 +59,6 @@ SOURCES: dict[str, SourceEntry] = {
 
 
 def find_source(name: str) -> Source:
-    """The function of a source, by its name in the table or as ``module:function``.
-
-    Raises:
-        UsageError: There is none of that name, or a user-defined source cannot be loaded.
-    """
     if ":" in name:
         from aworld_train.dataset.sources.user_source import load_source
 
@@ -80,9 +71,6 @@ def check_options(name: str, options: SourceOptions) -> None:
     """Check that all options that a source needs are set, and none that it would ignore.
 
     A user-defined source may use any option.
-
-    Raises:
-        UsageError: There is no such source, an option is missing, or one would have no effect.
     """
     if "" in options.files:
         raise UsageError(
@@ -93,7 +81,7 @@ def check_options(name: str, options: SourceOptions) -> None:
     entry = _find_entry(name)
     for option_field, option in user_options():
         field, value = option_field.name, getattr(options, option_field.name)
-        if field in entry.needs and not value:
+        if field == "files" and field in entry.uses and not value:
             raise UsageError(f"The source {name} reads {entry.about}: give it {option.flag}.")
         if field not in entry.uses and value != default_value(option_field):
             users = ", ".join(user for user, other in SOURCES.items() if field in other.uses)

@@ -29,8 +29,7 @@ def right_answers(
     Answers that are empty or hidden are left out, and each is taken once.
 
     Args:
-        answer: The value of the answer.
-        others: The value of the further right answers, which may be a JSON list as text.
+        others: The further right answers, which may be a JSON list as text.
         structured: Whether the scorer reads JSON, so that a list or mapping in ``answer`` is one answer.
 
     Raises:
@@ -67,7 +66,7 @@ def _values(value: object) -> Iterator[object]:
 
 
 def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
-    """The answers in a mapping; the mapping itself, which is no answer, where it has none of the known names."""
+    """The answers in a mapping; the mapping itself, which is not an answer, where it has none of the known names."""
     names = [name for name in _INSIDE if name in mapping]
     if not names:
         yield mapping
@@ -77,7 +76,6 @@ def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
 
 
 def _parsed(value: object) -> object:
-    """The value, and of a text that is a JSON list what it stands for."""
     if not (isinstance(value, str) and value.lstrip().startswith("[")):
         return value
     try:

@@ -35,11 +35,7 @@ _DRAWS_PER_TASK = 50
 
 
 def arithmetic(options: SourceOptions) -> Iterator[Task]:
-    """Tasks until ``options.limit`` (4000) distinct ones are drawn; repeats are yielded too.
-
-    Raises:
-        DatasetError: Too few distinct tasks were found.
-    """
+    """Tasks until ``options.limit`` (4000) distinct ones are drawn; repeats are yielded too."""
     count = DEFAULT_TASKS if options.limit is None else options.limit
     expressions: set[str] = set()
     for draws, task in enumerate(arithmetic_tasks(options.seed, scoring_fields(options, "number")), 1):

@@ -20,16 +20,10 @@ _TIME = re.compile(r"(?:(-?\d{4,}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[
 
 
 def column_values(column: pa.Array, feature: object = None) -> list[object]:
-    """The values of a column.
-
-    Args:
-        column: A column of any type.
-        feature: Its description where it is of a Hugging Face dataset.
-    """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if _has(kind, lambda leaf: _is_time(leaf) or _is_short_float(leaf)):
+    if any(_is_time(leaf) or _is_short_float(leaf) for leaf in _leaves(kind)):
         # By way of text, a float of 32 bits stays 0.1 and does not become 0.10000000149011612, and a time keeps its
         # zone and its nanoseconds.
         as_text = _replaced(
@@ -48,16 +42,6 @@ def column_values(column: pa.Array, feature: object = None) -> list[object]:
 
 
 def check_readable(kind: pa.DataType, path: Sequence[str], what: str) -> None:
-    """Check that values of a type can be written as text.
-
-    Args:
-        kind: The type of a column.
-        path: The place of the values inside the column's.
-        what: The values' name in error messages.
-
-    Raises:
-        UsageError: They cannot.
-    """
     for name in path:
         if not (pa.types.is_struct(kind) and kind.get_field_index(name) >= 0):
             return
@@ -108,12 +92,7 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield kind
 
 
-def _has(kind: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    return any(map(is_kind, _leaves(kind)))
-
-
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with other types at its leaves."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_replaced(field.type, replace)) for field in kind])
     if pa.types.is_map(kind):

@@ -1,11 +1,8 @@
 """The choices of a record's question, and which of them is its answer.
 
 Choices are a list of texts, ARC's ``{text: [...], label: [...]}`` or a list of such mappings, a mapping of texts by
-label, any of these as a JSON text, or a column for each (``A``, ``B``, ``option_a``, ``opa``). Without labels of their
-own they are A, B, C and so on.
-
-The answer is a label, the text of a choice, or its position counted from 0. Where that leaves a doubt the record is not
-used.
+label, any of these as a JSON text, or a column for each. The answer is a label, the text of a choice, or its position
+counted from 0. Where that leaves a doubt the record is not used.
 """
 
 import json
@@ -71,14 +68,8 @@ def choices_of(fields: Mapping[str, object]) -> list[Choice]:
 def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choice:
     """The choice that is the answer of a record.
 
-    Args:
-        choices: The choices.
-        answer: What the record has for the answer.
-        where: The record's name in error messages.
-
     Raises:
         UnusableRecord: There is no answer, or it is not certain which choice it is.
-        DatasetError: It is a position that seems to be counted from 1.
     """
     if isinstance(answer, list | tuple):
         if len(answer) > 1:
@@ -108,8 +99,9 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
         raise UnusableRecord("answer could be more than one of the choices")
     if position == len(choices):
         raise DatasetError(
-            f"{where}: the answer {position} is no position among {len(choices)} choices that are counted from 0. Were "
-            "they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of positions."
+            f"{where}: the answer {position} is not a position among {len(choices)} choices that are counted from 0. "
+            "Were they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of "
+            "positions."
         )
     raise UnusableRecord("answer is none of the choices")
 

@@ -1,8 +1,8 @@
 """Which column of the input gives which field of a task.
 
 It is the column of ``--map field=column``, else the column with the field's own name, else the only column with another
-common name of the field; capitals, spaces and underscores do not matter ("Final answer" is ``final_answer``). Where
-two columns fit, it is an error. ``a.b`` is the value ``b`` inside column ``a``, unless a column has the name ``a.b``.
+common name of the field; capitals, spaces and underscores do not matter. Where two columns fit, it is an error. ``a.b``
+is the value ``b`` inside column ``a``, unless a column has the name ``a.b``.
 """
 
 import re
@@ -82,22 +82,20 @@ _MAX_SHAPES = 256
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where records of one shape have the fields.
-
-    Attributes:
-        top: Field and column, where the column's value is the field's.
-        nested: Field, column and the path inside its value.
-    """
+    """Where records of one shape have the fields: in a column, or at a path inside a column's value."""
 
     top: tuple[tuple[str, str], ...]
     nested: tuple[tuple[str, str, Path], ...]
 
     @property
     def columns(self) -> list[str]:
-        """The columns to read, each once."""
-        return list(
-            dict.fromkeys([column for _, column in self.top] + [column for _, column, _ in self.nested])
-        )
+        columns = [column for _, column in self.top] + [column for _, column, _ in self.nested]
+        return list(dict.fromkeys(columns))
+
+    def fields(self, values: Mapping[str, object]) -> dict[str, object]:
+        """The values of a record by field, from those by column."""
+        top = {field: values[column] for field, column in self.top}
+        return top | {field: value_at(values[column], path) for field, column, path in self.nested}
 
 
 PlanFor = Callable[[Path, str], ColumnPlan]
@@ -108,12 +106,6 @@ class Columns:
     """Finds the fields of records, once for each set of column names."""
 
     def __init__(self, mapping: Mapping[str, str]) -> None:
-        """Args:
-            mapping: Column by field, from ``--map``.
-
-        Raises:
-            UsageError: There is no such field.
-        """
         for field in mapping:
             if field not in NAMES:
                 similar = nearest(field, set(NAMES))
@@ -128,15 +120,7 @@ class Columns:
         self._plans: dict[Path, ColumnPlan] = {}
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """Where records with these columns have the fields.
-
-        Args:
-            names: The record's columns.
-            where: The record's name in error messages.
-
-        Raises:
-            UsageError: More than one column could be the query, or the answer.
-        """
+        """Where records with these columns have the fields."""
         plan = self._plans.get(names)
         if plan is None:
             plan = self._make(names, where)
@@ -145,21 +129,13 @@ class Columns:
         return plan
 
     def table_plan(self, names: Path, where: str) -> ColumnPlan:
-        """As `plan`, for a table: all its records have these columns.
-
-        Raises:
-            UsageError: More than one column could be the query or the answer, or none is.
-        """
+        """As `plan`, for a table: all its records have these columns."""
         plan = self.plan(names, where)
         self.check_columns_found(where)
         return plan
 
     def check_columns_found(self, where: str) -> None:
-        """Check that some record had each column of ``--map``, the query and the answer, if there were records at all.
-
-        Raises:
-            UsageError: One of them was in no record.
-        """
+        """Check that some record had each column of ``--map``, the query and the answer, if there were records."""
         if not self._columns_found:
             return
         present = f"there are the columns {', '.join(map(repr, self._columns_found))}"
@@ -201,7 +177,6 @@ class Columns:
         )
 
     def _path(self, field: str, names: Path, where: str) -> Path | None:
-        """Where records with these columns have the field; None for nowhere."""
         if field in self._mapping:
             return self._mapped_path(field, names)
         # --map answer=COLUMN names the only answer, and --map ground_truths=COLUMN all of them.
@@ -290,7 +265,6 @@ def _is_called(path: Path, names: tuple[str, ...]) -> bool:
 
 
 def _choice_columns(names: Path) -> dict[str, Path]:
-    """The columns of choices that have a column each."""
     plain = {_plain(name): name for name in names}
     columns: dict[str, Path] = {}
     for field, letter in CHOICE_FIELDS.items():

@@ -1,13 +1,11 @@
-"""CSV files as tasks: a header, then a record in each row; the header shows the delimiter.
+"""CSV files as tasks: a header, which shows the delimiter, then a record in each row.
 
-Quoted fields may hold line ends. A record over several lines that is not right is taken back: only its first line is
-dropped, and reading goes on with the next one. So a quote that is not closed costs its own line. Such a record has a
-quote that is closed neither before the end of the file nor within `MAX_RECORD_BYTES`, text after a closing quote, or
-another number of fields than the header.
+Quoted fields may hold line ends. A record over several lines with broken quotes or another number of fields than the
+header is taken back: only its first line is dropped, and reading continues with the next one. So a quote that is not
+closed costs its own line.
 
-Taking back does not make the time quadratic. Only a line with an odd number of quotes in a row somewhere can leave one
-open, and to a record that began before it such a line adds a field, unless it ends the record. A record that already
-has more fields than the header is given up (`_Lines`), so each line is read as part of few records.
+Taking back does not make the time quadratic: a line that can leave a quote open adds a field to a record that began
+before it, and a record with more fields than the header is given up (`_Lines`).
 """
 
 import csv as csv_format
@@ -35,12 +33,6 @@ WRONG_WIDTH = "other number of fields than the header has"
 
 
 def csv(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read or has no header, or a record names an unknown scorer.
-    """
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".csv", ".tsv")):
         file_columns = FileColumns(columns.table_plan)
@@ -86,9 +78,7 @@ def _records(path: Path, columns: FileColumns, encoding: str) -> Iterator[Record
 class _Lines:
     """The lines of a file for the csv module, which asks for one more while a quote is open.
 
-    Attributes:
-        first: The number of the first line of the record that is being read, from 1.
-        held: How many lines of it were read.
+    ``first`` is the number of the first line of the record that is being read, ``held`` how many lines of it were read.
     """
 
     def __init__(self, lines: Iterator[str]) -> None:
@@ -152,27 +142,25 @@ class _Lines:
 def _fields(
     record: list[str], width: int, places: list[tuple[str, int]], encoding: str
 ) -> dict[str, object] | str:
-    """A record's values by field, or the reason why it has none."""
     if len(record) != width:
         return WRONG_WIDTH if record else "blank line"
     try:
         check_encodable(record)
     except UnusableRecord:
         return not_in_encoding(encoding)
-    return {field: record[place] or None for field, place in places}
+    return {field: record[position] or None for field, position in places}
 
 
 def _text_lines(path: Path, encoding: str) -> Iterator[str]:
     for number, line in read_lines(path, encoding):
         if line is None:
             raise DatasetError(
-                f"{path}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB; this is no CSV file."
+                f"{path}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB; this is not a CSV file."
             )
         # A byte that is not UTF-8 makes only its own record unusable.
         yield line.decode("utf-8", errors="surrogateescape")
 
 
 def _delimiter(header: str) -> str:
-    """The delimiter that the header has most often outside quotes."""
     bare = "".join(header.split('"')[::2])
     return max(DELIMITERS, key=bare.count)

@@ -1,10 +1,11 @@
 """Text files in other encodings than UTF-8: their lines are read as UTF-8, so that nothing after has to know.
 
-A byte that the encoding has no character for becomes a byte that is no UTF-8, so that only its own record is unusable.
+A byte that the encoding has no character for becomes a byte that is not UTF-8, so that only its own record is unusable.
 """
 
 import io
 from collections.abc import Iterator
+from encodings.aliases import aliases
 from itertools import chain
 from pathlib import Path
 
@@ -20,49 +21,29 @@ _MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-_COMMON = (
-    "utf-8",
-    "utf-16",
-    "utf-32",
-    "cp1252",
-    "latin-1",
-    "ascii",
-    "gb18030",
-    "big5",
-    "shift_jis",
-    "euc-kr",
-)
 MARK_BYTES = 4
 
 
 def encoding_name(name: str) -> str:
-    """The name of a text encoding that Python knows; `UTF8` for every spelling of that.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
+    """The name of a text encoding that Python knows; `UTF8` for every spelling of that."""
     try:
         "".encode(name)
     except (LookupError, ValueError) as error:
-        similar = nearest(name.casefold(), set(_COMMON))
+        similar = nearest(name.casefold(), {alias.replace("_", "-") for alias in aliases.values()})
         hint = f" Did you mean {similar}?" if similar else " For example utf-16, cp1252, gb18030."
         raise UsageError(f"--encoding {name}: there is no such text encoding.{hint}") from error
     return UTF8 if name.casefold().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else name
 
 
 def not_in_encoding(encoding: str) -> str:
-    """The reason of a record with bytes that are no text in the encoding."""
+    """The reason of a record with bytes that are not text in the encoding."""
     if encoding == UTF8:
         return "not UTF-8; for text from Windows try --encoding cp1252"
     return f"not {encoding} text; is that its --encoding?"
 
 
 def check_utf8(path: Path, start: bytes) -> None:
-    """Check that the first bytes of a file are not those of UTF-16 or UTF-32.
-
-    Raises:
-        DatasetError: They are.
-    """
+    """Check that the first bytes of a file are not those of UTF-16 or UTF-32."""
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     if encoding is None and len(start) >= 2 and (start[0] == 0) != (start[1] == 0):
         # Without a mark: every other byte of Latin text is zero.
@@ -72,11 +53,7 @@ def check_utf8(path: Path, start: bytes) -> None:
 
 
 def utf8_lines(path: Path, file: io.BufferedReader, encoding: str, max_characters: int) -> Iterator[bytes]:
-    """The lines of a file of another encoding, as UTF-8; one longer than `max_characters` comes in several pieces.
-
-    Raises:
-        DatasetError: It is not of this encoding, so that not even single lines can be told apart.
-    """
+    """The lines of a file of another encoding, as UTF-8; one longer than `max_characters` comes in several pieces."""
     text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="\n")
     try:
         first = text.readline(max_characters).removeprefix(_BYTE_ORDER_MARK)

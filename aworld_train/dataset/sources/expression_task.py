@@ -34,7 +34,6 @@ def expression_task(
     file: str = "",
     line: int = 0,
 ) -> Task:
-    """The task of evaluating one normalised expression."""
     return Task(
         data_source=data_source,
         ability="arithmetic",

@@ -1,8 +1,7 @@
 """The features of a Hugging Face dataset: what the numbers of its class labels stand for.
 
-`datasets` describes a column by a mapping with ``_type``; columns within columns are mappings, or lists of one item, of
-such descriptions. Parquet files that it wrote have the description in their metadata, so the library itself is not
-needed to read it.
+`datasets` describes a column by a mapping with ``_type``, or by mappings and lists of such descriptions; parquet files
+that it wrote have these in their metadata, so the library itself is not needed.
 """
 
 import json

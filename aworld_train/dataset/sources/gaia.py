@@ -1,10 +1,8 @@
 """GAIA as tasks, from a local snapshot of the gated dataset (https://huggingface.co/datasets/gaia-benchmark/GAIA).
 
 The questions of a part are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one
-such file per level; attachments are in the same folder. They are copied into the dataset's folder ``attachments``,
-which is the folder to give to ``env up --data``: the snapshot's own folder has the answers too. The agent sees the
-question and the path of its file in the tool environment. It does not see the level and the annotators' notes, and the
-answer is only in the ground truth.
+such file per level, with the attachments beside them. These are copied into the dataset's folder ``attachments``, which
+is the folder to give to ``env up --data``: the snapshot's own folder has the answers too.
 """
 
 import os
@@ -54,13 +52,7 @@ _REFUSED = (
 
 
 def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per question of the part; a question whose file is not in the snapshot is dropped.
-
-    Raises:
-        UsageError: The part is unknown or has hidden answers, there is no such level, or the prompts cannot ask for
-            the answer schema.
-        DatasetError: There is no snapshot, or it cannot be read.
-    """
+    """One item per question of the part; a question whose file is not in the snapshot is dropped."""
     for level in options.levels:
         if level not in LEVELS:
             raise UsageError(f"--level {level}: GAIA has the levels {', '.join(LEVELS)}.")
@@ -79,12 +71,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         return f"{before}{with_attachments(question, paths)}{after}"
 
     reader = RecordReader(
-        options,
-        "gaia",
-        ability="general assistance",
-        scorer="gaia",
-        system=system,
-        compose=compose,
+        options, "gaia", ability="general assistance", scorer="gaia", system=system, compose=compose
     )
     for name in options.files:
         folder, files = _find_part(Path(name).expanduser(), options.part)
@@ -94,8 +81,8 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
             for item in reader.tasks(_with_files(_records(path), folder), path.name):
                 if isinstance(item, Task):
                     tasks += 1
-                    for place in item.attachments:
-                        options.attached(place, folder / PurePosixPath(place).name)
+                    for attachment in item.attachments:
+                        options.attached(attachment, folder / PurePosixPath(attachment).name)
                 else:
                     hidden += item.reason in (HIDDEN_ANSWER, NO_ANSWER)
                 yield item
@@ -149,12 +136,7 @@ def _file_fault(entry: "os.DirEntry[str]") -> str:
 
 
 def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
-    """The folder of the part and its files of questions.
-
-    Args:
-        given: The snapshot, its folder of a year, the folder of a part, or one of its files.
-        part: Value of ``--part``; None for `PART`, or for the part that ``path`` is.
-    """
+    """The folder of the part and its files of questions."""
     if part not in (None, PART):
         if part == HIDDEN_PART:
             raise UsageError(_REFUSED.format(what=f"--part {part}"))
@@ -163,19 +145,19 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
             f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
         )
     if path.is_file():
-        found = path.parent, [path]
+        folder_and_files = path.parent, [path]
     else:
         candidates = (path, path / PART, path / YEAR / PART)
-        found = next(
+        folder_and_files = next(
             ((folder, files) for folder in candidates if (files := _question_files(folder))), (path, [])
         )
-    folder, files = found
+    folder, files = folder_and_files
     if folder.resolve().name == HIDDEN_PART:
         raise UsageError(_REFUSED.format(what=f"{folder} is that part"))
     if not files:
         raise DatasetError(
-            f"{path} (--file) is no snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet in "
-            "it. The dataset is gated: accept its terms on its page, then "
+            f"{path} (--file) is not a snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet "
+            "in it. The dataset is gated: accept its terms on its page, then "
             "`hf download gaia-benchmark/GAIA --repo-type dataset --local-dir gaia`, and give the folder gaia."
         )
     return folder, files

@@ -1,8 +1,8 @@
 """GSM8K's JSONL files as tasks: one per calculator annotation, or one per problem.
 
-A record holds a ``question`` and an ``answer``; the answer is a worked solution with annotations such as
-``<<48/2=24>>`` and ends with ``#### 72`` (format: https://github.com/openai/grade-school-math). The ground truth of
-an annotation is the computed value of its expression; the stated result only serves to find wrong annotations.
+An ``answer`` is a worked solution with annotations such as ``<<48/2=24>>`` and ends with ``#### 72`` (format:
+https://github.com/openai/grade-school-math). The ground truth of an annotation is the computed value of its expression;
+the stated result only serves to find wrong annotations.
 """
 
 import json
@@ -33,12 +33,7 @@ _TASKS = ("annotations", "questions")
 
 
 def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """The tasks of GSM8K's JSONL files, by ``options.tasks``: ``annotations`` or ``questions``.
-
-    Raises:
-        UsageError: ``options.tasks`` is neither.
-        DatasetError: A file is not there or cannot be read.
-    """
+    """The tasks of GSM8K's JSONL files, by ``options.tasks``: ``annotations`` or ``questions``."""
     if options.tasks not in _TASKS:
         raise UsageError(f"--tasks {options.tasks!r} is not one of {', '.join(_TASKS)}.")
     read = annotation_tasks if options.tasks == "annotations" else question_tasks
@@ -48,11 +43,7 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
 
 
 def annotation_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per annotation of the file, and one per record that has none.
-
-    Raises:
-        DatasetError: The file cannot be read.
-    """
+    """One item per annotation of the file, and one per record that has none."""
     for line, record in _records(path):
         if isinstance(record, Dropped):
             yield record
@@ -73,11 +64,7 @@ def annotation_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator
 
 
 def question_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per record of the file: the problem and its final answer.
-
-    Raises:
-        DatasetError: The file cannot be read.
-    """
+    """One item per record of the file: the problem and its final answer."""
     for line, record in _records(path):
         if isinstance(record, Dropped):
             yield record
@@ -146,10 +133,7 @@ def read_annotation(text: str) -> tuple[str, str]:
 def agrees(value: Fraction, stated: Fraction, unit: Fraction) -> bool:
     """Whether ``stated`` is ``value`` rounded to its last written digit, or, where it has decimals, truncated there.
 
-    Args:
-        value: The value of the expression.
-        stated: The result in the annotation.
-        unit: Place value of the last written digit of ``stated`` (0.01 for 2.50); 0 where it must be exact.
+    ``unit`` is the place value of that digit (0.01 for 2.50); 0 where it must be exact.
     """
     error = abs(value - stated)
     if 2 * error < unit or error == 0:

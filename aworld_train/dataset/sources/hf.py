@@ -24,13 +24,6 @@ _SAVED = ("state.json", "dataset_dict.json")
 
 
 def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the datasets.
-
-    Raises:
-        DependencyMissing: `datasets` is not installed.
-        UsageError: There is no such part or configuration, or the columns of the query or the answer cannot be found.
-        DatasetError: A dataset cannot be read, or a record names an unknown scorer.
-    """
     if find_spec("datasets") is None:
         raise DependencyMissing(
             "The source hf needs the library datasets, which is not installed: pip install datasets (it also comes "
@@ -87,7 +80,7 @@ def _load_folder(folder: Path, options: SourceOptions) -> Any:
 
     if not any((folder / name).is_file() for name in _SAVED):
         raise UsageError(
-            f"{folder} (--file) is no folder that `save_to_disk` wrote: it has no {' or '.join(_SAVED)}. "
+            f"{folder} (--file) is not a folder that `save_to_disk` wrote: it has no {' or '.join(_SAVED)}. "
             "For a folder of parquet files use the source parquet."
         )
     if options.config is not None:
@@ -113,7 +106,7 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
         loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
     except Exception as error:
         raise DatasetError(
-            f"{name} (--file) is no folder here, and cannot be had from the hub: {_error_summary(error)}. "
+            f"{name} (--file) is not a folder here, and cannot be had from the hub: {_error_summary(error)}. "
             "Is the name right, --config given where it has several, `hf auth login` done where it is gated? Without "
             "network: download it elsewhere, `save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what "
             "was downloaded here before."
@@ -123,15 +116,15 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
 
 def _part(loaded: Any, part: str | None, name: str) -> Any:
     """The part of ``--part``, or the only part there is."""
-    parts = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
-    if part is None and len(parts) == 1:
-        return next(iter(parts.values()))
-    if part in parts:
-        return parts[part]
-    parts_message = f"{name} has the parts {', '.join(parts)}" if any(parts) else f"{name} has no parts"
+    by_part = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
+    if part is None and len(by_part) == 1:
+        return next(iter(by_part.values()))
+    if part in by_part:
+        return by_part[part]
+    parts_message = f"{name} has the parts {', '.join(by_part)}" if any(by_part) else f"{name} has no parts"
     if part is None:
-        raise UsageError(f"{parts_message}. Say which: --part {next(iter(parts))}.")
-    hint = nearest(part, set(parts))
+        raise UsageError(f"{parts_message}. Say which: --part {next(iter(by_part))}.")
+    hint = nearest(part, set(by_part))
     raise UsageError(f"--part {part}: {parts_message}." + (f" Did you mean {hint}?" if hint else ""))
 
 

@@ -1,9 +1,8 @@
 """Remembers the ids of millions of records: two records with other content must not have the same id.
 
 An open-addressing hash table of 64-bit hashes of ids, and 31-bit hashes of contents, in two flat arrays. It is at most
-half full, and so takes 24 to 48 bytes for each id (two million: 50 MB, and 75 MB while it grows), where a dict of ints
-takes over 120. Two different ids with the same hash, which would be called a conflict, come in a billion ids with a
-probability of 3 %; of a billion conflicts one is missed because the contents' hashes agree.
+half full, and so takes 24 to 48 bytes for each id, where a dict of ints takes over 120. Two ids with the same hash,
+which would be called a conflict, come in a billion ids with a probability of 3 %.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,12 +23,7 @@ class IdMemory:
         self._allocate(_MIN_SLOTS)
 
     def is_conflict(self, id: str, content: int) -> bool:
-        """Whether an earlier record had the id and other content; if none had it, it is remembered.
-
-        Args:
-            id: The id, not empty.
-            content: Hash of the content.
-        """
+        """Whether an earlier record had the id and other content; if none had it, it is remembered."""
         key, content = hash(id) or 1, content & _CONTENT_BITS
         # A memoryview gives and takes single numbers three times as fast as its array.
         ids, mask = self._id_view, self._mask

@@ -22,11 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
-    """The named files, and those with one of the suffixes in the named directories; compressed ones too.
-
-    Raises:
-        DatasetError: One is not there, or a directory has none.
-    """
+    """The named files, and those with one of the suffixes in the named directories; compressed ones too."""
     paths: list[Path] = []
     for path in map(Path, options.files):
         path = path.expanduser()
@@ -50,11 +46,7 @@ Line = tuple[int, bytes | None]
 
 
 def read_lines(path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The lines of a file.
-
-    Raises:
-        DatasetError: The file cannot be read to its end, or is not of the encoding as a whole.
-    """
+    """The lines of a file."""
     try:
         with closing(_open(path)) as file:
             start = file.peek(MARK_BYTES)[:MARK_BYTES]
@@ -91,7 +83,6 @@ def _open(path: Path) -> io.BufferedReader:
 
 
 def unreadable(path: Path, error: Exception) -> DatasetError:
-    """The error for a file that cannot be read to its end."""
     why = (getattr(error, "strerror", None) or str(error)).splitlines()[0].rstrip(".")
     return DatasetError(f"{path} cannot be read to its end: {why}. Give a whole copy of the file.")
 

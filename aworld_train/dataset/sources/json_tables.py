@@ -1,8 +1,7 @@
 """JSON lines that all have the same columns become a table of tasks, without a `Task` for each.
 
-Lines are read in runs. Where all lines of a run have the columns of its first line, they are decoded into structs with
-these columns, and the values are checked column by column. Any other run is read line by line, which gives the reason
-for each line that is dropped.
+Where all lines of a run have the columns of its first line, they are decoded into structs with these columns, and the
+values are checked column by column. Any other run is read line by line, which gives the reason for each dropped line.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,13 +31,11 @@ _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class _Shape(NamedTuple):
-    """How lines with certain columns are decoded.
+    """How lines with certain columns are decoded into structs.
 
     Attributes:
-        decode: Makes a struct of a line, with an attribute for each column.
         places: Each field, with the attribute that has it.
         unused: The attributes of columns that no field uses, which hold their JSON text.
-        used: The columns that fields use.
         colons: The colons of a line that are not in its values.
     """
 
@@ -50,7 +47,6 @@ class _Shape(NamedTuple):
 
 
 def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """The lines in runs of bounded size."""
     run: list[Line] = []
     size = 0
     for line in lines:
@@ -71,11 +67,7 @@ class Tables:
         self._shapes: dict[tuple[str, ...], _Shape | None] = {}
 
     def read(self, run: list[Line]) -> TaskTable | None:
-        """The tasks of a run; None where it has to be read line by line.
-
-        Raises:
-            UsageError: More than one column could be the query, or the answer.
-        """
+        """The tasks of a run; None where it has to be read line by line."""
         try:
             first, raw = run[0]
             names = tuple(_NAMES.decode(raw or b""))
@@ -87,12 +79,14 @@ class Tables:
                 return None
             decode = shape.decode
             records = [decode(raw or b"") for _, raw in run]
-            values = {place: [getattr(record, place) for record in records] for _, place in shape.places}
+            values = {
+                attribute: [getattr(record, attribute) for record in records] for _, attribute in shape.places
+            }
             if _has_repeated_key(run, records, values.values(), shape):
                 return None
         except (ValueError, RecursionError):
             return None
-        columns = {field: values[place] for field, place in shape.places}
+        columns = {field: values[attribute] for field, attribute in shape.places}
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
 
 
@@ -102,7 +96,7 @@ def _has_repeated_key(
     """Whether a line of a run has a key twice; the colons of the whole run settle it for nearly all runs."""
     lines = [raw or b"" for _, raw in run]
     whole = b"".join(lines)
-    unused = b"".join([getattr(record, place) for place in shape.unused for record in records])
+    unused = b"".join([getattr(record, attribute) for attribute in shape.unused for record in records])
     in_values = sum(map(colons_of_all, columns))
     expected = shape.colons * len(run) + count_colons(unused) + in_values
     if count_colons(whole) == expected and not (in_values and may_have_escaped_colon(whole)):
@@ -118,8 +112,10 @@ def _expected_colons(record: Any, shape: _Shape) -> int:
     """The colons of a line whose keys are all different."""
     return (
         shape.colons
-        + sum(count_colons(bytes(getattr(record, place))) for place in shape.unused)
-        + colons_of_all([getattr(record, place) for place in {place for _, place in shape.places}])
+        + sum(count_colons(bytes(getattr(record, attribute))) for attribute in shape.unused)
+        + colons_of_all(
+            [getattr(record, attribute) for attribute in {attribute for _, attribute in shape.places}]
+        )
     )
 
 

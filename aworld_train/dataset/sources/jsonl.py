@@ -1,8 +1,8 @@
 """JSON lines as tasks: each line is an object with AgentRL's fields, or with columns that are mapped to them.
 
 A line that cannot become a task is dropped with a reason; one that has a key twice cannot. Only the columns in use are
-decoded, and numbers keep their digits. Lines are read in runs: a run whose lines all have the same columns becomes
-tasks at once (`json_tables`), any other line by line.
+decoded, and numbers keep their digits. Runs of lines that all have the same columns become tasks at once
+(`json_tables`).
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor, value_at
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor
 from aworld_train.dataset.sources.encodings import UTF8, not_in_encoding
 from aworld_train.dataset.sources.input_files import Line, input_files, read_lines
 from aworld_train.dataset.sources.json_tables import Tables, runs
@@ -32,12 +32,6 @@ _MAX_KEY_CHARS = 40
 
 
 def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
-    """One item per line of the files, or one for many lines.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read or is not JSON lines, or a record names an unknown scorer.
-    """
     columns, reader = Columns(options.columns), RecordReader(options)
     paths = input_files(options, (".jsonl", ".ndjson"))
     for path in paths:
@@ -54,15 +48,6 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
 
 
 def json_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file.
-
-    Args:
-        path: The file.
-        plan_for: Finds the fields from the columns of a record and its name in error messages.
-
-    Raises:
-        DatasetError: It cannot be read, or is one JSON array.
-    """
     return _records(_lines(path, UTF8), path, plan_for, UTF8)
 
 
@@ -85,10 +70,7 @@ def _records(lines: Iterable[Line], path: Path, plan_for: PlanFor, encoding: str
         if key is not None:
             yield line, raw, f"the key {_shortened(key)!r} comes twice"
             continue
-        fields = {field: values[column] for field, column in plan.top}
-        for field, column, inside in plan.nested:
-            fields[field] = value_at(values[column], inside)
-        yield line, raw, fields
+        yield line, raw, plan.fields(values)
 
 
 def _repeated_key(raw: bytes, record: Mapping[str, msgspec.Raw], values: Mapping[str, object]) -> str | None:
@@ -120,7 +102,6 @@ def _lines(path: Path, encoding: str) -> Iterator[Line]:
 
 
 def _fault(raw: bytes, encoding: str) -> str:
-    """The reason why a line could not be decoded."""
     if not raw.strip():
         return "blank line"
     try:

@@ -19,14 +19,10 @@ SCORING = "How it is asked and judged"
 
 @dataclass(frozen=True)
 class UserOption:
-    """How users write a field of `SourceOptions`.
+    """How users write a field of `SourceOptions`; ``panel`` is its heading in ``--help``.
 
     Attributes:
         key: Its key in a dataset recipe; the command line's flag has dashes in it instead of underscores.
-        panel: Heading that the option has in ``--help``.
-        metavar: What ``--help`` calls the value.
-        help: Help text, without the default.
-        short: Second, short flag; empty for none.
         convert: Makes the field's value of what a recipe or the command line has.
     """
 
@@ -43,20 +39,11 @@ class UserOption:
 
 
 def read_system_prompt(path: str | Path) -> str:
-    """The text of a system prompt's file.
-
-    Raises:
-        UsageError: It cannot be read, or is empty.
-    """
     return _read_text("system prompt", path)
 
 
 def read_choices_prompt(path: str | Path) -> str:
-    """The text of a file that says how a question with choices is put; see `choices`.
-
-    Raises:
-        UsageError: It cannot be read, or is no such template.
-    """
+    """The text of a file that says how a question with choices is put; see `choices`."""
     text = _read_text("choices prompt", path)
     check_template(text, str(path))
     return text
@@ -73,9 +60,11 @@ def _read_text(name: str, path: str | Path) -> str:
     return text
 
 
-def _option(key: str, panel: str, metavar: str, help: str, **more: Any) -> Mapping[str, UserOption]:
-    """The metadata of a field that users can set."""
-    return {"option": UserOption(key, panel, metavar, help, **more)}
+def _option(default: Any, key: str, panel: str, metavar: str, help: str, **more: Any) -> Any:
+    metadata = {"option": UserOption(key, panel, metavar, help, **more)}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -85,97 +74,62 @@ class SourceOptions:
     Attributes:
         files: Input files, directories, or the name of a dataset, as the user wrote them.
         columns: Columns of the input by the field they give (``query``: ``problem``), where names differ.
-        part: Part of the input to read, by the input's own name for it (``validation``).
-        config: Configuration of a hub dataset.
-        encoding: Encoding of text files, by Python's name.
-        levels: Levels to read; empty for all.
-        scorer: Scorer of every task; None leaves it to the input and the source.
-        answer_schema: Answer schema of every task; None leaves it to the input and the source.
-        system: System prompt of every task, its text; None leaves it to the source.
-        choices_prompt: How a question with choices is put, a template's text; None for the default.
-        attachments_at: Directory inside the tool environment where attachments are found.
+        system: The prompt's text, as with ``choices_prompt``; None leaves it to the source.
         seed: The build's seed, for tasks that a source generates.
-        tasks: What gsm8k asks for: ``annotations`` or ``questions``.
         limit: Most tasks of the build, and so how many a source generates; None for the source's default.
         read: The files that the source has passed to `opened`.
         attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
         unused_columns: What the source has passed to `left_unused`: columns by file.
     """
 
-    files: tuple[str, ...] = field(
-        default=(),
-        metadata=_option(
-            "file",
-            INPUT,
-            "F",
-            "Input file, snapshot directory or name on the hub; repeatable.",
-            short="-f",
-            convert=tuple,
-        ),
+    files: tuple[str, ...] = _option(
+        (),
+        "file",
+        INPUT,
+        "F",
+        "Input file, snapshot directory or name on the hub; repeatable.",
+        short="-f",
+        convert=tuple,
     )
-    columns: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_option(
-            "map",
-            INPUT,
-            "FIELD=COLUMN",
-            "Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
-            convert=dict,
-        ),
+    columns: Mapping[str, str] = _option(
+        dict,
+        "map",
+        INPUT,
+        "FIELD=COLUMN",
+        "Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
+        convert=dict,
     )
-    part: str | None = field(
-        default=None, metadata=_option("part", INPUT, "NAME", "Part of the input: gaia, hf (validation).")
+    part: str | None = _option(None, "part", INPUT, "NAME", "Part of the input: gaia, hf (validation).")
+    config: str | None = _option(None, "config", INPUT, "NAME", "Configuration of a dataset on the hub.")
+    encoding: str = _option(
+        UTF8, "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
     )
-    config: str | None = field(
-        default=None, metadata=_option("config", INPUT, "NAME", "Configuration of a dataset on the hub.")
+    levels: tuple[str, ...] = _option((), "level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    scorer: str | None = _option(None, "scorer", SCORING, "NAME", "Scorer of every task.")
+    answer_schema: str | None = _option(
+        None, "answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."
     )
-    encoding: str = field(
-        default=UTF8,
-        metadata=_option(
-            "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
-        ),
+    system: str | None = _option(
+        None, "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
     )
-    levels: tuple[str, ...] = field(
-        default=(), metadata=_option("level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    choices_prompt: str | None = _option(
+        None,
+        "choices_prompt",
+        SCORING,
+        "FILE",
+        "How a question with choices is put: a text with {question}, and a line with {label} and {choice}.",
+        convert=read_choices_prompt,
     )
-    scorer: str | None = field(
-        default=None, metadata=_option("scorer", SCORING, "NAME", "Scorer of every task.")
-    )
-    answer_schema: str | None = field(
-        default=None,
-        metadata=_option("answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."),
-    )
-    system: str | None = field(
-        default=None,
-        metadata=_option(
-            "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
-        ),
-    )
-    choices_prompt: str | None = field(
-        default=None,
-        metadata=_option(
-            "choices_prompt",
-            SCORING,
-            "FILE",
-            "How a question with choices is put: a text with {question}, and a line with {label} and {choice}.",
-            convert=read_choices_prompt,
-        ),
-    )
-    attachments_at: str = field(
-        default="/attachments",
-        metadata=_option(
-            "attachments_at", SCORING, "PATH", "Where the tool environment has the attachments."
-        ),
+    attachments_at: str = _option(
+        "/attachments", "attachments_at", SCORING, "PATH", "Where the tool environment has the attachments."
     )
     seed: int = 0
-    tasks: str = field(
-        default="annotations",
-        metadata=_option(
-            "tasks",
-            INPUT,
-            "annotations|questions",
-            "gsm8k: a task per calculator annotation, or per problem.",
-        ),
+    tasks: str = _option(
+        "annotations",
+        "tasks",
+        INPUT,
+        "annotations|questions",
+        "gsm8k: a task per calculator annotation, or per problem.",
     )
     limit: int | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
@@ -189,9 +143,9 @@ class SourceOptions:
             self.read.append(path)
         return path
 
-    def attached(self, place: str, path: Path) -> None:
+    def attached(self, tool_path: str, path: Path) -> None:
         """Note a file that a task has at ``place``, so that the build copies it into the dataset."""
-        self.attachments.add((place, path))
+        self.attachments.add((tool_path, path))
 
     def left_unused(self, file: str, columns: Sequence[str]) -> None:
         """Note the columns of a file that gave no field of a task, so that the build names them."""
@@ -208,17 +162,12 @@ def user_options() -> Iterator[tuple[Field[Any], UserOption]]:
 
 
 def default_value(option_field: Field[Any]) -> Any:
-    """The value of a field that is not set."""
     factory = option_field.default_factory
     return option_field.default if factory is MISSING else factory()
 
 
 class OptionError(UsageError):
-    """The value of an option cannot be used.
-
-    Attributes:
-        option_key: The option's key in a recipe.
-    """
+    """The value of an option cannot be used."""
 
     def __init__(self, message: str, option_key: str) -> None:
         super().__init__(message)
@@ -226,11 +175,7 @@ class OptionError(UsageError):
 
 
 def make_options(values: Mapping[str, Any]) -> SourceOptions:
-    """The options from values by key; one that is None or missing has its default.
-
-    Raises:
-        OptionError: A prompt's file cannot be read or used, or there is no such encoding.
-    """
+    """The options from values by key; one that is None or missing has its default."""
     converted = {}
     for option_field, option in user_options():
         if values.get(option.key) is not None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.sources.arrow_values import check_readable, column_values
-from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor, value_at
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, FileColumns, PlanFor
 from aworld_train.dataset.sources.features import features_of
 from aworld_train.dataset.sources.input_files import input_files, unreadable
 from aworld_train.dataset.sources.options import SourceOptions
@@ -18,12 +18,6 @@ BATCH_RECORDS = 1024
 
 
 def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per record of the files.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: A file cannot be read, or a record names an unknown scorer.
-    """
     columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".parquet",)):
         file_columns = FileColumns(columns.table_plan)
@@ -32,16 +26,7 @@ def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
 
 
 def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file; only columns in use are read.
-
-    Args:
-        path: The file.
-        plan_for: Finds the fields from the columns of the file and its name in error messages.
-
-    Raises:
-        UsageError: The columns of the query or the answer cannot be found.
-        DatasetError: It cannot be read.
-    """
+    """The records of a file; only columns in use are read."""
     try:
         with open_streamed(path) as file:
             plan = plan_for(tuple(file.schema_arrow.names), str(path))
@@ -54,17 +39,7 @@ def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
 def batch_records(
     batches: Iterable[pa.RecordBatch], plan: ColumnPlan, features: Mapping[str, object], where: str
 ) -> Iterator[Record]:
-    """The records of batches that have the plan's columns.
-
-    Args:
-        batches: The batches.
-        plan: Where they have the fields.
-        features: The columns' descriptions where they are of a Hugging Face dataset.
-        where: The input's name in error messages.
-
-    Raises:
-        UsageError: A column has a type whose values have no text.
-    """
+    """The records of batches that have the plan's columns."""
     number = 0
     columns = plan.columns
     paths = [*((field, column, ()) for field, column in plan.top), *plan.nested]
@@ -77,7 +52,4 @@ def batch_records(
         for row in zip(*values, strict=True):
             number += 1
             cells = dict(zip(columns, row, strict=True))
-            fields = {field: cells[column] for field, column in plan.top}
-            for field, column, inside in plan.nested:
-                fields[field] = value_at(cells[column], inside)
-            yield number, cells, fields
+            yield number, cells, plan.fields(cells)

@@ -24,12 +24,7 @@ from aworld_train.dataset.sources.answers import right_answers
 from aworld_train.dataset.sources.choices import CHOICE_KEYS, choices_of, right_choice
 from aworld_train.dataset.sources.ids import IdMemory
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.values import (
-    UnusableRecord,
-    label_text,
-    name_list,
-    read_query,
-)
+from aworld_train.dataset.sources.values import UnusableRecord, label_text, name_list, read_query
 from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
 
@@ -72,12 +67,7 @@ class RecordReader:
         compose: Callable[[str, Sequence[str]], str] = with_attachments,
     ) -> None:
         """Args:
-        options: What the build asks of the source.
         data_source: Name that verl groups validation metrics by, for records without one; empty for the file's name.
-        ability: Broad field of the tasks.
-        scorer: Scorer of records that name none.
-        system: System prompt of records that have none.
-        compose: Makes the user's message of the question and the paths of its files.
         """
         self._options = options
         self._ability = ability
@@ -94,15 +84,6 @@ class RecordReader:
         self._ids = IdMemory()
 
     def tasks(self, records: Iterator[Record], file: str) -> Iterator[Task | Dropped]:
-        """One item per record.
-
-        Args:
-            records: Records as they are read.
-            file: Base name of the input file.
-
-        Raises:
-            DatasetError: A record names an unknown scorer or answer schema.
-        """
         for line, raw, fields in records:
             if isinstance(fields, str):
                 yield Dropped(file, line, printable(raw), fields)
@@ -115,14 +96,8 @@ class RecordReader:
     def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
         """The task of a record.
 
-        Args:
-            fields: The record's values by field name; missing ones may be left out.
-            file: Base name of the input file.
-            line: Line or number of the record in it, from 1.
-
         Raises:
             UnusableRecord: The record cannot become a task.
-            DatasetError: It names an unknown scorer or answer schema.
         """
         get = fields.get
         query = read_query(get("prompt") or get("query"))
@@ -182,13 +157,7 @@ class RecordReader:
     def table(
         self, columns: Mapping[str, Sequence[object]], lines: Sequence[int], file: str
     ) -> TaskTable | None:
-        """The tasks of records that set only fields of `IN_TABLES`; None where they have to be read one by one.
-
-        Args:
-            columns: The records' values by field, each [records].
-            lines: Line or number of each record in the file, from 1.
-            file: Base name of the input file.
-        """
+        """The tasks of records that set only fields of `IN_TABLES`; None where they have to be read one by one."""
         defaults, system_option = self._defaults, self._options.system
         missing: Sequence[object] = [None] * len(lines)
         structured = _reads_json(defaults.scorer)
@@ -230,18 +199,18 @@ class RecordReader:
         )
         return TaskTable(
             shared=[shared] * len(lines),
-            subjects=[query.after_earlier(query.question) for query in queries],
-            messages=messages,
-            answers=[answer for answer, _ in answers],
+            subject=[query.after_earlier(query.question) for query in queries],
+            message=messages,
+            answer=[answer for answer, _ in answers],
             ground_truths=[several for _, several in answers],
-            ids=ids,
-            systems=systems,
-            levels=levels,
+            id=ids,
+            system=systems,
+            level=levels,
             tags=tags,
             attachments=paths,
             images=[query.images for query in queries],
             earlier=earlier,
-            lines=lines,
+            line=lines,
         )
 
     def _shared_fields(self, fields: Mapping[str, object], file: str, line: int) -> "_SharedFields":

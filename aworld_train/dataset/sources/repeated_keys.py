@@ -1,8 +1,7 @@
-"""Finds a key that an object of a JSON line has twice: which of the two values counts is left open by JSON.
+"""Finds a key that an object of a JSON line has twice: JSON leaves open which of the two values counts.
 
-Colons are counted first. A line has one for each pair of key and value, and those inside its texts; a decoded record
-has lost the pairs whose key comes again. So where a line has as many colons as its decoded record accounts for, no key
-comes twice. Only other lines, and those that may have a colon written as an escape, are parsed again with all pairs.
+A decoded record has lost the pairs whose key comes again. So where a line has as many colons as its record accounts
+for, no key comes twice; only other lines, and those that may have an escaped colon, are parsed again with all pairs.
 """
 
 import json

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aworld_train.dataset.sources.answers import right_answers
-from aworld_train.dataset.sources.columns import Columns, FileColumns, PlanFor, value_at
+from aworld_train.dataset.sources.columns import Columns, FileColumns, PlanFor
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import Record, RecordReader, printable
 from aworld_train.dataset.sources.values import UnusableRecord, check_encodable, read_query
@@ -23,11 +23,6 @@ from aworld_train.user_code import load_user_code
 
 
 def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]]:
-    """The source that ``spec`` names; a relative path counts from the working directory.
-
-    Raises:
-        UsageError: It cannot be found or imported, or its parameters are not those of a source.
-    """
     function = load_user_code(spec, "source")
     takes_options = _takes_options(spec, function)
 
@@ -77,10 +72,7 @@ def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptio
 
 
 def _record(item: Mapping[str, object], number: int, plan_for: PlanFor, where: str) -> Record:
-    plan = plan_for(tuple(map(str, item)), where)
-    fields = {field: item[column] for field, column in plan.top}
-    fields |= {field: value_at(item[column], inside) for field, column, inside in plan.nested}
-    return number, dict(item), fields
+    return number, dict(item), plan_for(tuple(map(str, item)), where).fields(item)
 
 
 def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:

@@ -36,10 +36,8 @@ class Query(NamedTuple):
     """What a record asks.
 
     Attributes:
-        question: The user's message.
-        system: The system prompt that comes before it; may be empty.
         images: The ``data:`` URIs of the images whose marks are in the user's messages, each once.
-        earlier: The messages between both, as JSON; empty for none.
+        earlier: The messages between the system prompt and the question, as JSON; empty for none.
     """
 
     question: str
@@ -65,11 +63,7 @@ read_json: Callable[[str | bytes | msgspec.Raw], Any] = msgspec.json.Decoder(flo
 
 
 def answer_text(value: object, *, structured: bool = False) -> str:
-    """The ground truth as text.
-
-    Args:
-        value: What the input has.
-        structured: Whether the scorer reads JSON, so that lists and mappings are written as such.
+    """The ground truth as text; where the scorer reads JSON (``structured``), lists and mappings as such.
 
     Raises:
         UnusableRecord: There is none, or it is neither text nor a number.
@@ -92,11 +86,7 @@ def answer_text(value: object, *, structured: bool = False) -> str:
 
 
 def label_text(value: object, name: str) -> str:
-    """A short text such as an id, a level or a scorer's name; empty where there is none.
-
-    Raises:
-        UnusableRecord: It is neither text nor a number.
-    """
+    """A short text such as an id, a level or a scorer's name; empty for none. Raises as `answer_text`."""
     if value is None:
         return ""
     text = value if type(value) is str else _scalar(value)
@@ -106,15 +96,7 @@ def label_text(value: object, name: str) -> str:
 
 
 def read_query(value: object) -> Query:
-    """What a record asks.
-
-    Args:
-        value: A text, or a list of messages with roles.
-
-    Raises:
-        UnusableRecord: There is none, or it is not one question.
-        DependencyMissing: It has images, and Pillow is not installed.
-    """
+    """What a record asks, in a text or a list of messages with roles. Raises as `answer_text`."""
     query = Query(value) if isinstance(value, str) else _conversation(value)
     if isinstance(query.question, WrittenNumber):
         raise UnusableRecord("query is not text")
@@ -125,11 +107,7 @@ def read_query(value: object) -> Query:
 
 
 def name_list(value: object, field: str) -> list[str]:
-    """The names of a record's files, or its tags; a text is one.
-
-    Raises:
-        UnusableRecord: The value is not a list of names.
-    """
+    """The names of a record's files, or its tags; a text is one. Raises as `answer_text`."""
     if not value:
         return []
     names = [value] if isinstance(value, str) else value
@@ -144,11 +122,7 @@ def without_padding(time_text: str) -> str:
 
 
 def check_encodable(values: Iterable[object]) -> None:
-    """Check that texts can be written as UTF-8; those from JSON and Arrow always can.
-
-    Raises:
-        UnusableRecord: One holds half of a surrogate pair.
-    """
+    """Raises `UnusableRecord` where a text has half of a surrogate pair; texts from JSON and Arrow never have."""
     for value in values:
         if isinstance(value, str) and not value.isascii():
             try:
@@ -158,9 +132,7 @@ def check_encodable(values: Iterable[object]) -> None:
 
 
 def _conversation(value: object) -> Query:
-    """The system prompt and the user's message of a conversation, without what the assistant wrote; of one that ends
-    with a second message of the user, also what comes before that.
-    """
+    """The system prompt and the user's last message; with a second message of the user, also what comes before it."""
     if isinstance(value, Mapping) and {"role", "content"} <= value.keys():
         roles, contents = value["role"], value["content"]
         if isinstance(roles, list) and isinstance(contents, list) and len(roles) == len(contents):
@@ -206,7 +178,6 @@ def _earlier(messages: Sequence[Mapping[str, object]], user_texts: Sequence[str]
 
 
 def _content(content: object, images: dict[str, None] | None) -> str:
-    """The text of a message, with a mark for each image, which is added to ``images``; None: it may have none."""
     if isinstance(content, str):
         return content
     text = ""

@@ -61,7 +61,6 @@ class XzStream(io.RawIOBase):
                 return data
 
     def _next_stream(self) -> bytes:
-        """The beginning of the next stream; empty where there is none."""
         data = self._decompressor.unused_data
         while not (data := data.lstrip(b"\0")):
             if not (data := self._file.read(_CHUNK)):

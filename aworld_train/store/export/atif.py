@@ -1,7 +1,7 @@
 """Harbor's Agent Trajectory Interchange Format (its RFC 0001): one trajectory a line, with token ids and logprobs.
 
-A trajectory is one conversation of one agent; those of an episode have its id as ``session_id``. Steps that an earlier
-trajectory of the episode has too are marked as copied context, so that nobody trains on them twice.
+A trajectory is one conversation of one agent. Steps that an earlier trajectory of the episode has too are marked as
+copied context, so that nobody trains on them twice.
 """
 
 import json
@@ -16,20 +16,21 @@ from aworld_train.store.export.conversations import (
     arguments_object,
     content_parts,
     conversation_ends,
+    episode_facts,
+    image_writer,
     path_tokens,
 )
-from aworld_train.store.export.json_lines import JsonLinesWriter
+from aworld_train.store.export.writer import JsonLinesWriter
 from aworld_train.store.reading import StoredEpisode
 
 # As vLLM writes the logarithm of 0, which JSON cannot hold.
 _LEAST_LOGPROB = -9999.0
+_FACTS = "source task index phase step attempt correct_answer outcome treatment reward accuracy"
 VERSION = "ATIF-v1.7"
 """Version 1.8 adds only audio."""
 
 
 class AtifWriter(JsonLinesWriter):
-    """A line for each conversation."""
-
     def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
         assert episode.content is not None
         for agent in episode.content.agents:
@@ -54,17 +55,7 @@ class AtifWriter(JsonLinesWriter):
         metrics = [step["metrics"] for step in steps if "metrics" in step]
         extra = {
             "run": self.run.name,
-            "source": head.source,
-            "task": head.task,
-            "index": head.index,
-            "phase": head.phase,
-            "step": head.step,
-            "attempt": head.attempt,
-            "correct_answer": head.correct_answer,
-            "outcome": head.figures.get("outcome"),
-            "treatment": head.figures.get("treatment"),
-            "reward": head.figures.get("reward"),
-            "accuracy": head.figures.get("accuracy"),
+            **episode_facts(head, _FACTS),
             "answer": episode.content.answer if episode.content else "",
         }
         return {
@@ -72,10 +63,10 @@ class AtifWriter(JsonLinesWriter):
             "session_id": head.id,
             "trajectory_id": f"{head.id}/{agent.name}/{number}",
             "agent": agent_fields,
-            "steps": [{"step_id": place, **step} for place, step in enumerate(steps, 1)],
+            "steps": [{"step_id": step_id, **step} for step_id, step in enumerate(steps, 1)],
             "final_metrics": {
-                "total_prompt_tokens": sum(each["prompt_tokens"] for each in metrics),
-                "total_completion_tokens": sum(each["completion_tokens"] for each in metrics),
+                "total_prompt_tokens": sum(metric["prompt_tokens"] for metric in metrics),
+                "total_completion_tokens": sum(metric["completion_tokens"] for metric in metrics),
                 "total_steps": len(steps),
             },
             "extra": extra,
@@ -86,9 +77,7 @@ class _StepBuilder:
     """Builds the steps of one conversation.
 
     Args:
-        agent: The agent whose conversation it is.
         exported_nodes: The nodes that an earlier trajectory of the episode has.
-        read_blob: Reads images.
     """
 
     def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):
@@ -97,13 +86,12 @@ class _StepBuilder:
         self._steps: list[dict[str, Any]] = []
 
     def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
-        """The steps of the conversation along a path."""
-        for place, number in enumerate(path):
+        for position, number in enumerate(path):
             begin = len(self._steps)
             for message in self._agent.nodes[number].messages:
                 self._add(message)
             if self._agent.nodes[number].sampled:
-                self._add_call(path[:place], number)
+                self._add_call(path[:position], number)
             if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
@@ -136,7 +124,9 @@ class _StepBuilder:
     def _add_result(self, message: StoredMessage) -> None:
         """Put a tool's result into the step that called it, or else into the last one of the agent."""
         result: dict[str, Any] = {"content": self._content(message)}
-        step = next((each for each in reversed(self._steps) if each["source"] == "agent"), None)
+        step = next(
+            (candidate for candidate in reversed(self._steps) if candidate["source"] == "agent"), None
+        )
         if step is None:
             step = {"source": "system", "message": ""}
             self._steps.append(step)
@@ -157,7 +147,7 @@ class _StepBuilder:
         metrics: dict[str, Any] = {
             "prompt_tokens": call.prompt_tokens,
             "completion_tokens": node.token_count,
-            "logprobs": [max(each, _LEAST_LOGPROB) for each in node.token_logprobs],
+            "logprobs": [max(logprob, _LEAST_LOGPROB) for logprob in node.token_logprobs],
             "extra": {
                 "seconds": call.seconds,
                 "finish_reason": call.finish_reason,
@@ -173,20 +163,17 @@ class _StepBuilder:
         step["metrics"] = metrics
 
     def _content(self, message: StoredMessage) -> str | list[Mapping[str, Any]]:
-        def part(image: Any) -> Mapping[str, Any]:
-            data = self._read_blob(image.digest)
-            if data is None:
-                return {"type": "text", "text": "[an image that is not kept]"}
+        def part(data: bytes) -> Mapping[str, Any]:
             return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
 
-        return content_parts(message, part)
+        return content_parts(message, image_writer(self._read_blob, part))
 
 
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 
 
 def _arguments(arguments: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
-    """Arguments as the object that the format requires; a text that is no object goes beside an empty one."""
+    """Arguments as the object that the format requires; a text that is not an object goes beside an empty one."""
     if arguments is not None:
         return {"arguments": arguments}
     try:

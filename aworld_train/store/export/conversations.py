@@ -7,6 +7,7 @@ from typing import Any
 
 from aworld_train.image_files import data_uri
 from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+from aworld_train.store.reading import EpisodeHead
 
 _MAX_DEPTH = 32
 _MAX_INTEGER = 2**63 - 1
@@ -25,14 +26,15 @@ def conversation_ends(agent: StoredAgent) -> list[int]:
 
 
 def messages_of(agent: StoredAgent, path: Sequence[int]) -> list[StoredMessage]:
-    """The messages of a path's nodes."""
     return [message for node in path for message in agent.nodes[node].messages]
 
 
 def new_messages(agent: StoredAgent, node: int) -> list[StoredMessage]:
     """The messages that a sampled node's call added to what the model had seen or written before."""
     path = agent.path(node)[:-1]
-    begin = next((place + 1 for place in reversed(range(len(path))) if agent.nodes[path[place]].sampled), 0)
+    begin = next(
+        (position + 1 for position in reversed(range(len(path))) if agent.nodes[path[position]].sampled), 0
+    )
     return messages_of(agent, path[begin:])
 
 
@@ -109,16 +111,27 @@ def digest_part(image: StoredImage) -> dict[str, Any]:
     return {"type": "image", "sha256": image.digest}
 
 
-def embedded_part(read_blob: ReadBlob) -> Callable[[StoredImage], Mapping[str, Any]]:
-    """Images as OpenAI's chat API takes them, in the message itself."""
+def image_writer(
+    read_blob: ReadBlob, make_part: Callable[[bytes], Mapping[str, Any]]
+) -> Callable[[StoredImage], Mapping[str, Any]]:
+    """What ``make_part`` makes of an image's file, or a text where the file is not kept."""
 
     def part(image: StoredImage) -> Mapping[str, Any]:
         data = read_blob(image.digest)
-        if data is None:
-            return {"type": "text", "text": "[an image that is not kept]"}
-        return {"type": "image_url", "image_url": {"url": data_uri(data)}}
+        return {"type": "text", "text": "[an image that is not kept]"} if data is None else make_part(data)
 
     return part
+
+
+def embedded_part(read_blob: ReadBlob) -> Callable[[StoredImage], Mapping[str, Any]]:
+    """Images as OpenAI's chat API takes them, in the message itself."""
+    return image_writer(read_blob, lambda data: {"type": "image_url", "image_url": {"url": data_uri(data)}})
+
+
+def episode_facts(head: EpisodeHead, names: str) -> dict[str, Any]:
+    """The fields and figures of an episode with these names, which have spaces between them."""
+    facts = head.to_json()
+    return {name: facts.get(name) for name in names.split()}
 
 
 def _is_plain(value: Any, depth: int) -> bool:

@@ -25,14 +25,11 @@ INSPECT_SUFFIX = ".eval"
 
 @dataclass(frozen=True)
 class ExportCounts:
-    """What an export holds.
+    """What an export holds; ``bytes`` is the size of the file.
 
     Attributes:
-        episodes: How many episodes.
         entries: How many model calls (parquet), conversations (messages, atif) or samples (inspect).
-        without_content: Episodes that meet the condition and of which no texts are kept, for example because they are
-            still running.
-        bytes: The size of the file.
+        without_content: Episodes that meet the condition and of which no texts are kept.
     """
 
     episodes: int
@@ -41,7 +38,6 @@ class ExportCounts:
     bytes: int
 
     def to_json(self) -> dict[str, int]:
-        """All fields."""
         return asdict(self)
 
 
@@ -55,22 +51,6 @@ def export(
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportCounts:
-    """Write the episodes of a run that meet a condition into a file.
-
-    Args:
-        store: The run's store.
-        run: What the format says of the run.
-        form: The format.
-        file: The file to write.
-        condition: See ``conditions``; empty for all.
-        force: Whether an existing file is replaced.
-        progress: Called after each episode with how many are done, and of how many.
-
-    Raises:
-        UsageError: The condition cannot be read, or the file exists.
-        ExportError: There is nothing to write; no file is made.
-        DiskFull: The file cannot be written.
-    """
     _check_file(file, form, force)
     episodes = store.ids(condition)
     entries = exported = 0
@@ -125,7 +105,7 @@ def _replacing(file: Path, force: bool) -> Iterator[Path]:
         if force:
             temporary.replace(file)
         else:
-            # Unlike a replacement, this fails if somebody has made the file meanwhile.
+            # Unlike a replacement, this fails if another process has made the file meanwhile.
             os.link(temporary, file)
     except FileExistsError:
         raise UsageError(f"{file} exists. Name another file with --out, or give --force.") from None

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class ExportFormat(StrEnum):
-    """The formats of an export."""
-
     parquet = "parquet"
     messages = "messages"
     atif = "atif"

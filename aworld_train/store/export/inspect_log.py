@@ -1,7 +1,6 @@
 """An `.eval` log of Inspect AI, which `inspect view` shows and its Python API reads.
 
-The file is a ZIP archive: ``header.json``, ``summaries.json``, ``reductions.json`` and one file a sample below
-``samples/``, in version 2 of the log's schema (inspect.aisi.org.uk/eval-logs.html). It is written without Inspect AI,
+It is a ZIP archive in version 2 of the log's schema (inspect.aisi.org.uk/eval-logs.html), written without Inspect AI,
 which pins much. A sample is an episode; a task's episodes are its epochs. Those of an evaluation have the number of the
 attempt, others are numbered through all steps.
 """
@@ -21,6 +20,8 @@ from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
     content_parts,
+    episode_facts,
+    image_writer,
 )
 from aworld_train.store.export.writer import ExportedRun, json_text
 from aworld_train.store.reading import EpisodeHead, StoredEpisode
@@ -37,17 +38,17 @@ _STOP_REASONS = {
 # Outcomes that Inspect AI calls limits; the others but an answer are its errors.
 _LIMITS = {"max_turns": "turn", "overlong": "token", "timeout": "time"}
 _EVALUATION = "eval"  # the phase of an evaluation's episodes
+_FACTS = "task source index phase step attempt outcome treatment cause advantage trained_step suspicions"
+_SUMMARIZED = (
+    "id epoch target metadata scores model_usage role_usage uuid started_at completed_at total_time "
+    "turn_count"
+)
 _NO_ERRORS = ("answered", "format", "repetition", "refused", "filtered", *_LIMITS)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
 class InspectWriter:
-    """Writes each sample as it comes, and summaries and counts at the end.
-
-    Args:
-        file: The file to write.
-        run: The run.
-    """
+    """Writes each sample as it comes, and summaries and counts at the end."""
 
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run
@@ -80,8 +81,8 @@ class InspectWriter:
         self._summaries.seek(0)
         with self._archive.open("summaries.json", "w", force_zip64=True) as member:
             member.write(b"[")
-            while part := self._summaries.read(1 << 20):
-                member.write(part.encode())
+            while chunk := self._summaries.read(1 << 20):
+                member.write(chunk.encode())
             member.write(b"]")
         if self._scores:
             self._archive.writestr("reductions.json", json_text(self._reductions()))
@@ -98,7 +99,6 @@ class InspectWriter:
         return sum(map(len, self._epochs.values()))
 
     def _next_epoch(self, name: str, head: EpisodeHead) -> int:
-        """The number of an episode among those of its task."""
         taken = self._epochs[name]
         epoch = head.attempt + 1 if head.phase == _EVALUATION else len(taken) + 1
         while epoch in taken:
@@ -187,7 +187,6 @@ def sample_id(head: EpisodeHead) -> str:
 
 
 def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlob) -> dict[str, Any]:
-    """An episode as a sample, with the fields of ``EvalSample``."""
     content, head, figures = episode.content, episode.head, episode.head.figures
     assert content is not None
     events = _SampleEvents(episode, model, read_blob)
@@ -207,16 +206,7 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "output": events.last_output(),
         "metadata": {
             "episode": head.id,
-            "task": head.task,
-            "source": head.source,
-            "index": head.index,
-            "phase": head.phase,
-            "step": head.step,
-            "attempt": head.attempt,
-            **{
-                name: figures.get(name)
-                for name in ("outcome", "treatment", "cause", "advantage", "trained_step", "suspicions")
-            },
+            **episode_facts(head, _FACTS),
             **({"parts": figures["parts"]} if figures.get("parts") else {}),
         },
         "store": {},
@@ -267,7 +257,8 @@ class _SampleEvents:
     def __init__(self, episode: StoredEpisode, model: str, read_blob: ReadBlob):
         assert episode.content is not None
         self._episode, self._content = episode, episode.content
-        self._model, self._read_blob = model, read_blob
+        self._model = model
+        self._image_part = image_writer(read_blob, lambda data: {"type": "image", "image": data_uri(data)})
         self.pool: list[dict[str, Any]] = []
         # Where the messages of a node are in the pool, by agent and node.
         self._places = {
@@ -277,7 +268,6 @@ class _SampleEvents:
         }
 
     def all(self) -> list[dict[str, Any]]:
-        """All events in order of time."""
         head = self._episode.head
         timed = [
             (call.began, self._model_event(index, agent, number))
@@ -287,7 +277,7 @@ class _SampleEvents:
         timed += [
             (use.began, self._tool_event(number, use)) for number, use in enumerate(self._content.tool_calls)
         ]
-        timed.sort(key=lambda each: each[0])
+        timed.sort(key=lambda event: event[0])
         events = [
             {
                 **self._event("sample_init", "init", head.began),
@@ -309,7 +299,6 @@ class _SampleEvents:
         return events
 
     def last_conversation(self) -> list[dict[str, Any]]:
-        """The messages of the conversation with the last call."""
         last = self._last_call()
         if last is None:
             return []
@@ -321,7 +310,6 @@ class _SampleEvents:
         ]
 
     def last_output(self) -> dict[str, Any]:
-        """What the last call gave."""
         last = self._last_call()
         return self._output(*last) if last else {"model": self._model, "choices": [], "completion": ""}
 
@@ -329,7 +317,7 @@ class _SampleEvents:
         calls = [
             (index, agent, call) for index, agent in enumerate(self._content.agents) for call in agent.calls
         ]
-        return max(calls, key=lambda each: each[2].began, default=None)
+        return max(calls, key=lambda entry: entry[2].began, default=None)
 
     def _model_event(self, index: int, agent: StoredAgent, number: int) -> dict[str, Any]:
         call = agent.calls[number]
@@ -395,19 +383,19 @@ class _SampleEvents:
             "working_start": max(0.0, began - self._episode.head.began),
         }
 
-    def _pooled(self, place: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
+    def _pooled(self, name: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
         begin = len(self.pool)
-        self.pool += [self._message(f"{place}.{number}", message) for number, message in enumerate(messages)]
+        self.pool += [self._message(f"{name}.{number}", message) for number, message in enumerate(messages)]
         return begin, len(self.pool)
 
-    def _message(self, place: str, message: StoredMessage) -> dict[str, Any]:
-        content: Any = content_parts(message, self._image)
+    def _message(self, name: str, message: StoredMessage) -> dict[str, Any]:
+        content: Any = content_parts(message, self._image_part)
         if message.reasoning:
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             content = [{"type": "reasoning", "reasoning": message.reasoning}, *texts]
         # Inspect AI knows four authors.
         role = {"developer": "system"}.get(message.role, message.role)
-        value: dict[str, Any] = {"id": f"{self._episode.head.id}.{place}", "role": role, "content": content}
+        value: dict[str, Any] = {"id": f"{self._episode.head.id}.{name}", "role": role, "content": content}
         if message.tool_calls:
             value["tool_calls"] = [_tool_call(number, call) for number, call in enumerate(message.tool_calls)]
         if role == "assistant":
@@ -415,12 +403,6 @@ class _SampleEvents:
         if role == "tool":
             value |= {"tool_call_id": message.call_id or None, "function": message.name or None}
         return value
-
-    def _image(self, image: Any) -> Mapping[str, Any]:
-        data = self._read_blob(image.digest)
-        if data is None:
-            return {"type": "text", "text": "[an image that is not kept]"}
-        return {"type": "image", "image": data_uri(data)}
 
 
 def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
@@ -432,7 +414,7 @@ def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
         "type": "function",
     }
     if arguments is None:
-        value |= {"arguments": {"arguments": call.arguments}, "parse_error": "no JSON object"}
+        value |= {"arguments": {"arguments": call.arguments}, "parse_error": "not a JSON object"}
     return value
 
 
@@ -485,29 +467,14 @@ def _parameter(schema: Any) -> dict[str, Any]:
     if isinstance(schema.get("items"), dict):
         value["items"] = _parameter(schema["items"])
     if isinstance(schema.get("properties"), dict):
-        value["properties"] = {name: _parameter(each) for name, each in schema["properties"].items()}
+        value["properties"] = {name: _parameter(inner) for name, inner in schema["properties"].items()}
     if isinstance(schema.get("anyOf"), list):
-        value["anyOf"] = [_parameter(each) for each in schema["anyOf"]]
+        value["anyOf"] = [_parameter(option) for option in schema["anyOf"]]
     return value
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """What the list of samples shows of one."""
-    copied = (
-        "id",
-        "epoch",
-        "target",
-        "metadata",
-        "scores",
-        "model_usage",
-        "role_usage",
-        "uuid",
-        "started_at",
-        "completed_at",
-        "total_time",
-        "turn_count",
-    )
-    summary = {name: sample[name] for name in copied if name in sample}
+    summary = {name: sample[name] for name in _SUMMARIZED.split() if name in sample}
     summary |= {
         "input": sample["input"][:_MAX_SUMMARY_CHARS],
         "completed": True,

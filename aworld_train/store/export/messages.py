@@ -8,12 +8,14 @@ from aworld_train.store.content import StoredMessage
 from aworld_train.store.export.conversations import (
     conversation_ends,
     embedded_part,
+    episode_facts,
     messages_of,
     openai_message,
 )
-from aworld_train.store.export.json_lines import JsonLinesWriter
+from aworld_train.store.export.writer import JsonLinesWriter
 from aworld_train.store.reading import StoredEpisode
 
+_FACTS = "source index phase step attempt outcome reward accuracy correct_answer"
 _TASK_FIELDS = ("id", "scorer", "answer_schema", "level", "attachments", "ground_truths")
 """What ``dataset build`` needs to make the task again, beside its messages and its right answer."""
 
@@ -39,16 +41,8 @@ class MessagesWriter(JsonLinesWriter):
                         "run": self.run.name,
                         "episode": head.id,
                         "agent": agent.name,
-                        "source": head.source,
-                        "index": head.index,
-                        "phase": head.phase,
-                        "step": head.step,
-                        "attempt": head.attempt,
-                        "outcome": head.figures.get("outcome"),
-                        "reward": head.figures.get("reward"),
-                        "accuracy": head.figures.get("accuracy"),
+                        **episode_facts(head, _FACTS),
                         "answer": episode.content.answer,
-                        "correct_answer": head.correct_answer,
                         "redacted": any(agent.nodes[node].redacted for node in path),
                         **task,
                         **_own_prompt(episode.task_row, messages),

@@ -8,7 +8,13 @@ import pyarrow
 from pyarrow import parquet
 
 from aworld_train.store.content import EpisodeContent, StoredAgent
-from aworld_train.store.export.conversations import digest_part, messages_of, openai_message, path_tokens
+from aworld_train.store.export.conversations import (
+    digest_part,
+    episode_facts,
+    messages_of,
+    openai_message,
+    path_tokens,
+)
 from aworld_train.store.export.writer import ExportedRun, json_text
 from aworld_train.store.reading import RowUse, StoredEpisode
 
@@ -66,13 +72,6 @@ SCHEMA = pyarrow.schema(
 
 
 class ParquetWriter:
-    """Writes row groups of some hundred calls.
-
-    Args:
-        file: The file to write.
-        run: The run.
-    """
-
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run
         self._writer = parquet.ParquetWriter(file, SCHEMA, compression="zstd")
@@ -103,20 +102,14 @@ class ParquetWriter:
 
 
 def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
-    """The rows of an episode."""
     content = episode.content
     assert content is not None
-    head, figures = episode.head, episode.head.figures
+    head = episode.head
     episode_columns = {
         "run": run,
         "episode": head.id,
-        "step": head.step,
-        "phase": head.phase,
-        "source": head.source,
-        "task": head.task,
         "task_index": head.index,
-        "attempt": head.attempt,
-        **{name: figures.get(name) for name in ("outcome", "treatment", "reward", "accuracy")},
+        **episode_facts(head, "step phase source task attempt outcome treatment reward accuracy"),
     }
     for index, agent in enumerate(content.agents):
         uses = _uses_of_nodes(content, index, episode.rows)
@@ -137,7 +130,9 @@ def _call_row(agent: StoredAgent, number: int, tools: Mapping[str, Any]) -> dict
     return {
         "agent": agent.name,
         "call": number,
-        "messages_in": json_text([openai_message(each, digest_part) for each in messages_of(agent, before)]),
+        "messages_in": json_text(
+            [openai_message(earlier, digest_part) for earlier in messages_of(agent, before)]
+        ),
         "message_out": json_text(openai_message(message, digest_part)) if message is not None else None,
         "tools": json_text(tools[call.tools]) if call.tools in tools else None,
         "prompt_tokens": call.prompt_tokens,

@@ -1,11 +1,9 @@
 """Episodes as OpenTelemetry spans, by its semantic conventions for generative AI.
 
 An episode is a trace: ``invoke_agent`` over it, below that a ``chat`` for each model call and an ``execute_tool`` for
-each tool call. A chat has only the messages that are new in its conversation, so a long episode is not sent many times
-over. Phoenix shows spans by the attributes of OpenInference, which are there too. Ids are made from the episode's, so
-an episode that is sent twice is the same trace.
-
-Conventions: opentelemetry.io/docs/specs/semconv/gen-ai, and OpenInference's spec/semantic_conventions.md.
+each tool call. A chat has only the messages that are new in its conversation. Phoenix shows spans by the attributes of
+OpenInference (its spec/semantic_conventions.md), which are there too. Ids are made from the episode's, so an episode
+that is sent twice is the same trace.
 """
 
 import hashlib
@@ -16,11 +14,12 @@ from enum import IntEnum
 from typing import Any
 
 from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage, ToolUse
-from aworld_train.store.export.conversations import messages_of, new_messages
+from aworld_train.store.export.conversations import episode_facts, messages_of, new_messages
 from aworld_train.store.export.writer import json_text
 from aworld_train.store.reading import StoredEpisode
 
 PROVIDER = "aworld-train"
+_FACTS = "step phase attempt status treatment reward accuracy scorer"
 _MAX_TEXT_CHARS = 32_000
 _FINISH_REASONS = {"tool_calls": "tool_call"}
 _INSTRUCTION_ROLES = ("system", "developer")
@@ -28,26 +27,13 @@ AttributeValue = str | bool | int | float | Sequence[str]
 
 
 class SpanKind(IntEnum):
-    """What a span stands for, with OTLP's numbers."""
-
     internal = 1
     client = 3
 
 
 @dataclass(frozen=True)
 class Span:
-    """One span.
-
-    Attributes:
-        name: Its name.
-        kind: What it stands for.
-        trace: The trace's id, 16 bytes.
-        id: Its id, 8 bytes.
-        parent: The id of the span around it; empty for a root.
-        began: Unix time, nanoseconds, as ``ended``.
-        attributes: Its attributes.
-        error: What failed; None where nothing did.
-    """
+    """One span: ids are 16 bytes of the trace and 8 of the span, times Unix nanoseconds, ``error`` what failed."""
 
     name: str
     kind: SpanKind
@@ -61,13 +47,7 @@ class Span:
 
 
 def episode_spans(episode: StoredEpisode, *, run: str, model: str = "") -> list[Span]:
-    """The spans of an episode that has ended, the root first.
-
-    Args:
-        episode: The episode.
-        run: The run's name.
-        model: The name of its model; empty where it is unknown.
-    """
+    """The spans of an episode that has ended, the root first."""
     return _Trace(episode, run, model or "model").spans()
 
 
@@ -109,21 +89,18 @@ class _Trace:
     def _root(self, content: EpisodeContent | None, agents: Sequence[StoredAgent]) -> Span:
         head, figures = self._head, self._head.figures
         agent = agents[0].name if len(agents) == 1 else self._run
+        calls = [call for played in agents for call in played.calls]
         outcome = figures.get("outcome") or ""
         attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent,
-            "gen_ai.conversation.id": head.id,
             "gen_ai.request.model": self._model,
-            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for each in agents for call in each.calls),
+            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
             "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
             "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
             if content is not None
             else None,
-            "openinference.span.kind": "AGENT",
-            "session.id": head.id,
             "input.value": _cut(head.question),
             "output.value": _cut(content.answer) if content is not None else None,
             "aworld.run": self._run,
@@ -131,15 +108,8 @@ class _Trace:
             "aworld.task": head.task,
             "aworld.task.source": head.source,
             "aworld.task.index": head.index,
-            "aworld.step": head.step,
-            "aworld.phase": head.phase,
-            "aworld.attempt": head.attempt,
-            "aworld.status": head.status,
             "aworld.outcome": outcome,
-            "aworld.treatment": figures.get("treatment"),
-            "aworld.reward": figures.get("reward"),
-            "aworld.accuracy": figures.get("accuracy"),
-            "aworld.scorer": figures.get("scorer"),
+            **{f"aworld.{name}": value for name, value in episode_facts(head, _FACTS).items()},
         }
         if figures.get("reward") is not None:
             attributes |= {
@@ -151,7 +121,7 @@ class _Trace:
             attributes["error.type"] = outcome or head.status
             error = str(figures.get("cause") or outcome or head.status)
         ended = head.ended if head.ended is not None else head.began
-        began = min([head.began, *(call.began for each in agents for call in each.calls)])
+        began = min([head.began, *(call.began for call in calls)])
         return self._span(
             f"invoke_agent {agent}", SpanKind.internal, "root", b"", began, ended, attributes, error
         )
@@ -161,15 +131,11 @@ class _Trace:
         began = min((call.began for call in calls), default=root.began / 1e9)
         ended = max((call.began + call.seconds for call in calls), default=began)
         attributes = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent.name,
-            "gen_ai.conversation.id": self._head.id,
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": sum(agent.nodes[call.node].token_count for call in calls),
-            "openinference.span.kind": "AGENT",
-            "session.id": self._head.id,
         }
         name = f"invoke_agent {agent.name}"
         return self._span(name, SpanKind.internal, f"agent {index}", root.id, began, ended, attributes)
@@ -181,10 +147,8 @@ class _Trace:
         instructions = [message for message in new_inputs if message.role in _INSTRUCTION_ROLES]
         inputs = [message for message in new_inputs if message.role not in _INSTRUCTION_ROLES]
         attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER,
+            **self._common("chat", "LLM"),
             "gen_ai.agent.name": agent.name,
-            "gen_ai.conversation.id": self._head.id,
             "gen_ai.request.model": self._model,
             "gen_ai.response.model": self._model,
             "gen_ai.request.temperature": call.temperature,
@@ -194,15 +158,13 @@ class _Trace:
             "gen_ai.response.finish_reasons": [call.finish_reason],
             "gen_ai.usage.input_tokens": call.prompt_tokens,
             "gen_ai.usage.output_tokens": node.token_count,
-            "gen_ai.system_instructions": json_text([_text_part(each.content) for each in instructions])
+            "gen_ai.system_instructions": json_text([_text_part(message.content) for message in instructions])
             if instructions
             else None,
             "gen_ai.input.messages": _messages(inputs),
             "gen_ai.output.messages": _messages(outputs, finish_reason),
             # Only the first of several calls in succession with the same tools has them.
             "gen_ai.tool.definitions": self._tools(agent, number),
-            "openinference.span.kind": "LLM",
-            "session.id": self._head.id,
             "llm.model_name": self._model,
             "llm.token_count.prompt": call.prompt_tokens,
             "llm.token_count.completion": node.token_count,
@@ -233,16 +195,12 @@ class _Trace:
 
     def _tool(self, parent: bytes, number: int, use: ToolUse) -> Span:
         attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.provider.name": PROVIDER,
-            "gen_ai.conversation.id": self._head.id,
+            **self._common("execute_tool", "TOOL"),
             "gen_ai.tool.name": use.name,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": use.call_id or None,
             "gen_ai.tool.call.arguments": _cut(use.arguments),
             "gen_ai.tool.call.result": _cut(use.result),
-            "openinference.span.kind": "TOOL",
-            "session.id": self._head.id,
             "tool.name": use.name,
             "input.value": _cut(use.arguments),
             "output.value": _cut(use.result),
@@ -260,6 +218,16 @@ class _Trace:
             attributes,
             _cut(use.result, 1_000) if use.is_error else None,
         )
+
+    def _common(self, operation: str, openinference_kind: str) -> dict[str, Any]:
+        """What every span of the episode has."""
+        return {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.conversation.id": self._head.id,
+            "openinference.span.kind": openinference_kind,
+            "session.id": self._head.id,
+        }
 
     def _span(
         self,
@@ -280,7 +248,6 @@ class _Trace:
 
 
 def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
-    """Messages in the form of the conventions' JSON schemas for inputs and outputs."""
     values = []
     for message in messages:
         value: dict[str, Any] = {"role": message.role, "parts": _parts(message)}
@@ -317,20 +284,19 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    """Messages as OpenInference's flat attributes."""
     flat: dict[str, Any] = {}
     for number, message in enumerate(messages):
-        place = f"{prefix}.{number}.message"
+        key_prefix = f"{prefix}.{number}.message"
         content = (
             f"{message.reasoning}\n\n{message.content}".strip() if message.reasoning else message.content
         )
-        flat |= {f"{place}.role": message.role, f"{place}.content": _cut(content)}
+        flat |= {f"{key_prefix}.role": message.role, f"{key_prefix}.content": _cut(content)}
         if message.call_id:
-            flat[f"{place}.tool_call_id"] = message.call_id
+            flat[f"{key_prefix}.tool_call_id"] = message.call_id
         if message.name:
-            flat[f"{place}.name"] = message.name
+            flat[f"{key_prefix}.name"] = message.name
         for index, call in enumerate(message.tool_calls):
-            key = f"{place}.tool_calls.{index}.tool_call"
+            key = f"{key_prefix}.tool_calls.{index}.tool_call"
             flat[f"{key}.function.name"] = call.name
             flat[f"{key}.function.arguments"] = _cut(call.arguments)
             if call.call_id:

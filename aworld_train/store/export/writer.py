@@ -2,8 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from aworld_train.store.export.conversations import ReadBlob
@@ -12,16 +14,7 @@ from aworld_train.store.reading import StoredEpisode
 
 @dataclass(frozen=True)
 class ExportedEvaluation:
-    """What formats say of a run that is an evaluation.
-
-    Attributes:
-        dataset: The files of its tasks.
-        tasks: How many tasks it shall have.
-        attempts: Attempts at each.
-        sampling: Temperature, top_p, top_k and seed, as far as they are set.
-        model_url: The model's endpoint; None where it had none.
-        is_complete: Whether all attempts have ended.
-    """
+    """What formats say of a run that is an evaluation; ``tasks`` is how many it shall have."""
 
     dataset: str
     tasks: int
@@ -33,17 +26,7 @@ class ExportedEvaluation:
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """What formats say of the run as a whole.
-
-    Attributes:
-        name: The run's name.
-        id: Its id in the store.
-        model: The name of its model; empty where it is unknown.
-        read_blob: Reads the file of an image by its digest.
-        version: The version of this package.
-        recipe: The unresolved recipe.
-        evaluation: What was measured, if the run is an evaluation.
-    """
+    """What formats say of the run as a whole; ``model`` is empty where it is unknown, ``recipe`` not resolved."""
 
     name: str
     id: str
@@ -65,6 +48,31 @@ class ExportWriter(Protocol):
 
     def abandon(self) -> None:
         """Let go of what is open; the file is thrown away."""
+
+
+class JsonLinesWriter(ABC):
+    """Writes the objects that ``lines`` makes of each episode."""
+
+    def __init__(self, file: Path, run: ExportedRun):
+        self.run = run
+        self._stream = file.open("w", encoding="utf-8")
+
+    @abstractmethod
+    def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
+        """The objects of an episode."""
+
+    def add(self, episode: StoredEpisode) -> int:
+        count = 0
+        for line in self.lines(episode):
+            self._stream.write(json_text(line) + "\n")
+            count += 1
+        return count
+
+    def finish(self) -> None:
+        self._stream.close()
+
+    def abandon(self) -> None:
+        self._stream.close()
 
 
 def json_text(value: Any) -> str:

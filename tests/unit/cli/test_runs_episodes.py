@@ -8,10 +8,10 @@ from typer.testing import CliRunner, Result
 
 from aworld_train.cli.runs import app
 from aworld_train.errors import UsageError
-from aworld_train.store.keep import parse_keep
-from aworld_train.store.place import store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import store_place
 from tests.stored_runs import make_stored_run, task_row, write_run_files
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import BuildReport, build, check_file
-from aworld_train.dataset.builder import CONFLICT
+from aworld_train.dataset.merging import CONFLICT
 from aworld_train.dataset.schema import SCHEMA, SCHEMA_VERSION
 from aworld_train.errors import DatasetError, UsageError
 from tests.locations import GSM8K_ODD
@@ -254,7 +254,7 @@ def test_a_failed_build_leaves_the_earlier_dataset_as_it_was(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("aworld_train.dataset.building.write_manifest", full)
+    monkeypatch.setattr("aworld_train.dataset.builder.write_manifest", full)
     with pytest.raises(DatasetError, match="No space left on device"):
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], seed=9)
     assert {path.name: path.read_bytes() for path in report.out.iterdir()} == before

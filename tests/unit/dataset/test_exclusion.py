@@ -257,14 +257,14 @@ def test_sorting_on_disk_makes_the_same_files(tmp_path: Path, monkeypatch: pytes
     source = write(tmp_path / "in.jsonl", rows)
     in_memory = build("jsonl", tmp_path / "a", files=[source])
     monkeypatch.setattr("aworld_train.dataset.gathering.BATCH_TASKS", 16)
-    monkeypatch.setattr("aworld_train.dataset.building.Spool", lambda folder: small_spool(folder))
+    monkeypatch.setattr("aworld_train.dataset.builder.Spool", lambda folder: small_spool(folder))
     on_disk = build("jsonl", tmp_path / "b", files=[source])
     assert on_disk.outputs == in_memory.outputs
     assert in_memory.merged and in_memory.dropped
 
 
 def small_spool(folder: Path) -> Any:
-    from aworld_train.dataset.spool import Spool
+    from aworld_train.dataset.external_sort import Spool
 
     return Spool(folder, max_held_bytes=4000, run_bytes=2000)
 
@@ -339,7 +339,11 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("arithmetic", {"figure_variants": "dorp", "dedupe": True}, "'dorp' and can be keep or drop"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
         ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
-        ("gaia", {"files": ["x"], "attachments_at": "files"}, "--attachments-at 'files' is no absolute path"),
+        (
+            "gaia",
+            {"files": ["x"], "attachments_at": "files"},
+            "--attachments-at 'files' is not an absolute path",
+        ),
     ],
 )
 def test_options_that_would_do_nothing_or_harm_are_refused(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from aworld_train.dataset import build, building, writing
+from aworld_train.dataset import build, builder, writing
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.sources.columns import Columns
 from aworld_train.dataset.sources.parquet import parquet_records
-from aworld_train.dataset.spool import Spool
 from tests.word_problems import problems, write_csv, write_jsonl, write_parquet
 
 MAX_BYTES_PER_ROW = 50
@@ -28,7 +28,7 @@ def test_memory_hardly_grows_with_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     # Bounds that a small dataset reaches.
-    monkeypatch.setattr(building, "Spool", partial(Spool, max_held_bytes=1 << 20, run_bytes=1 << 19))
+    monkeypatch.setattr(builder, "Spool", partial(Spool, max_held_bytes=1 << 20, run_bytes=1 << 19))
     monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 256)
     few, many = 5_000, 20_000
     peaks = []

@@ -18,10 +18,9 @@ from typer.testing import CliRunner
 
 from aworld_train.cli import console
 from aworld_train.cli.dataset_views import stats_command
-from aworld_train.dataset.answer_kinds import KINDS, answer_kind
 from aworld_train.dataset.histogram import draw_statistics
 from aworld_train.dataset.schema import SCHEMA
-from aworld_train.dataset.statistics import percentiles, statistics
+from aworld_train.dataset.statistics import ANSWER_KINDS, answer_kind, percentiles, statistics
 from aworld_train.errors import DatasetError, DependencyMissing, ModelError, UsageError
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -149,7 +148,7 @@ def test_what_code_tests_scores_is_code() -> None:
 
 @given(st.text())
 def test_every_answer_is_of_one_kind(answer: str) -> None:
-    assert answer_kind(answer) in KINDS
+    assert answer_kind(answer) in ANSWER_KINDS
 
 
 def test_the_command_prints_tables_and_draws_beside_the_file(file: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.store.place import StorePlace, store_place
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.postgres_server import PostgresServer
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import UsageError
 from aworld_train.store.conditions import where
-from aworld_train.store.reading import Store, open_store
-from tests.stored_runs import make_stored_run
+from aworld_train.store.reading import Store
+from tests.stored_runs import make_stored_run, open_store
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_condition_finds_what_it_says(store: Store, condition: str) -> None:
     [
         ("toool=1", "there is no 'toool'; did you mean tool?"),
         ("step=", "a value is missing after `step=`"),
-        ("step=one", "`step` is a number, and 'one' is none"),
+        ("step=one", "`step` is a number, and 'one' is not"),
         ("step=1 and", "at its end: a name is missing"),
         ("(step=1", "a `)` is missing"),
         ("step=1)", "at character 7: ')' is not expected"),

@@ -17,6 +17,7 @@ from aworld_train.store.content import (
     unpacked_floats,
     unpacked_tokens,
 )
+from tests.stored_runs import row_mask, row_tokens
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=50))
@@ -50,6 +51,6 @@ def test_the_mask_of_a_row_covers_its_own_nodes_alone() -> None:
     )
     rows = (StoredRow(0, (0, 1, 2, 3), (3,), 2),)
     content = decoded_content(encoded(EpisodeContent((StoredAgent("agent", nodes),), rows=rows)))
-    assert content.row_tokens(0) == [1, 2, 3, 4, 5, 6, 7]
-    assert content.row_mask(0) == [0, 0, 0, 0, 0, 0, 1]
+    assert row_tokens(content, 0) == [1, 2, 3, 4, 5, 6, 7]
+    assert row_mask(content, 0) == [0, 0, 0, 0, 0, 0, 1]
     assert content.agents[0].path(3) == [0, 1, 2, 3]

@@ -10,12 +10,12 @@ import pytest
 from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode, ToolUse
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, load
-from aworld_train.store.place import StorePlace
 from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace
 from tests.stored_runs import record_episode, task_row
 
 LONG = "".join(random.Random(3).choice("abcdefghijklmnop") for _ in range(20_000))

@@ -22,14 +22,14 @@ from aworld_train.store import loading, tables
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.events import TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
-from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.postgres_server import PostgresServer
-from tests.stored_runs import make_stored_run, record_episode, task_row
+from tests.stored_runs import make_stored_run, record_episode, row_mask, task_row
 
 ROUNDS = 8
 
@@ -204,7 +204,7 @@ def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
         for head in store.episodes("phase=train and treatment=trained"):
             episode = store.episode(head.id)
             assert episode.content is not None
-            assert sum(episode.content.row_mask(0)) == head.figures["sampled_tokens"]
+            assert sum(row_mask(episode.content, 0)) == head.figures["sampled_tokens"]
             assert not {"figures", "key", "run", "spans_sent"} & set(head.figures)
             assert episode.tools and episode.task_row["reward_model"]["ground_truth"] == head.correct_answer
         positions = {(step, row): store.trained_row(step, row) for step in (1, 2, 3) for row in range(12)}
@@ -240,7 +240,7 @@ def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
 _RECORD = """
 import asyncio, sys, itertools
 from pathlib import Path
-from aworld_train.store.place import store_place
+from aworld_train.store.store_location import store_place
 from tests.unit.store.test_loading import record, recorder
 place = store_place(Path(sys.argv[1]))
 writer = recorder(place)
@@ -254,7 +254,7 @@ _LOAD = """
 import sys, time
 from pathlib import Path
 from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
+from aworld_train.store.store_location import store_place
 from aworld_train.store.loading import load
 database = Database(store_place(Path(sys.argv[1]), url=sys.argv[2] or None))
 print("loads", flush=True)
@@ -299,7 +299,7 @@ def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePl
         for head in ended:
             content = store.episode(head.id).content
             assert content is not None
-            assert sum(content.row_mask(0)) == head.figures["sampled_tokens"]
+            assert sum(row_mask(content, 0)) == head.figures["sampled_tokens"]
 
 
 def _started(program: str, *arguments: str) -> "tuple[subprocess.Popen[str], str]":

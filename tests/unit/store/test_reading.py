@@ -13,14 +13,14 @@ from aworld_train.store import reading, tables
 from aworld_train.store.content import packed_floats
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.events import TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load, supersede
-from aworld_train.store.place import StorePlace, store_place
-from aworld_train.store.reading import EpisodeHead, EpisodeKey, RowUse, Store, TaskHead, TaskKey, open_store
+from aworld_train.store.reading import EpisodeHead, EpisodeKey, RowUse, Store, TaskHead, TaskKey
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_episodes import branching_content
-from tests.stored_runs import TOOLS, make_stored_run, task_row
+from tests.stored_runs import TOOLS, make_stored_run, open_store, task_row
 
 PHASE = "eval"
 FIGURES = {
@@ -330,18 +330,11 @@ def _place(folder: Path) -> StorePlace:
     return place
 
 
-def test_a_store_is_opened_where_there_is_one_and_read_without_being_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert open_store(tmp_path) is None
+def test_a_store_is_read_without_being_made(tmp_path: Path) -> None:
     place = _place(tmp_path)
-    assert open_store(tmp_path) is None
     with Store(place) as store, pytest.raises(StoreUnreachable):
         store.count()
     assert not place.file.exists()
-    monkeypatch.setattr(reading, "Store", lambda place: place)
-    opened = cast("StorePlace", open_store(tmp_path, url="postgresql://elsewhere"))
-    assert opened.url == "postgresql://elsewhere"
 
 
 def test_a_store_closes_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

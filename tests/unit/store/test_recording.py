@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.store.events import Blob, EpisodeEnded, TaskSeen
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
 from tests.stored_runs import task_row, written_events
 
 SECRET = "key-12345"

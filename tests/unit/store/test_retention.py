@@ -1,72 +1,43 @@
-"""Texts and tokens are removed, figures stay, and what several episodes share stays while one of them needs it."""
-
-from pathlib import Path
+"""What ``store.keep`` says, and of which episodes the content is kept."""
 
 import pytest
-from sqlalchemy import func, select
 
-from aworld_train.store import retention, tables
-from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
-from aworld_train.store.reading import open_store
-from aworld_train.store.retention import limit_size, prune
-from tests.stored_runs import make_stored_run
+from aworld_train.store.retention import parse_keep
+
+RIGHT = {"outcome": "answered", "reward": 1.0, "scores": {"acc": 1.0}}
 
 
-def database_of(run: Path) -> Database:
-    place = store_place(run)
-    assert place is not None
-    return Database(place)
+@pytest.mark.parametrize(
+    "text", ["", "some", "sample", "sample:", "sample:2", "sample:-1", "sample:x", "ALL"]
+)
+def test_another_form_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"store\.keep"):
+        parse_keep(text)
 
 
-def test_what_meets_the_condition_loses_its_content_and_keeps_its_figures(tmp_path: Path) -> None:
-    run = make_stored_run(tmp_path)
-    database = database_of(run)
-    pruned = prune(database, "step>0 and reward=1")
-    database.close()
-    assert pruned.episodes == 24
-    store = open_store(run)
-    assert store is not None
-    with store:
-        assert store.count() == 64
-        for head in store.episodes():
-            removed = head.step > 0 and head.figures["reward"] == 1
-            content = store.episode(head.id).content
-            assert (content is None) is removed
-            assert content is None or all(node.messages for node in content.agents[0].nodes)
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, False),
+        ({"outcome": "overlong"}, True),
+        ({"scores": {"acc": 0.5}}, True),
+        # A composite may take a part of a right answer's reward.
+        ({"reward": 0.8}, False),
+        ({"reward": None, "scores": {}}, True),
+    ],
+)
+def test_failures_are_what_was_not_answered_scored_or_right(changes: dict[str, object], kept: bool) -> None:
+    assert parse_keep("failures").content_of("id", RIGHT | changes) is kept
 
 
-def test_prompts_that_nobody_needs_go_with_their_episodes(tmp_path: Path) -> None:
-    run = make_stored_run(tmp_path)
-    database = database_of(run)
-    with database.begin() as connection:
-        before = connection.execute(select(func.count()).select_from(tables.blobs)).scalar_one()
-    assert prune(database, "step=1").blobs == 4
-    assert prune(database, "step>=0").blobs == before - 4
-    assert prune(database, "").episodes == 0
-    database.close()
+def test_a_sample_is_of_about_its_share_and_the_same_again() -> None:
+    keep = parse_keep("sample:0.1")
+    kept = [number for number in range(5000) if keep.content_of(str(number), RIGHT)]
+    assert 400 < len(kept) < 600
+    assert kept == [number for number in range(5000) if keep.content_of(str(number), RIGHT)]
 
 
-def test_a_database_over_its_limit_loses_the_oldest_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "_CHUNK", 8)
-    run = make_stored_run(tmp_path, steps=8)
-    database = database_of(run)
-    with database.begin() as connection:
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-    assert limit_size(database, 10 * pages * 4096) == 0
-    removed = limit_size(database, 0.9 * pages * 4096)
-    columns = tables.episodes.c
-    with database.begin() as connection:
-        kept = list(connection.execute(select(columns.has_content).order_by(columns.began)).scalars())
-    database.close()
-    assert 0 < removed < len(kept) == 9 * 16
-    assert kept == [False] * removed + [True] * (len(kept) - removed)
-
-
-def test_only_superseded_episodes_are_pruned_if_that_is_asked(tmp_path: Path) -> None:
-    run = make_stored_run(tmp_path)
-    database = database_of(run)
-    assert prune(database, "", superseded=True).episodes == 0
-    database.close()
+def test_all_and_off() -> None:
+    assert parse_keep("all").content_of("id", RIGHT)
+    assert not parse_keep("off").is_on
+    assert parse_keep("sample:0").is_on

@@ -14,8 +14,8 @@ from aworld_train.errors import DependencyMissing, UsageError
 from aworld_train.store import tables
 from aworld_train.store.database import Database
 from aworld_train.store.loading import StoreLoader
-from aworld_train.store.place import store_place
 from aworld_train.store.span_sender import SpanSender, headers_from_environment, traces_url
+from aworld_train.store.store_location import store_place
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import make_stored_run
 

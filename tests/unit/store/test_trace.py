@@ -8,12 +8,12 @@ from aworld_train.errors import UsageError
 from aworld_train.store.content import packed_floats
 from aworld_train.store.database import Database
 from aworld_train.store.events import TrainedRow
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import load
-from aworld_train.store.place import StorePlace
 from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace
 from aworld_train.store.trace import TokenOrigin, trace_token
 from tests.stored_episodes import branching_content
 from tests.stored_runs import task_row

@@ -12,11 +12,11 @@ from aworld_train.errors import StoreFailure, UsageError
 from aworld_train.recipe.schema import StoreSection
 from aworld_train.store import tables
 from aworld_train.store.database import Database, StoreUnreachable
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import load
-from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
+from aworld_train.store.retention import parse_keep
+from aworld_train.store.store_location import StorePlace, store_place
 from aworld_train.training import run_store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_files import lock_folder

@@ -7,9 +7,8 @@ from sqlalchemy import select
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database
-from aworld_train.store.place import store_place
-from aworld_train.store.reading import open_store
-from tests.stored_runs import make_stored_run
+from aworld_train.store.store_location import store_place
+from tests.stored_runs import make_stored_run, open_store
 
 
 def test_a_list_in_order_of_time_is_read_from_an_index_alone(tmp_path: Path) -> None:

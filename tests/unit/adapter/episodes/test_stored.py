@@ -34,10 +34,10 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.events import Blob
-from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
-from tests.stored_runs import written_events
+from aworld_train.store.retention import parse_keep
+from tests.stored_runs import row_mask, written_events
 from tests.templates import ScriptedModel, cut_up
 
 LIMITS = EpisodeLimits(10, 1000, 1000, SamplingParams(1.0, 1.0, -1))
@@ -76,7 +76,7 @@ async def test_a_turn_is_under_the_mask_of_the_row_that_trains_on_it_alone(tmp_p
     content = stored(tmp_path, episode)
     for number, (_, row) in enumerate(rows):
         assert content.rows[number].prompt_tokens == len(row.prompt)
-        assert content.row_mask(number) == [0] * len(row.prompt) + row.mask
+        assert row_mask(content, number) == [0] * len(row.prompt) + row.mask
 
 
 async def test_the_tokens_of_a_redacted_message_are_not_kept_and_those_of_others_are(tmp_path: Path) -> None:

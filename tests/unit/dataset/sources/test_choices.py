@@ -99,7 +99,9 @@ def test_a_number_among_choices_that_are_texts_is_a_position(tmp_path: Path) -> 
 
 
 def test_positions_that_count_from_one_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"in\.jsonl, line 1: the answer 3 is no position among 3 choices"):
+    with pytest.raises(
+        DatasetError, match=r"in\.jsonl, line 1: the answer 3 is not a position among 3 choices"
+    ):
         read({"choices": TEXTS, "answer": 3}, tmp_path)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.arrays import as_integers, as_truths, lists_of_texts, numbers, texts, truths
-from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
+from aworld_train.dataset.columns import FamilyIndex, to_columns
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.schema import GROUND_TRUTHS, SCHEMA, schema_with
 from aworld_train.dataset.tasks import Task, TaskKind, question_key
@@ -48,8 +48,10 @@ def test_a_row_says_what_its_task_says(
     families = FamilyIndex()
     flat = to_columns(tasks, 0, families, 3)
     several = any(task.ground_truths for task in tasks)
-    assert families.several_answers == several
-    rows = RowMaker(families.listed(), several_answers=several).rows(flat, np.arange(len(tasks)), "train")
+    assert families.lists == ({GROUND_TRUTHS} if several else set())
+    rows = RowMaker(families.listed(), [GROUND_TRUTHS] if several else ()).rows(
+        flat, np.arange(len(tasks)), "train"
+    )
     rows.validate(full=True)
     assert rows.schema.equals(schema_with(GROUND_TRUTHS) if several else SCHEMA)
     for number, (task, row) in enumerate(zip(tasks, rows.to_pylist(), strict=True)):
@@ -114,8 +116,7 @@ def test_arrays_hold_the_values_they_were_made_of(
     assert truths(np.array(flags, dtype=bool)).to_pylist() == flags
     assert as_truths(pa.array([*flags, None], pa.bool_())[1:]).tolist() == [*flags, False][1:]
     assert as_integers(numbers(counts)[1:]).tolist() == counts[1:]
-    kind = FLAT.field("attachments").type
-    assert lists_of_texts(lists, kind).to_pylist() == [inner or None for inner in lists]
+    assert lists_of_texts(lists).to_pylist() == [inner or None for inner in lists]
 
 
 def test_texts_that_no_array_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,9 +260,9 @@ def test_an_unknown_part_and_a_folder_without_questions_are_errors(tmp_path: Pat
     with pytest.raises(UsageError, match=r"--part validaton: .* Did you mean validation"):
         read(snapshot(tmp_path / "a"), part="validaton")
     (tmp_path / "b").mkdir()
-    with pytest.raises(DatasetError, match=r"no snapshot of GAIA.*hf download gaia-benchmark/GAIA"):
+    with pytest.raises(DatasetError, match=r"not a snapshot of GAIA.*hf download gaia-benchmark/GAIA"):
         read(tmp_path / "b")
-    with pytest.raises(DatasetError, match="no snapshot of GAIA"):
+    with pytest.raises(DatasetError, match="not a snapshot of GAIA"):
         read(tmp_path / "not there")
 
 

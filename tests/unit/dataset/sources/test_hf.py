@@ -64,7 +64,7 @@ def test_of_several_parts_one_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_not_saved_and_a_file_are_errors(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(UsageError, match="no folder that `save_to_disk` wrote"):
+    with pytest.raises(UsageError, match="not a folder that `save_to_disk` wrote"):
         read(tmp_path)
     with pytest.raises(UsageError, match="Single files are for the sources jsonl, csv and parquet"):
         read(tmp_path / "a.parquet")
@@ -126,7 +126,7 @@ def test_a_hub_that_cannot_be_reached_is_told_with_what_to_do(tmp_path: Path) ->
         closed.bind(("127.0.0.1", 0))
         message = from_hub(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{closed.getsockname()[1]}")
     assert message.startswith(
-        "dataset someone/tasks (--file) is no folder here, and cannot be had from the hub: "
+        "dataset someone/tasks (--file) is not a folder here, and cannot be had from the hub: "
     )
     assert "`save_to_disk` it there, and give the folder" in message
 

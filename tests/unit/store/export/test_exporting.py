@@ -9,10 +9,10 @@ from aworld_train.errors import DiskFull, ExportError, UsageError
 from aworld_train.store.export.exporting import export
 from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.messages import MessagesWriter
-from aworld_train.store.reading import Store, open_store
+from aworld_train.store.reading import Store
 from aworld_train.store.redaction import storable
 from tests.stored_episodes import exported_run
-from tests.stored_runs import make_stored_run
+from tests.stored_runs import make_stored_run, open_store
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.export.spans import Span, SpanKind, episode_spans
-from aworld_train.store.reading import StoredEpisode, open_store
+from aworld_train.store.reading import StoredEpisode
 from tests.stored_episodes import stored_episode
-from tests.stored_runs import make_stored_run
+from tests.stored_runs import make_stored_run, open_store
 
 
 def spans_of(tmp_path: Path, condition: str) -> list[Span]:

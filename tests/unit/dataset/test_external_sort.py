@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
-from aworld_train.dataset.spool import Spool
+from aworld_train.dataset.external_sort import Spool
 from aworld_train.dataset.tasks import Task, TaskKind
 from tests.properties import examples
 

@@ -16,14 +16,7 @@ _IDENTITY = "run.json"
 
 @dataclass(frozen=True)
 class StorePlace:
-    """Where the store of a run is.
-
-    Attributes:
-        folder: The folder ``store`` of the run.
-        run: The run's id in the database.
-        name: The run's name.
-        url: The database's address, as it is connected to; None for the file in the folder.
-    """
+    """Where the store of a run is: ``run`` is its id in the database, ``url`` None for the file in the folder."""
 
     folder: Path
     run: str
@@ -32,31 +25,23 @@ class StorePlace:
 
     @property
     def events(self) -> Path:
-        """The folder of the files of events."""
         return self.folder / EVENTS_FOLDER
 
     @property
     def file(self) -> Path:
-        """The SQLite database."""
         return self.folder / _DATABASE
 
 
 def store_place(run_folder: Path, *, url: str | None = None, make: bool = False) -> StorePlace | None:
     """The place of a run's store.
 
-    Args:
-        run_folder: The run's folder.
-        url: The address of a PostgreSQL database, if the run has its store there.
-        make: Make the folder and give the run an id if it has none.
-
     Returns:
         The place; None where the run has no store and none is made.
     """
     folder = run_folder / STORE_FOLDER
     file = folder / _IDENTITY
-    try:
-        run = str(json.loads(file.read_text())["run"])
-    except (OSError, ValueError, KeyError, TypeError):
+    run = _identity(folder, "run")
+    if run is None:
         if not make:
             return None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +52,11 @@ def store_place(run_folder: Path, *, url: str | None = None, make: bool = False)
 
 def is_elsewhere(place: StorePlace) -> bool:
     """Whether the run's episodes are in a database outside its folder."""
+    return _identity(place.folder, "in") not in (None, _DATABASE)
+
+
+def _identity(folder: Path, name: str) -> str | None:
     try:
-        return str(json.loads((place.folder / _IDENTITY).read_text())["in"]) != _DATABASE
+        return str(json.loads((folder / _IDENTITY).read_text())[name])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None

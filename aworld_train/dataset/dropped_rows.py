@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -15,25 +14,16 @@ MAX_CHARS = 2000
 
 
 class DropList:
-    """Writes ``dropped.jsonl`` line by line and counts by reason.
-
-    Attributes:
-        reasons: How many were dropped, by reason.
-    """
+    """Writes ``dropped.jsonl`` line by line and counts by reason."""
 
     def __init__(self, path: Path, strict: bool) -> None:
-        """A list at ``path``; with ``strict`` the first dropped item is an error."""
         self.reasons: Counter[str] = Counter()
         self._strict = strict
         self._file = path.open("wb")
         self._encoder = msgspec.json.Encoder()
 
     def drop(self, item: Dropped) -> None:
-        """List and count a record or task that cannot be used.
-
-        Raises:
-            DatasetError: The build is strict.
-        """
+        """List and count a record or task that cannot be used."""
         if self._strict and item.reason != LEVEL_NOT_SELECTED:
             raise DatasetError(
                 f"{item.file}, line {item.line}: {item.reason} ({_cut(item.text, 200)!r}). With --strict nothing "
@@ -49,17 +39,11 @@ class DropList:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._file.close()
 
 
 def listed(item: Dropped, max_chars: int) -> dict[str, str | int]:
-    """A dropped item as it is listed, with at most so much of its text."""
     text = _cut(item.text, max_chars).encode("utf-8", errors="replace").decode()
     return {"file": item.file, "line": item.line, "text": text, "reason": item.reason}
 

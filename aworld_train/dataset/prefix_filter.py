@@ -1,18 +1,15 @@
 """An index of sets of hashes, to find those that share nearly all with another set, or nearly all of it.
 
 This is prefix filtering (Chaudhuri et al., 2006; Bayardo et al., 2007): where at most m of a set's members are missing
-in another set, that one has one of any m + 1 of them. The rarest are chosen, because few other sets have these. To this
-end the hashes are ranked from the rarest to the most frequent, and the members of a set are known by their ranks.
+in another set, that one has one of any m + 1 of them. The rarest are chosen, so hashes are known by their ranks.
 """
-
-from typing import Any
 
 import numpy as np
 
+from aworld_train.dataset.arrays import Numbers
+
 UNKNOWN = -1
 """The rank of a hash that no set has."""
-
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
 _NONE = np.zeros(0, dtype=np.int32)
 
@@ -61,8 +58,7 @@ class RankedSets:
         """The numbers of the sets that may have nearly all of another set, or it nearly all of them.
 
         Args:
-            ranks: The ranks of the other set's members, in ascending order and without `UNKNOWN`.
-            unknown: How many members it has besides.
+            ranks: Of the other set's members, in ascending order; it has ``unknown`` ones besides.
             max_missing: How many of all its members may be missing in a set that has nearly all of it.
         """
         rarest = ranks[: max(0, max_missing + 1 - unknown)]
@@ -85,13 +81,10 @@ class RankedSets:
         return shared
 
     def members(self, number: int) -> Numbers:
-        """The ranks of a set."""
         return self._members[self._ends[number] : self._ends[number + 1]]
 
 
 class _Postings:
-    """The sets that have a rank, rank by rank."""
-
     def __init__(self, ranks: Numbers, owners: Numbers, rank_count: int) -> None:
         self._starts = np.zeros(rank_count + 1, dtype=np.int32)
         self._starts[1:] = np.cumsum(np.bincount(ranks, minlength=rank_count))

@@ -10,39 +10,22 @@ from aworld_train.dataset.schema import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build read, kept and wrote.
+    """What a build read, kept and wrote; ``dropped.jsonl`` lists what is left out, without repeats and ``against``.
 
     ``seen == kept + sum(dropped.values())`` and ``kept == sum(rows.values()) + merged + against +
     near_duplicates + contained + figure_variants_left_out + left_over``.
 
     Attributes:
-        out: The dataset directory.
         sources: Each source: its name, options, weight, rows, the name and sha256 of each file it read, and by file
             the columns that no field of a task used.
-        seed: Seed of the order, of the splits and of generated tasks.
-        limit: The limit of the plan: most tasks, or None.
-        splits: Fraction of the tasks by split, as in the plan.
-        dedupe: Whether near-duplicates within the dataset were left out.
-        figure_variants: What the plan says about questions that differ in their figures alone: ``keep``, ``drop`` or
-            None.
-        against_files: Name and sha256 of each file whose tasks were left out.
-        seen: Tasks and unusable pieces of input that the sources yielded.
-        kept: Those that were not dropped; all are tasks.
-        dropped: The unusable pieces and the tasks with conflicting answers, by reason; each is listed in
-            ``dropped.jsonl``.
-        merged: Tasks that repeat an earlier one.
-        against: Tasks that are in a file of ``against_files``.
-        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``; listed too.
-        contained: Tasks whose question contains one of ``against_files``, or is a part of it; listed too.
-        figure_variants_left_out: Tasks whose question differs from another in its figures alone; listed too.
-        figure_variants_kept: Tasks with such a question that were not left out for it.
-        figure_variant_examples: File, line, text and reason of the first few of both.
+        dropped: The unusable pieces of input and the tasks with conflicting answers, by reason.
+        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``.
+        contained: Tasks whose question contains one of ``against_files``, or is a part of it.
+        figure_variants_left_out: Tasks whose question differs from another in its figures alone.
+        figure_variant_examples: File, line, text and reason of the first that were left out or kept.
         left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
-        rows: Rows written, by split.
         levels: Rows written by level, by split; empty where tasks have no level.
         outputs: sha256 of each written file, by name.
-        schema_version: Version of the row schema.
-        versions: Versions of this package and of the libraries that wrote the files.
     """
 
     out: Path
@@ -71,7 +54,6 @@ class BuildReport:
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
         return {**asdict(self), "out": str(self.out)}
 
     def manifest(self) -> dict[str, Any]:
