@@ -17,11 +17,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 def check_writable(folder: Path, holds: str) -> None:
-    """Check at once that files can be written below a folder, which need not exist yet.
-
-    Raises:
-        UsageError: They cannot.
-    """
+    """Check at once that files can be written below a folder, which need not exist yet."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()

@@ -31,11 +31,7 @@ class JsonLinesTail:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All complete lines of a file of JSON lines; none if it does not exist.
-
-    Raises:
-        AworldTrainError: A line is no JSON.
-    """
+    """All complete lines of a file of JSON lines; none if it does not exist."""
     return JsonLinesTail(path).read()
 
 

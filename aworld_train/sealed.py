@@ -28,9 +28,6 @@ def ray_token(environment: Mapping[str, str] | None = None) -> str | None:
 
     Args:
         environment: Environment variables, by default those of this process; they name the home folder too.
-
-    Raises:
-        UsageError: The file that ``RAY_AUTH_TOKEN_PATH`` names cannot be read.
     """
     environment = os.environ if environment is None else environment
     if token := environment.get("RAY_AUTH_TOKEN", "").strip():
@@ -55,11 +52,7 @@ def seal(variables: Mapping[str, str], token: str) -> str:
 
 
 def unseal(sealed: str, token: str) -> dict[str, str]:
-    """The variables that were sealed with the same token.
-
-    Raises:
-        UsageError: They were sealed with another token.
-    """
+    """The variables that were sealed with the same token."""
     from cryptography.fernet import Fernet, InvalidToken
 
     try:

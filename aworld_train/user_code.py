@@ -65,9 +65,6 @@ def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageEr
             modules are searched too, after all others.
         role: What messages call it, such as ``reward``.
         error: The class of error to raise.
-
-    Raises:
-        AworldTrainError: An ``error``: it cannot be found or imported, or is not callable.
     """
     origin, name = user_code_location(spec, role, error)
     find_user_modules()
@@ -96,11 +93,7 @@ def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageEr
 def user_code_location(
     spec: str, role: str, error: type[AworldTrainError] = UsageError
 ) -> tuple[Path | str, str]:
-    """The file, as an absolute path, or the module that ``spec`` names, and the name in it.
-
-    Raises:
-        AworldTrainError: An ``error``: ``spec`` is not of that form.
-    """
+    """The file, as an absolute path, or the module that ``spec`` names, and the name in it."""
     origin, colon, name = spec.rpartition(":") if isinstance(spec, str) else ("", "", "")
     if not (colon and origin and name.isidentifier()):
         raise error(f"The {role} {spec!r} is not of the form module:function or path/file.py:function.")

@@ -121,11 +121,7 @@ class YamlAgent:
 
 
 def read_description(path: Path) -> AgentDescription | SwarmDescription:
-    """Read the description in the file.
-
-    Raises:
-        UsageError: there is no such file, or a value in it is invalid; the message names file and key.
-    """
+    """Read the description in the file."""
     import yaml
 
     try:
@@ -141,11 +137,7 @@ def read_description(path: Path) -> AgentDescription | SwarmDescription:
 
 
 def build_described(description: AgentDescription | SwarmDescription, context: EpisodeContext) -> Any:
-    """The AWorld ``Agent`` or ``Swarm``, for one episode.
-
-    Raises:
-        UsageError: the key of an outside endpoint is not set.
-    """
+    """The AWorld ``Agent`` or ``Swarm``, for one episode."""
     if isinstance(description, AgentDescription):
         return _build_agent(description, context)
     from aworld.core.agent.swarm import HandoffSwarm, TeamSwarm, WorkflowSwarm
@@ -312,11 +304,7 @@ _NO_AWORLD = (
 
 
 def _import_aworld() -> None:
-    """Import the parts of AWorld that are used; this takes seconds the first time.
-
-    Raises:
-        DependencyMissing: it is not installed.
-    """
+    """Import the parts of AWorld that are used; this takes seconds the first time."""
     try:
         import aworld.agents.llm_agent
         import aworld.runner  # noqa: F401

@@ -51,11 +51,7 @@ class BuilderAgent:
 
 
 def load_builder(spec: str) -> Builder:
-    """Load the function that ``spec`` names; relative paths count from the working directory.
-
-    Raises:
-        UsageError: it cannot be found or imported, or is no function.
-    """
+    """Load the function that ``spec`` names; relative paths count from the working directory."""
     with _loading:
         if spec not in _loaded:
             is_carried = spec.endswith(SUFFIX)

@@ -39,9 +39,6 @@ def carry(agent: Any, folder: Path, name: str) -> str:
 
     Returns:
         Its reference, for the key ``agent.builder``.
-
-    Raises:
-        UsageError: It holds a key that is in no environment variable, or something that cannot be written.
     """
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -71,11 +68,7 @@ def carry(agent: Any, folder: Path, name: str) -> str:
 
 
 def load_carried(reference: str) -> Callable[[], Any]:
-    """A function that returns the agent that `carry` wrote: a new one at each call.
-
-    Raises:
-        UsageError: There is no such file.
-    """
+    """A function that returns the agent that `carry` wrote: a new one at each call."""
     path = Path(reference.rpartition(":")[0])
     try:
         content = path.read_bytes()

@@ -21,9 +21,6 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
             (the path of an ``agent.yaml``) and ``loop`` (a subclass of ``AworldAgentLoop``); keys that are None count
             as absent. With ``command`` also ``at_once``, how many of these programs may run at a time in one process,
             and ``environment``, variables for them by name.
-
-    Raises:
-        UsageError: none of them is set, more than one is, or one has an invalid value.
     """
     options = {key: value for key, value in settings.items() if value is not None}
     for key in options:
@@ -43,12 +40,7 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
-    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can.
-
-    Raises:
-        UsageError: it cannot: it does not exist, cannot be imported, or is of the wrong kind.
-        DependencyMissing: a package that it needs is not installed.
-    """
+    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can."""
     named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
         agent_from({**named, "environment": section.get("environment")}).check()

@@ -40,9 +40,6 @@ def get_agent_tool_env_and_servers(
 
     Returns:
         The configuration and the names under its ``mcpServers``.
-
-    Raises:
-        EnvironmentFailure: no episode is under way, and ``MCP_SERVER_URL`` or ``MCP_SERVER_TOKEN`` is set nowhere.
     """
     context = _current.get()
     if context is None:

@@ -22,11 +22,7 @@ _NUMBER = re.compile(r"[<+-]?[\d.,]+%?|–|")
 
 
 def print_json(value: Any) -> None:
-    """Write one JSON object and nothing else to stdout.
-
-    Raises:
-        DiskFull: The disk is full. If the reader has closed the pipe, the process silently ends with exit code 1.
-    """
+    """Write one JSON object and nothing else to stdout."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     try:
         text.encode()

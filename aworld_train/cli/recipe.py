@@ -291,11 +291,7 @@ def _one_line(value: Any) -> str:
 
 
 def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
-    """What the framework makes of a recipe, after a check of its keys.
-
-    Raises:
-        DependencyMissing: The framework is not installed.
-    """
+    """What the framework makes of a recipe, after a check of its keys."""
     from aworld_train.adapter.base import find
     from aworld_train.model.turns import try_turns
     from aworld_train.training.disk_need import disk_need, parameters_here

@@ -46,11 +46,7 @@ class Needs:
 
     @cached_property
     def directory(self) -> EnvDirectory | None:
-        """The tool environment that the run starts.
-
-        Raises:
-            UsageError: The recipe names one that there is not.
-        """
+        """The tool environment that the run starts."""
         if self.recipe is None or self.recipe.env.started_from is None:
             return None
         from aworld_train.env.directory import find_directory

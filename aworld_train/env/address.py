@@ -18,11 +18,7 @@ def machine() -> str:
 
 
 def listen_address(host: str) -> str:
-    """The IP address of ``host``, a name or an address.
-
-    Raises:
-        UsageError: It has none.
-    """
+    """The IP address of ``host``, a name or an address."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
@@ -60,12 +56,7 @@ def free_port(address: str) -> int:
 
 
 def check_free(address: str, port: int) -> None:
-    """Check that a server can listen there.
-
-    Raises:
-        EnvironmentFailure: The port is in use.
-        UsageError: No server can ever listen on that address or port.
-    """
+    """Check that a server can listen there."""
     _bind(address, port)
 
 

@@ -31,10 +31,6 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
     Args:
         folder: As the user wrote it; None where there is none.
         for_containers: Whether it is mounted in containers, whose tools run as another user.
-
-    Raises:
-        UsageError: There is no such folder, a link in it leads out of it, tools could not read it, or they could read
-            the answers there.
     """
     if folder is None:
         return None

@@ -114,19 +114,11 @@ class Backend(Protocol):
         ...
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path.
-
-        Raises:
-            EnvironmentFailure: It cannot be made; the end of the log is in the message.
-        """
+        """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path."""
         ...
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start what was prepared, and return before it answers.
-
-        Raises:
-            EnvironmentFailure: It cannot be started; nothing is left running.
-        """
+        """Start what was prepared, and return before it answers."""
         ...
 
     def mark_ready(self, record: Record) -> None:
@@ -134,11 +126,7 @@ class Backend(Protocol):
         ...
 
     def stop(self, record: Record) -> None:
-        """Stop all of it and remove its record; one that has ended already is no error.
-
-        Raises:
-            EnvironmentFailure: Something is still there.
-        """
+        """Stop all of it and remove its record; one that has ended already is no error."""
         ...
 
     def runs(self, record: Record) -> bool:

@@ -16,12 +16,7 @@ BACKENDS = ("docker", "process")
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work on this machine.
-    """
+    """The backend of that name."""
     if name == "docker":
         return DockerBackend()
     if name == "process":
@@ -37,11 +32,6 @@ def choose_backend(
     """The backend for these tool servers; ``auto`` is docker, or process where that protects enough.
 
     Risks of plain processes are reported.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work on this machine, or ``auto`` would run servers that execute code as plain
-            processes.
     """
     executing = [server for server, entry in servers.items() if entry.executes_code]
     if name == "auto" and engine_answers():

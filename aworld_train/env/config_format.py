@@ -16,9 +16,6 @@ def write_config(connection: EnvConnection, form: str) -> str:
         connection: The environment's.
         form: ``mcp``: the JSON that MCP clients and AWorld agents take; ``dotenv``: lines for a ``.env``
             file; ``shell``: lines for ``eval`` in a POSIX shell.
-
-    Raises:
-        UsageError: No such form.
     """
     variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
     if form == "mcp":

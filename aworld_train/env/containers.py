@@ -74,11 +74,7 @@ def engine_answers() -> bool:
 
 
 def engine_host(environment: Mapping[str, str] = os.environ) -> str:
-    """The engine's address: that of ``DOCKER_HOST``, else that of the docker command's current context.
-
-    Raises:
-        UsageError: There is no such context.
-    """
+    """The engine's address: that of ``DOCKER_HOST``, else that of the docker command's current context."""
     from docker.context import ContextAPI
 
     if host := environment.get("DOCKER_HOST"):
@@ -93,11 +89,7 @@ def engine_host(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def refuse_ssh(host: str) -> None:
-    """Refuse an engine that is reached by SSH.
-
-    Raises:
-        UsageError: It is.
-    """
+    """Refuse an engine that is reached by SSH."""
     if host.startswith("ssh://"):
         raise UsageError(
             f"The Docker engine at {host} is another machine's, and what an environment listens on there cannot be "

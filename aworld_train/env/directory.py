@@ -66,9 +66,6 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
     """The environment directory of that name or at that path; a known name takes precedence over a path.
 
     The JSON file of a desktop client, or its content, is made into one in the user's cache.
-
-    Raises:
-        UsageError: There is none, or its manifest cannot be used.
     """
     path = Path() if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
     if isinstance(name_or_path, Mapping) or path.suffix == ".json" or path.is_file():

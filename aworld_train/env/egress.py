@@ -97,9 +97,6 @@ def egress_rules(
         keys: Their variables, in which ``$NAME`` is looked up.
         ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
         hosts: The environment's, as in a manifest but for ``$NAME``.
-
-    Raises:
-        UsageError: A host, or the ceiling, cannot be understood.
     """
     common = _common_hosts(hosts)
     if _checked_ceiling(ceiling) == "none":

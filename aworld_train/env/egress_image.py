@@ -49,9 +49,6 @@ def build_egress_image(
 
     Returns:
         Its name.
-
-    Raises:
-        EnvironmentFailure: It could not be built; the end of the log is in the message.
     """
     from docker.errors import ImageNotFound
 

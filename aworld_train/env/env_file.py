@@ -37,11 +37,7 @@ class EnvFile:
     lines_without_value: tuple[int, ...]
 
     def value(self, name: str) -> str:
-        """The value of a name that the file assigns, with its references replaced.
-
-        Raises:
-            UsageError: A reference leads nowhere or back to itself.
-        """
+        """The value of a name that the file assigns, with its references replaced."""
         return self._resolve(name, ())
 
     def references(self) -> set[str]:
@@ -89,11 +85,7 @@ class EnvFile:
 
 
 def read_env_file(path: Path) -> EnvFile:
-    """Read a file of assignments.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
+    """Read a file of assignments."""
     from dotenv.parser import parse_stream
 
     try:

@@ -105,9 +105,6 @@ def check_tools(
 
     Returns:
         The names of the tools.
-
-    Raises:
-        EnvironmentFailure: Any of it failed.
     """
     return examine(mcp_url, token, {}, seconds, report_progress).tools
 
@@ -119,11 +116,7 @@ def check_servers(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Make the test call of each server; the arguments are those of ``examine``.
-
-    Raises:
-        EnvironmentFailure: Calls did not have the expected result, or the environment cannot be used at all.
-    """
+    """Make the test call of each server; the arguments are those of ``examine``."""
     checks = examine(mcp_url, token, calls, seconds, report_progress).servers
     failed = [check for check in checks if check.problem is not None]
     if failed:
@@ -152,9 +145,6 @@ def examine(
         calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
         seconds: For all of it.
         report_progress: Called with a line about what it waits for, every ten seconds.
-
-    Raises:
-        EnvironmentFailure: There is no session, or no list of tools.
     """
     steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:

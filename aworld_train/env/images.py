@@ -110,10 +110,6 @@ def build(
 
     Returns:
         Its name.
-
-    Raises:
-        UsageError: There is no Dockerfile.
-        EnvironmentFailure: It could not be built; the end of the log is in the message.
     """
     from docker.errors import ImageNotFound
 
@@ -187,9 +183,6 @@ def build_context(
         labels: The image's labels.
         report_progress: Called with a line about each step.
         options: More arguments of docker's ``build``.
-
-    Raises:
-        EnvironmentFailure: It could not be built; the end of the log is in the message.
     """
     from docker.errors import APIError
 

@@ -25,11 +25,7 @@ _LOG_LINES = 15
 
 
 def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter) -> str:
-    """Path of a Python that has what the directory's requirements name.
-
-    Raises:
-        EnvironmentFailure: One could not be made.
-    """
+    """Path of a Python that has what the directory's requirements name."""
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
@@ -64,11 +60,7 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
 
 
 def lock_packages(directory: EnvDirectory, report_progress: ProgressReporter, *, renew: bool = False) -> None:
-    """Look up the versions of the packages that the directory names in ``packages.json``, unless they are locked.
-
-    Raises:
-        EnvironmentFailure: A package, or a version of it, cannot be found.
-    """
+    """Look up the versions of the packages that the directory names in ``packages.json``, unless they are locked."""
     packages, script = directory.path / "packages.json", directory.path / "install.py"
     if not packages.is_file() or not script.is_file():
         return
@@ -84,11 +76,7 @@ def lock_packages(directory: EnvDirectory, report_progress: ProgressReporter, *,
 
 
 def install_packages(directory: EnvDirectory, python: str, report_progress: ProgressReporter) -> None:
-    """Fetch the packages that are locked, unless they are there.
-
-    Raises:
-        EnvironmentFailure: They cannot be fetched.
-    """
+    """Fetch the packages that are locked, unless they are there."""
     if (directory.path / "packages.json").is_file():
         report_progress(f"Fetching the packages of {directory.name}; the first time may take minutes.")
         _run([python, str(directory.path / "install.py")])

@@ -27,9 +27,6 @@ def read_keys(
         manifest: Declares the variables.
         env_file: The file; None has none.
         report_progress: Called with a line about what the file has and no server declares.
-
-    Raises:
-        UsageError: The file cannot be read, or a declared variable refers to one that there is not.
     """
     if env_file is None:
         return {}
@@ -61,11 +58,7 @@ def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
 def choose_servers(
     manifest: Manifest, names: tuple[str, ...], keys: Mapping[str, str], report_progress: ProgressReporter
 ) -> tuple[str, ...]:
-    """The servers to run: those of ``names``, or all that have their keys.
-
-    Raises:
-        UsageError: A named one is unknown or lacks a key, or no server has its keys.
-    """
+    """The servers to run: those of ``names``, or all that have their keys."""
     missing = manifest.missing_keys(keys)
     check_names(manifest, names)
     for name in names:
@@ -90,11 +83,7 @@ def _lacking(manifest: Manifest, keys: list[str]) -> str:
 
 
 def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:
-    """Check that all of them are servers of the environment.
-
-    Raises:
-        UsageError: One is not.
-    """
+    """Check that all of them are servers of the environment."""
     for name in names:
         if name not in manifest.servers:
             guess = nearest(name, list(manifest.servers))

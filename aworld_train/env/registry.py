@@ -32,11 +32,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def folder() -> Path:
-    """The folder of records and logs in the state folder; created if needed, and closed to other users.
-
-    Raises:
-        EnvironmentFailure: It cannot be created, or belongs to another user.
-    """
+    """The folder of records and logs in the state folder; created if needed, and closed to other users."""
     path = state_folder() / "env"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -50,11 +46,7 @@ def folder() -> Path:
 
 
 def checked(name: str) -> str:
-    """``name``, if it is a valid name of an environment.
-
-    Raises:
-        UsageError: It is not.
-    """
+    """``name``, if it is a valid name of an environment."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of an environment: up to 63 letters, digits, '.', '_' and '-', the "
@@ -96,11 +88,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Record | None:
-    """The record of that name, if there is one.
-
-    Raises:
-        EnvironmentFailure: There is one, and it cannot be read.
-    """
+    """The record of that name, if there is one."""
     path = record_path(name)
     try:
         stored = json.loads(path.read_text())
@@ -156,11 +144,7 @@ def remove_old_logs() -> list[Path]:
 
 @contextmanager
 def locked(name: str, wait: float, report_progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Hold the lock under which that environment may be changed.
-
-    Raises:
-        EnvironmentFailure: Another program has held it for ``wait`` seconds.
-    """
+    """Hold the lock under which that environment may be changed."""
     path = folder() / f".{checked(name)}.lock"
     deadline = time.monotonic() + wait
     reported = False

@@ -28,10 +28,6 @@ def revoke(record: Record, token: str) -> tuple[str, int, bool]:
 
     Returns:
         Its id, how many sessions ended, and whether the gateway could store the revocation.
-
-    Raises:
-        UsageError: It is no token of this environment, or the one that `env up` printed.
-        EnvironmentFailure: The gateway does not carry out the order.
     """
     revocation = _revocation(record, token)
     if revocation.token_id == record.credentials.token_id:

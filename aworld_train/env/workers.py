@@ -20,9 +20,6 @@ def worker_count(directory: EnvDirectory, count: int | None, sessions: int | Non
         directory: What is started; one worker serves all sessions of some.
         count: As asked for.
         sessions: How many there will be at a time; None if nobody knows.
-
-    Raises:
-        UsageError: ``count`` is less than 1.
     """
     if count is not None and count < 1:
         raise UsageError(f"--workers is {count}: there has to be at least one.")

@@ -99,11 +99,7 @@ class Comparison:
 
 
 def compare_evaluations(evaluations: Sequence[Evaluation]) -> list[Comparison]:
-    """Every later evaluation against the first.
-
-    Raises:
-        UsageError: There are fewer than two, or two have no task in common that both have a score of.
-    """
+    """Every later evaluation against the first."""
     if len(evaluations) < 2:
         raise UsageError("Comparing takes two evaluations or more: aworld-train eval compare A B.")
     first, *others = evaluations

@@ -96,9 +96,6 @@ def find_contamination(
 
     Returns:
         What was found; None where the checkpoint is in no folder of a run, or the run names no training files.
-
-    Raises:
-        DatasetError: The evaluated tasks cannot be read.
     """
     run = _run_of(Path(checkpoint).expanduser())
     names = _training_files(run) if run else []
@@ -149,11 +146,7 @@ class _EvaluatedTasks:
         self._questions = EvaluationQuestions(self._read(file) for file in files)
 
     def compare(self, name: str, file: Path, deadline: float) -> bool:
-        """Compare all rows of a training file; returns whether the time was enough for it.
-
-        Raises:
-            DatasetError: The file cannot be read.
-        """
+        """Compare all rows of a training file; returns whether the time was enough for it."""
         for subject in subjects([file]):
             if time.monotonic() > deadline:
                 return False

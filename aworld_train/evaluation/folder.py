@@ -82,9 +82,6 @@ def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
         runs: Where run folders are.
         name: The name of the evaluation, without the prefix.
         is_chosen: Whether the user has chosen the name; otherwise a number is added where it is taken.
-
-    Raises:
-        UsageError: The folder that the user has chosen is not empty.
     """
     path = runs / f"{PREFIX}{name}"
     number = 1
@@ -102,11 +99,7 @@ def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
 
 
 def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
-    """The folder of an evaluation to go on with: of that name, or the newest whose recipe has it.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The folder of an evaluation to go on with: of that name, or the newest whose recipe has it."""
     if is_chosen:
         for path in (runs / f"{PREFIX}{name}", runs / name, Path(name)):
             if (path / RECIPE).is_file():
@@ -122,11 +115,7 @@ def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
 
 
 def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
-    """Make and lock the folder of an evaluation, or take up an earlier one.
-
-    Raises:
-        UsageError: Another process works on it, or it was made with another recipe, model or data.
-    """
+    """Make and lock the folder of an evaluation, or take up an earlier one."""
     path = path.resolve()
     for part in ("logs", "traces"):
         (path / part).mkdir(parents=True, exist_ok=True)

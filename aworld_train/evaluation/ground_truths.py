@@ -32,9 +32,6 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
     """The tasks of a dataset by id: a parquet file in this package's or VeRL's schema, or a file of JSON lines.
 
     In parquet the id is ``extra_info.id``, or ``extra_info.index`` where that is missing.
-
-    Raises:
-        DatasetError: It cannot be read, or two tasks have the same id.
     """
     if path.is_dir():
         files = [str(file) for file in sorted(path.glob("*.parquet"))]
@@ -55,11 +52,7 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
 
 
 def find_ground_truth(ground_truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
-    """The ground truth of the task with this id.
-
-    Raises:
-        DatasetError: There is none.
-    """
+    """The ground truth of the task with this id."""
     if name not in ground_truths:
         hint = nearest(name, tuple(ground_truths)) if len(ground_truths) < 10_000 else None
         suggestion = f" Did you mean {hint!r}?" if hint else ""

@@ -80,11 +80,7 @@ class Agreement:
 
 
 def read_labelled(file: Path) -> list[LabelledAnswer]:
-    """The lines of a JSONL file with ``id``, ``query``, ``answer``, ``prediction`` and ``label``.
-
-    Raises:
-        DatasetError: It cannot be read, has no lines, or a line is not of that form.
-    """
+    """The lines of a JSONL file with ``id``, ``query``, ``answer``, ``prediction`` and ``label``."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -193,9 +193,6 @@ def plan_evaluation(
         dataset: Files of tasks; empty for the recipe's ``dataset.val``.
         limit: Most tasks; -1 for all.
         agent: Who plays.
-
-    Raises:
-        AworldTrainError: The recipe has faults, or something that it names is missing.
     """
     loaded = recipes.read(source, [*overrides, *_WITHOUT_TRAINING])
     recipe = loaded.recipe
@@ -243,11 +240,7 @@ def _check_agent(loaded: LoadedRecipe, endpoint: EndpointAddress | None, agent: 
 
 
 def model_directory(checkpoint: Path, framework: str) -> Path:
-    """The Hugging Face directory of a checkpoint: the folder itself, or the one that the framework keeps inside it.
-
-    Raises:
-        ModelError: There is none.
-    """
+    """The Hugging Face directory of a checkpoint: the folder itself, or the one that the framework keeps inside it."""
     if (checkpoint / "config.json").is_file():
         return checkpoint
     model = find(framework).model_in(checkpoint)

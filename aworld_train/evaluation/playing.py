@@ -59,11 +59,7 @@ class Player:
         self.limit_reached: str | None = None
 
     async def play(self, attempts: Sequence[PlannedAttempt]) -> None:
-        """Make attempts.
-
-        Raises:
-            AworldTrainError: Something is broken that every attempt needs.
-        """
+        """Make attempts."""
         waiting = iter(attempts)
         workers = [
             asyncio.create_task(self._work(waiting))

@@ -55,10 +55,6 @@ async def score_file(
         path: The file.
         settings: How to score.
         ground_truths: Tasks by id, to which lines are joined; None where the lines have all fields.
-
-    Raises:
-        UsageError: The file cannot be read.
-        RewardError: A line's answer is code, and the kernel of the tool environment cannot confine it.
     """
     if _has_code(path, settings, ground_truths):
         with suppress(EnvironmentFailure):  # without an environment only these lines have no score

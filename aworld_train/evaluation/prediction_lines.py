@@ -11,11 +11,7 @@ _TEXTS = ("answer", "scorer", "answer_schema", "query")
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Of each line that is not blank: its location (file and number), the offset of its end in bytes, and its content.
-
-    Raises:
-        UsageError: The file cannot be read.
-    """
+    """Of each line that is not blank: its location (file and number), the offset of its end in bytes, and its content."""
     end = 0
     try:
         with path.open("rb") as file:
@@ -28,11 +24,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """The object of a line.
-
-    Raises:
-        RewardError: The line is no JSON object.
-    """
+    """The object of a line."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -43,11 +35,7 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def read_id(data: Mapping[str, Any]) -> str | int:
-    """The ``id`` of a line's object.
-
-    Raises:
-        RewardError: It has none.
-    """
+    """The ``id`` of a line's object."""
     name = data.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise RewardError("it has no 'id', which must be a text or a whole number.")
@@ -55,11 +43,7 @@ def read_id(data: Mapping[str, Any]) -> str | int:
 
 
 def read_text_fields(data: Mapping[str, Any]) -> dict[str, str]:
-    """Those of ``answer``, ``scorer``, ``answer_schema`` and ``query`` that a line has.
-
-    Raises:
-        RewardError: One of them is no text.
-    """
+    """Those of ``answer``, ``scorer``, ``answer_schema`` and ``query`` that a line has."""
     return {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
 
 

@@ -158,21 +158,12 @@ class Evaluation:
 
 
 def open_evaluation(name: str, runs: Path) -> Evaluation:
-    """The evaluation of this name below ``runs``, or the one in this folder.
-
-    Raises:
-        UsageError: There is none, or the run of that name is no evaluation.
-    """
+    """The evaluation of this name below ``runs``, or the one in this folder."""
     return evaluation_of(open_run(name, runs))
 
 
 def evaluation_of(run: RecordedRun) -> Evaluation:
-    """The evaluation that a run is.
-
-    Raises:
-        UsageError: It is none.
-        StoreFailure: The database of its episodes does not answer.
-    """
+    """The evaluation that a run is."""
     settings = run.manifest.get(SETTINGS)
     store = find_run_store(run) if isinstance(settings, dict) else None
     if store is None or not isinstance(settings, dict):

@@ -114,11 +114,7 @@ class Launcher(Protocol):
 
 
 def find(name: str) -> Launcher:
-    """The launcher of this name.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The launcher of this name."""
     if name not in _LAUNCHERS:
         raise UsageError(f"There is no launcher {name!r}; known: {', '.join(_LAUNCHERS)}.")
     module, _, class_name = _LAUNCHERS[name].partition(":")
@@ -127,10 +123,6 @@ def find(name: str) -> Launcher:
 
 
 def launcher_of(run_dir: Path) -> Launcher:
-    """The launcher that started the run in a folder: that of ``launch.json``, or ``local`` without one.
-
-    Raises:
-        UsageError: ``launch.json`` cannot be read.
-    """
+    """The launcher that started the run in a folder: that of ``launch.json``, or ``local`` without one."""
     record = read_record(run_dir)
     return find(record.launcher if record else "local")

@@ -59,11 +59,7 @@ class ClusterJob:
 
 
 def read_job(file: Path, nonce: str) -> ClusterJob:
-    """The job that a file describes.
-
-    Raises:
-        UsageError: This machine does not see the file, or it is of another launch.
-    """
+    """The job that a file describes."""
     try:
         job = ClusterJob(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -80,11 +76,7 @@ def read_job(file: Path, nonce: str) -> ClusterJob:
 
 
 def start(file: Path, nonce: str) -> None:
-    """Check the job and the cluster, then replace this process by the command ``train``.
-
-    Raises:
-        AworldTrainError: The run cannot begin on this cluster.
-    """
+    """Check the job and the cluster, then replace this process by the command ``train``."""
     job = read_job(file, nonce)
     if job.version != __version__:
         raise UsageError(

@@ -51,10 +51,6 @@ def check_nodes(run_dir: Path, nonce: str, demand: Demand) -> str:
         run_dir: The run folder.
         nonce: Differs for each launch.
         demand: What the run takes.
-
-    Raises:
-        UsageError: Too little is free, or a node does not share the folder.
-        TrainingFailure: A node does not answer.
     """
     import ray
 
@@ -77,11 +73,7 @@ def check_nodes(run_dir: Path, nonce: str, demand: Demand) -> str:
 
 
 def check_free(free: dict[str, dict[str, float]], demand: Demand) -> None:
-    """Check the free resources of each node, by its id.
-
-    Raises:
-        UsageError: They are too few.
-    """
+    """Check the free resources of each node, by its id."""
     fitting = [
         node
         for node in free.values()

@@ -28,11 +28,7 @@ class LocalLauncher:
     name = "local"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary:
-        """As ``Launcher.launch``.
-
-        Raises:
-            UsageError: The run is to be detached, which only a job can be.
-        """
+        """As ``Launcher.launch``."""
         if options.detach:
             raise UsageError(
                 "A run on this machine ends with its command, so it cannot be detached. Leave --detach out (nohup "
@@ -55,12 +51,7 @@ class LocalLauncher:
         return JobStatus(JobState.running, f"process{where}")
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``: the run's process gets SIGTERM, which ends it as Ctrl-C does.
-
-        Raises:
-            UsageError: No process works on the run, or one on another machine.
-            TrainingFailure: It did not end in time.
-        """
+        """As ``Launcher.stop``: the run's process gets SIGTERM, which ends it as Ctrl-C does."""
         if not is_in_use(run_dir):
             raise UsageError(f"No process works on the run in {run_dir}.")
         holder = holder_of(run_dir)

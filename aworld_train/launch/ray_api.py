@@ -27,11 +27,7 @@ _STATES = {
 
 
 def checked_address(address: str) -> str:
-    """The URL of the Jobs API that an address names; the scheme may be left out.
-
-    Raises:
-        UsageError: It is another kind of address, or it contains a password.
-    """
+    """The URL of the Jobs API that an address names; the scheme may be left out."""
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)

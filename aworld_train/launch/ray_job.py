@@ -77,11 +77,7 @@ class RayLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``; the cluster goes on.
-
-        Raises:
-            TrainingFailure: The job has not ended within half a minute.
-        """
+        """As ``Launcher.stop``; the cluster goes on."""
         record = _record(run_dir)
         jobs = RayJobs(record.address, ray_token())
         if jobs.status(record.job).state is not JobState.ended:
@@ -133,11 +129,7 @@ class RayLauncher:
         return record
 
     def _refuse_second_job(self, run_dir: Path) -> None:
-        """Refuse to start a run whose last job has not ended.
-
-        Raises:
-            UsageError: It is waiting or running.
-        """
+        """Refuse to start a run whose last job has not ended."""
         record = read_record(run_dir)
         if record is None or record.launcher != self.name:
             return

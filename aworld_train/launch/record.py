@@ -51,11 +51,7 @@ def write_record(run_dir: Path, record: LaunchRecord) -> None:
 
 
 def read_record(run_dir: Path) -> LaunchRecord | None:
-    """The record of the last launch; None if there is none.
-
-    Raises:
-        UsageError: The file is none that this version wrote.
-    """
+    """The record of the last launch; None if there is none."""
     file = record_file(run_dir)
     try:
         content = json.loads(file.read_text())

@@ -17,9 +17,6 @@ def check_model(path: str | None) -> None:
     """Check that a model can be loaded and has a chat template; the name of a model on the hub is not checked.
 
     A name such as ``models/tiny`` is that of a directory where ``models`` is one, or a ready recipe makes it.
-
-    Raises:
-        ModelError: There is no such directory, or configuration, weights, tokenizer or chat template are missing.
     """
     if not path:
         raise ModelError(

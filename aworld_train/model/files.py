@@ -47,9 +47,6 @@ def fetch(model: str, say: Callable[[str], None]) -> bool:
 
     Returns:
         Whether something may have changed in the cache.
-
-    Raises:
-        ModelError: It is not there, may not be fetched, or the hub does not answer.
     """
     from huggingface_hub import constants
 

@@ -19,11 +19,7 @@ _PARTS = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def read_marker(out: Path) -> dict[str, Any] | None:
-    """The content of ``tiny.json`` of an existing tiny model; None where there is no directory or an empty one.
-
-    Raises:
-        UsageError: ``out`` holds something else.
-    """
+    """The content of ``tiny.json`` of an existing tiny model; None where there is no directory or an empty one."""
     try:
         present = {path.name for path in out.iterdir()}
     except FileNotFoundError:
@@ -44,12 +40,7 @@ def read_marker(out: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A directory to write into, which takes the place of ``out`` when the block ends without an error.
-
-    Raises:
-        ModelError: It cannot be written.
-        UsageError: ``out`` holds something else than a tiny model by now.
-    """
+    """A directory to write into, which takes the place of ``out`` when the block ends without an error."""
     out = out.resolve()
     try:
         with atomic.replacing(out, read_marker) as folder:

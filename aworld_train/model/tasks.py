@@ -29,10 +29,6 @@ def gather(
         val: Parquet file to measure on; without it a part of ``train`` is held out, and without both files the
             arithmetic dataset of this seed gives both splits.
         seed: Seed of the generated tasks.
-
-    Raises:
-        UsageError: A file cannot be read.
-        ModelError: A file holds too few arithmetic tasks.
     """
     if train is None and val is None:
         file_tasks, val_tasks = _arithmetic_dataset(seed)
@@ -54,11 +50,7 @@ def gather(
 
 
 def read(path: Path) -> list[ArithmeticTask]:
-    """The arithmetic tasks among the rows of a parquet file, each expression once.
-
-    Raises:
-        UsageError: It cannot be read, or its rows are not verl's.
-    """
+    """The arithmetic tasks among the rows of a parquet file, each expression once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -110,11 +110,6 @@ def build(
         progress: Called after every step.
         max_cpu_seconds: Processor time after which the build is given up.
         anew: Make the model also where the package has it.
-
-    Raises:
-        DependencyMissing: A model is to be made, and torch or transformers is not installed.
-        UsageError: A file cannot be read, or ``out`` holds something else.
-        ModelError: The data has too few arithmetic tasks, or no attempt met the gate; nothing is written then.
     """
     out, train, val = Path(out), Path(train) if train else None, Path(val) if val else None
     check_writable(out.parent, "the model (--out)")

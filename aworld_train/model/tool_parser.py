@@ -26,9 +26,6 @@ def check_tool_parser(path: str | None, name: str) -> str | None:
     Returns:
         One sentence for people with the format that the run will use; None for a model that is not on this machine,
         whose template is checked when it is loaded.
-
-    Raises:
-        ModelError: There is no such format, or the chat template writes calls in another one.
     """
     folder = local_folder(path)
     if folder is None:

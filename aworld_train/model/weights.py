@@ -47,11 +47,7 @@ def _read(file: Path) -> tuple[dict[str, Any], int]:
 
 
 def dtype_of(folder: Path) -> str:
-    """The dtype that most of a model's weights have, such as ``float32``.
-
-    Raises:
-        ModelError: There are no weights whose dtype is known.
-    """
+    """The dtype that most of a model's weights have, such as ``float32``."""
     sizes: Counter[str] = Counter()
     for file in folder.glob("*.safetensors"):
         for entry in entries(file).values():
@@ -71,11 +67,7 @@ def parameters_of(folder: Path) -> int:
 
 
 def copy(source: Path, target: Path, dtype: str | None) -> None:
-    """Copy a model's weights into another folder, rounded to a dtype where one is given.
-
-    Raises:
-        UsageError: A number is too large for the dtype.
-    """
+    """Copy a model's weights into another folder, rounded to a dtype where one is given."""
     for file in sorted(source.glob("*.safetensors")):
         if dtype is None:
             shutil.copyfile(file, target / file.name)

@@ -63,11 +63,7 @@ class Faults:
         return {key[0] for key in self.keys}
 
     def refuse(self) -> None:
-        """Raise one error that contains every fault; do nothing if there is none.
-
-        Raises:
-            RecipeError: There is at least one.
-        """
+        """Raise one error that contains every fault; do nothing if there is none."""
         refuse([text for _, text in sorted(self._found, key=lambda fault: fault[0])])
 
     def _layer_of(self, key: KeyPath) -> Layer | None:
@@ -84,11 +80,7 @@ class Faults:
 
 
 def refuse(sentences: list[str]) -> None:
-    """Raise one error that contains every sentence; do nothing if there is none.
-
-    Raises:
-        RecipeError: There is at least one sentence.
-    """
+    """Raise one error that contains every sentence; do nothing if there is none."""
     sentences = list(dict.fromkeys(sentences))
     if len(sentences) == 1:
         raise RecipeError(sentences[0])

@@ -70,11 +70,7 @@ def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any],
 
 
 def resolved(tree: Any) -> Any:
-    """Plain data from a file that was written with references, with lookups resolved and escapes removed.
-
-    Raises:
-        RecipeError: A variable is not set in this process.
-    """
+    """Plain data from a file that was written with references, with lookups resolved and escapes removed."""
     if isinstance(tree, dict):
         return {key: resolved(value) for key, value in tree.items()}
     if isinstance(tree, list):

@@ -76,9 +76,6 @@ def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | N
         folder: Base of a relative path.
         named_at: Place in which the name is written (``file:line``), for the message.
         ready: Ready recipes that the message lists; None for the recipes of runs.
-
-    Raises:
-        RecipeError: There is no such file; the message lists recipes that exist.
     """
     path = Path(name).expanduser()
     tries = [folder / path]

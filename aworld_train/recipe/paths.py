@@ -16,11 +16,7 @@ def whole_path(text: str) -> str:
 
 
 def whole_reference(text: EnvText, folder: str = "") -> EnvText:
-    """The absolute path; a relative one starts from ``folder``, by default the working directory.
-
-    Raises:
-        RecipeError: Its variable holds a path with ``~``, which is not expanded when the reference is resolved.
-    """
+    """The absolute path; a relative one starts from ``folder``, by default the working directory."""
     if text.startswith("~"):
         home = text.partition("/")[0]
         if not text.reference.startswith(home):

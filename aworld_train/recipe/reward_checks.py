@@ -20,10 +20,6 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
         recipe: A checked recipe.
         scorers: The scorers that tasks name.
         schemas: The answer schemas that tasks name.
-
-    Raises:
-        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or a judge is needed and
-            none is named or has its key.
     """
     if recipe.reward.function:
         load_reward(recipe.reward.function)

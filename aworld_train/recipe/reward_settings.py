@@ -20,9 +20,6 @@ def reward_settings(recipe: Recipe) -> RewardSettings:
 
     Args:
         recipe: A checked recipe.
-
-    Raises:
-        RewardError: The file with the judge's instructions cannot be read, is empty, or lacks the place of a text.
     """
     reward, judge = recipe.reward, recipe.reward.judge
     return RewardSettings(

@@ -75,9 +75,6 @@ def read_file(path: Path, name: str) -> Layer:
     Args:
         path: The file.
         name: Its name in messages.
-
-    Raises:
-        RecipeError: It cannot be read, is not YAML, is not a map, or has a key twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

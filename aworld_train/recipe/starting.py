@@ -32,11 +32,7 @@ _CHANGED_FIRST = (
 
 
 def starting_recipe(start: str, name: str) -> str:
-    """The text of a recipe called ``name`` that extends ``start``, each key with what it means.
-
-    Raises:
-        RecipeError: There is no recipe ``start``.
-    """
+    """The text of a recipe called ``name`` that extends ``start``, each key with what it means."""
     file = find(start, Path.cwd())
     below = {path.resolve(): ready for ready, path in shipped().items()}
     parent = below.get(file.resolve(), str(file.resolve()))
@@ -58,12 +54,7 @@ def starting_recipe(start: str, name: str) -> str:
 
 
 def write_starting_recipe(start: str, file: Path) -> None:
-    """Write a starting recipe named after ``file``, which must not exist yet, and beside it the schema for editors.
-
-    Raises:
-        UsageError: The file exists.
-        RecipeError: There is no recipe ``start``, or the file's name cannot be that of a run.
-    """
+    """Write a starting recipe named after ``file``, which must not exist yet, and beside it the schema for editors."""
     if file.exists():
         raise UsageError(f"{file} exists already. Give another file, or remove it first.")
     if not file.parent.is_dir():

@@ -18,11 +18,7 @@ _MAX_INDEX = 1000
 
 
 def with_answer(answer: str, answer_schema: str) -> str | None:
-    """A text in which the schema finds the answer, or the answer with its spacing made plain; None if there is none.
-
-    Raises:
-        RewardError: There is no such schema, or its path or pattern is faulty.
-    """
+    """A text in which the schema finds the answer, or the answer with its spacing made plain; None if there is none."""
     write = _writer(answer_schema)
     # Most scorers read a line break as a space, and some schemas cannot hold one.
     for candidate in dict.fromkeys((answer.strip(), " ".join(answer.split()))):

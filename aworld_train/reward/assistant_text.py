@@ -25,9 +25,6 @@ def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
     Args:
         prediction: The final assistant text, which is returned as it is, or the messages of an episode. The content
             of a message is a text, a list of parts (those of the type ``text`` count), or None beside tool calls.
-
-    Raises:
-        RewardError: It is neither, or the content of an assistant's message is none of these.
     """
     if isinstance(prediction, str):
         return prediction

@@ -113,10 +113,6 @@ def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: 
         seconds: For all of it.
         url: The environment's endpoint; empty: the one that scores will use.
         token: Its token.
-
-    Raises:
-        EnvironmentFailure: No worker runs code.
-        RewardError: The kernel does not confine it.
     """
     if not url:
         url, token = _address(tools)
@@ -128,12 +124,7 @@ def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: 
 
 
 def check_code_tests_here() -> None:
-    """The same test in a process of this machine, whose kernel the workers of the backend ``process`` will have.
-
-    Raises:
-        EnvironmentFailure: The test could not be run.
-        RewardError: The kernel does not confine the answer's code.
-    """
+    """The same test in a process of this machine, whose kernel the workers of the backend ``process`` will have."""
     key, source = program(_ATTACK, _ATTACKER)
     try:
         with tempfile.TemporaryDirectory(prefix="aworld-code-") as folder:

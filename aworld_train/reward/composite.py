@@ -48,11 +48,7 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
 
 
 def check_composite(settings: CompositeSettings) -> None:
-    """Check that a composite can be scored by these settings.
-
-    Raises:
-        RewardError: A setting is invalid, or the scorer of ``correct`` cannot be found.
-    """
+    """Check that a composite can be scored by these settings."""
     for key, fault in composite_faults(settings):
         raise RewardError(f"The scorer composite: `{key}` {fault}")
     if settings.correct:

@@ -52,11 +52,7 @@ _DECODER = json.JSONDecoder(parse_int=_NumberText, parse_float=_NumberText)
 
 
 def parse_path(path: str) -> Path:
-    """The steps of a path.
-
-    Raises:
-        RewardError: It cannot be read; the message says from where on.
-    """
+    """The steps of a path."""
     steps: list[str | int] = []
     position = 0
     while position < len(path):

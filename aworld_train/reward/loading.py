@@ -22,9 +22,6 @@ def load_reward(spec: str) -> Callable[..., Any]:
     Args:
         spec: ``module:function`` or ``path/file.py:function``; a relative path counts from the working
             directory.
-
-    Raises:
-        RewardError: It cannot be found or imported, is not callable, or does not take the keywords.
     """
     function = load_function(spec)
     if fault := _signature_fault(function):
@@ -37,11 +34,7 @@ def load_reward(spec: str) -> Callable[..., Any]:
 
 
 def load_function(spec: str) -> Callable[..., Any]:
-    """The function that ``spec`` names, whatever its signature.
-
-    Raises:
-        RewardError: It cannot be found or imported, or is not callable.
-    """
+    """The function that ``spec`` names, whatever its signature."""
     return load_user_code(spec, "reward", RewardError)
 
 

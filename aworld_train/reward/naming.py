@@ -10,11 +10,7 @@ from aworld_train.errors import RewardError
 
 
 def name_reward(function: Callable[..., Any]) -> str:
-    """``module:function``, or ``file.py:function`` for a function of the program that is running.
-
-    Raises:
-        RewardError: The function has no name that another process could load it by (a lambda, a closure, a method).
-    """
+    """``module:function``, or ``file.py:function`` for a function of the program that is running."""
     name = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", ""))
     if not name.isidentifier() or getattr(module, name, None) is not function:

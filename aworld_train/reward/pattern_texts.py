@@ -24,9 +24,6 @@ def text_around(answer: str, pattern: str) -> str | None:
 
     The group is the one that `patterns.last_match` takes: ``answer``, or else the first. None where the pattern cannot
     be read by the rules of this module.
-
-    Raises:
-        RewardError: RE2 cannot read the pattern.
     """
     compiled = compile_pattern(pattern)
     if not compiled.groups:

@@ -12,11 +12,7 @@ MAX_SEARCHED = 20_000
 
 
 def compile_pattern(pattern: str) -> Any:
-    """The compiled RE2 pattern.
-
-    Raises:
-        RewardError: RE2 cannot compile it; it has no backreferences and no looking ahead or behind.
-    """
+    """The compiled RE2 pattern."""
     import re2
 
     options = re2.Options()

@@ -26,9 +26,6 @@ async def score_by_function(function: str, settings: RewardSettings, **arguments
         function: ``module:function`` or ``file.py:function``.
         settings: How long it may take.
         **arguments: What the function is called with; see `loading`.
-
-    Raises:
-        RewardError: The function cannot be loaded, or does not have the signature of reward functions.
     """
     scorer = reward_function_scorer(function)
     context = ScoringContext(info=arguments, settings=settings)
@@ -37,11 +34,7 @@ async def score_by_function(function: str, settings: RewardSettings, **arguments
 
 
 def reward_function_scorer(spec: str) -> Scorer:
-    """The scorer that calls the reward function which ``spec`` names with the context's ``info`` as its keywords.
-
-    Raises:
-        RewardError: The function cannot be loaded, or does not have the signature of reward functions.
-    """
+    """The scorer that calls the reward function which ``spec`` names with the context's ``info`` as its keywords."""
     return replace(_load(absolute_reference(spec)), name=spec)
 
 

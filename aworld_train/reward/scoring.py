@@ -53,9 +53,6 @@ async def score(
         info: The row's ``extra_info``.
         episode: Facts of the episode; see ``ScoringContext``.
         settings: How the run scores.
-
-    Raises:
-        RewardError: There is no such scorer or schema, or a user-defined scorer cannot be loaded.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA

@@ -60,12 +60,7 @@ class EndpointAddress:
     needs_key: bool = False
 
     def url_of(self, path: str) -> str:
-        """The URL of a path below the base address.
-
-        Raises:
-            ModelError: The address is not valid.
-            UsageError: The environment names a proxy for it that is no HTTP proxy.
-        """
+        """The URL of a path below the base address."""
         try:
             scheme, host, base, query, _ = urlsplit(self.url)
             url = urlunsplit((scheme, host, base.rstrip("/").removesuffix(_CHAT_PATH) + path, query, ""))
@@ -79,11 +74,7 @@ class EndpointAddress:
         return url
 
     def key(self) -> str:
-        """The key; empty if there is none.
-
-        Raises:
-            ModelError: It is missing, or cannot be sent.
-        """
+        """The key; empty if there is none."""
         key = key_in(self.key_variable) if self.key_variable else ""
         if self.needs_key and self.key_variable and not key:
             raise ModelError(f"The key in the environment variable {self.key_variable} is missing.")

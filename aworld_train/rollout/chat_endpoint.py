@@ -88,11 +88,7 @@ class ChatEndpoint:
 
 
 async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
-    """The name of the one model that an endpoint has.
-
-    Raises:
-        ModelError: It does not say, or has several.
-    """
+    """The name of the one model that an endpoint has."""
     address = EndpointAddress(url, "", key_variable)
     base = address.url_of("")
     try:

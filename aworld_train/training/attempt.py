@@ -80,11 +80,7 @@ class Attempt:
         )
 
     def run(self, placement: Placement, progress: Progress, scorers: set[str]) -> None:
-        """Start the tool environment and, with it, the framework, and wait until it ends.
-
-        Raises:
-            AworldTrainError: One of them failed; if it was the framework, the message says how far it got.
-        """
+        """Start the tool environment and, with it, the framework, and wait until it ends."""
         for note in self._notes:
             progress.note(note)
         with (
@@ -154,11 +150,7 @@ class Attempt:
         self._status.show(progress, trainer_work(self.folder.path))
 
     def check_complete(self) -> None:
-        """Check that every step was done and that some episodes had a reward.
-
-        Raises:
-            TrainingFailure: The run is not complete.
-        """
+        """Check that every step was done and that some episodes had a reward."""
         self._refresh()
         summary = self.summary
         if summary.steps_done < summary.steps_planned and not summary.stopped_early:

@@ -75,11 +75,7 @@ def framework_of_run(run: RecordedRun) -> TrainingFramework:
 
 
 def choose(run: RecordedRun, step: str) -> StoredCheckpoint:
-    """A run's checkpoint: of a step, the last whole one, or the one with the best validation among those.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """A run's checkpoint: of a step, the last whole one, or the one with the best validation among those."""
     stored = framework_of_run(run).checkpoints(run.path / "checkpoints")
     whole = [checkpoint for checkpoint in stored if not checkpoint.fault]
     if not stored:
@@ -131,13 +127,6 @@ def export(
         prove: Load what was written.
         hub: A repository to push to.
         card: The text of its ``README.md``.
-
-    Raises:
-        UsageError: The folder is not empty, there is no adapter, or there is no token for the hub.
-        ModelError: The checkpoint holds no model that could be taken.
-        ExportError: What was written does not load, or the hub does not take it.
-        DiskFull: The folder cannot be written.
-        DependencyMissing: torch or transformers is missing.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise DependencyMissing(f"{missing[0]} is not installed: {TRAINING_PROFILE}.")

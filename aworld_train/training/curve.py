@@ -70,12 +70,7 @@ def draw_curve(run_dir: Path) -> Path | None:
 
 
 def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) -> None:
-    """Draw figures of several runs over steps, a panel for each figure.
-
-    Raises:
-        DependencyMissing: matplotlib is not installed.
-        UsageError: No run has any of the figures.
-    """
+    """Draw figures of several runs over steps, a panel for each figure."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator

@@ -76,9 +76,6 @@ def check_disk(need: DiskNeed, folder: Path, keep: int) -> None:
         need: What the run writes.
         folder: The run folder, with what an earlier attempt wrote.
         keep: ``trainer.keep_checkpoints``; the best one may be among these.
-
-    Raises:
-        UsageError: It cannot.
     """
     required = need.checkpoint * min(need.checkpoints, keep + 1)
     written = sum(file.stat().st_size for file in (folder / "checkpoints").rglob("*") if file.is_file())

@@ -61,10 +61,6 @@ def run_environment(
         scorers: The scorers that tasks name; some need workers of the environment for scoring.
         host: The address of this machine at which an environment that the run starts listens.
         sessions: How many episodes there will be at a time; default: those of a training step.
-
-    Raises:
-        EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
-        RewardError: A scorer runs code, and the kernel of the environment cannot confine it.
     """
     env.clean_leftovers()
     sessions = sessions or recipe.trainer.batch_size * recipe.rollout.n
@@ -144,11 +140,7 @@ def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
 
 
 def _replayed(recipe: Recipe) -> RunEnvironment:
-    """The values for a run without an environment, after a check of the cassette that replaces it.
-
-    Raises:
-        CassetteError: The cassette does not exist, cannot be read, or was recorded with another environment.
-    """
+    """The values for a run without an environment, after a check of the cassette that replaces it."""
     url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _UNUSED_URL
     section = recipe.env.cassette
     cassette = open_cassette(section.path, section.mode.value, section.rules)
@@ -158,11 +150,7 @@ def _replayed(recipe: Recipe) -> RunEnvironment:
 
 
 def find_environment(recipe: Recipe) -> RunEnvironment:
-    """The running environment that the recipe or the environment variables name.
-
-    Raises:
-        EnvironmentFailure: None is named.
-    """
+    """The running environment that the recipe or the environment variables name."""
     settings = env.connection_settings()
     url = recipe.env.url or settings.get("MCP_SERVER_URL")
     if not url:

@@ -60,11 +60,7 @@ class FrameworkProcessor(TrainerProcessor):
         self.data: dict[str, FileSummary] = {}
 
     def check_agent(self, agent: Any = None) -> dict[str, Any]:
-        """Store the agent; an AWorld object is written below the run path when the recipe's name is known.
-
-        Raises:
-            UsageError: The argument is no agent, or one that other processes cannot load.
-        """
+        """Store the agent; an AWorld object is written below the run path when the recipe's name is known."""
         self._agent = agent_argument(agent)
         return dict(self._agent.section)
 
@@ -81,9 +77,6 @@ class FrameworkProcessor(TrainerProcessor):
         Args:
             reward_func: A function, its ``module:function`` or ``file.py:function``, or a scorer's name. A function
                 with a reward function's arguments replaces all scorers; any other becomes the scorer of all tasks.
-
-        Raises:
-            RewardError: It cannot be loaded by name, or cannot be called as a reward function or a scorer.
         """
         if reward_func is None:
             return None
@@ -96,11 +89,7 @@ class FrameworkProcessor(TrainerProcessor):
         return spec
 
     def check_config(self, config: Any = None) -> Recipe:
-        """Merge the stored arguments into the recipe and check it: keys, values, model, data, reward, the framework.
-
-        Raises:
-            AworldTrainError: A check failed; the first failure is reported.
-        """
+        """Merge the stored arguments into the recipe and check it: keys, values, model, data, reward, the framework."""
         if "${" in (runs := str(Path(self.run_path).absolute())):
             raise UsageError(
                 f"The folder of the runs, {runs}, has '${{' in its path, which frameworks read as a reference: "
@@ -155,11 +144,6 @@ class FrameworkProcessor(TrainerProcessor):
             resume: Go on with an earlier run of the same recipe.
             quiet: Show no progress.
             placement: Where the run runs, said by a launcher; None is this machine.
-
-        Raises:
-            UsageError: The recipe names a launcher, and none has called this; or it takes more GPUs or more of the disk
-                than there is.
-            AworldTrainError: The run failed; its ``summary.json`` says how far it got.
         """
         from aworld_train.training.run import train
 

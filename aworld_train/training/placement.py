@@ -44,11 +44,7 @@ class Placement:
 
 
 def check_gpus(recipe: Recipe) -> None:
-    """Check that this machine has the GPUs of a recipe, before anything starts.
-
-    Raises:
-        UsageError: It has fewer.
-    """
+    """Check that this machine has the GPUs of a recipe, before anything starts."""
     if on_cpu(recipe):
         return
     device, needed = device_of(recipe), recipe.cluster.gpus_per_node

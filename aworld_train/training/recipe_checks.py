@@ -66,11 +66,7 @@ def recipe_checks(
 
 
 def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dict[str, FileSummary]":
-    """What the dataset files of a recipe hold, after a check that it can be trained, or measured, on them.
-
-    Raises:
-        AworldTrainError: They cannot be read, do not fit the recipe, or need a scorer or a schema that is not there.
-    """
+    """What the dataset files of a recipe hold, after a check that it can be trained, or measured, on them."""
     data = {split: _checked(recipe, split) for split in splits}
     if "train" in data and data["train"].rows < recipe.trainer.batch_size:
         raise RecipeError(

@@ -47,11 +47,7 @@ class RecordedRun:
 
     @cached_property
     def recipe(self) -> Mapping[str, Any]:
-        """The unresolved recipe; reading it takes longer than all else of a run that a list shows.
-
-        Raises:
-            UsageError: It cannot be read.
-        """
+        """The unresolved recipe; reading it takes longer than all else of a run that a list shows."""
         try:
             recipe = yaml.load((self.path / RECIPE).read_text(encoding="utf-8"), _YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -118,11 +114,7 @@ class RecordedRun:
 
 
 def open_run(name: str, runs: Path) -> RecordedRun:
-    """The run of this name below ``runs``, or the one in this folder.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The run of this name below ``runs``, or the one in this folder."""
     for path in (runs / name, Path(name)):
         if (path / RECIPE).is_file():
             return _read(path.resolve())
@@ -137,11 +129,7 @@ def open_run(name: str, runs: Path) -> RecordedRun:
 
 
 def check_runs_folder(runs: Path) -> None:
-    """Check that there is a folder ``runs``.
-
-    Raises:
-        UsageError: There is none; the message has the nearest name.
-    """
+    """Check that there is a folder ``runs``."""
     if runs.is_dir():
         return
     beside = [entry.name for entry in runs.parent.iterdir() if entry.is_dir()] if runs.parent.is_dir() else []

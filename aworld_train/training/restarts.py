@@ -32,11 +32,7 @@ class Restarts:
         return min(_MAX_SECONDS, _FIRST_SECONDS * 2.0**self.done)
 
     def wait(self, failure: AworldTrainError, progress: Progress) -> None:
-        """Count a restart and wait until it is due.
-
-        Raises:
-            AworldTrainError: ``failure``, if there may be no restart.
-        """
+        """Count a restart and wait until it is due."""
         if self.done >= self._most or self._stop_request.received:
             raise failure
         progress.note(f"{failure.message}")

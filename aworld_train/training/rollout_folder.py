@@ -37,11 +37,7 @@ def _write(target: Path, loaded: LoadedRecipe) -> None:
 
 
 def _enter(folder: Path, target: Path, loaded: LoadedRecipe) -> None:
-    """Move the events of a folder to another one and enter them there.
-
-    Raises:
-        StoreFailure: The database does not answer; the events are in the other folder.
-    """
+    """Move the events of a folder to another one and enter them there."""
     played = store_place(folder, make=True)
     url = loaded.recipe.store.url
     place = store_place(target, url=None if url is None else str(url), make=True)

@@ -144,11 +144,7 @@ def train(
 def _complete(
     attempt: Attempt, restarts: Restarts, placement: Placement, progress: Progress, scorers: set[str]
 ) -> None:
-    """Run an attempt, and others after a failure that may not happen again, until one has done all steps.
-
-    Raises:
-        AworldTrainError: The last attempt failed.
-    """
+    """Run an attempt, and others after a failure that may not happen again, until one has done all steps."""
     summary, folder = attempt.summary, attempt.folder
     while True:
         summary.write(folder.path)

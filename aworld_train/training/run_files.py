@@ -75,11 +75,7 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def lock_folder(path: Path) -> TextIO:
-    """Lock a run folder for this process, until the file is closed.
-
-    Raises:
-        UsageError: Another process has locked it.
-    """
+    """Lock a run folder for this process, until the file is closed."""
     lock = (path / LOCK).open("a")
     for last in (False,) * _LOCK_ATTEMPTS + (True,):
         try:

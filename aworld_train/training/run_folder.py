@@ -172,9 +172,6 @@ def open_run_folder(
         seed: the seed of the run, for the manifest.
         steps: the step to which the run goes.
         written: as for ``check_run_folder``.
-
-    Raises:
-        UsageError: the folder is not empty, is in use, or belongs to another recipe or other data.
     """
     path = path.resolve()
     check_run_folder(path, written, resume=resume)
@@ -219,9 +216,6 @@ def check_run_folder(path: Path, written: Collection[str] = (), *, resume: bool)
         path: The folder.
         written: The names of the framework's files, which an interrupted start or a dry run may have left.
         resume: Whether the run is to go on.
-
-    Raises:
-        UsageError: A process works on the folder, it holds a run or something else, or there is nothing to resume.
     """
     if is_in_use(path):
         raise in_use_error(path)
@@ -289,9 +283,6 @@ def refuse_changes(
 
     Returns:
         The changes that are allowed, as (old, new) by key.
-
-    Raises:
-        UsageError: They differ; the keys or the files are named.
     """
     previous = yaml.safe_load((path / RECIPE).read_text(encoding="utf-8"))
     changed = changes(previous, dict(recipe))

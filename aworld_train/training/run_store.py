@@ -88,11 +88,7 @@ class RunStore:
             self._note("Some spans could not be sent to store.otlp; they are sent when the run goes on.")
 
     def _take_up(self) -> None:
-        """Enter and close what an earlier attempt left.
-
-        Raises:
-            StoreFailure: The database does not answer.
-        """
+        """Enter and close what an earlier attempt left."""
         reasons: list[str] = []
         try:
             database = self._open()
@@ -124,12 +120,7 @@ class RunStore:
 
 
 def open_run_store(run: RecordedRun, condition: str = "") -> Store:
-    """As ``find_run_store``, for what needs a store, and reads the episodes that meet a condition.
-
-    Raises:
-        UsageError: The run has no store, or the condition has a value that no episode can have.
-        StoreFailure: Its database does not answer.
-    """
+    """As ``find_run_store``, for what needs a store, and reads the episodes that meet a condition."""
     store = find_run_store(run)
     if store is None:
         raise UsageError(
@@ -161,10 +152,6 @@ def find_run_store(run: RecordedRun) -> Store | None:
     """The store of a recorded run, open for reading; None where it has none.
 
     If no process works on the run, what a killed one has left is entered first.
-
-    Raises:
-        UsageError: Its database is elsewhere, and the recipe does not say where.
-        StoreFailure: Its database does not answer.
     """
     database = run_database(run)
     if database is None:
@@ -175,11 +162,7 @@ def find_run_store(run: RecordedRun) -> Store | None:
 
 
 def run_database(run: RecordedRun) -> Database | None:
-    """The database of a recorded run, with everything that its processes have written; None without a store.
-
-    Raises:
-        StoreFailure: It does not answer.
-    """
+    """The database of a recorded run, with everything that its processes have written; None without a store."""
     place = store_place(run.path)
     if place is None:
         return None

@@ -17,11 +17,7 @@ MAX_ATTEMPTS = 500
 
 
 def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
-    """The heads of the episodes of a page.
-
-    Raises:
-        UsageError: The condition cannot be read, or there is no such order.
-    """
+    """The heads of the episodes of a page."""
     heads = store.episodes(
         filters.condition,
         search=filters.search,

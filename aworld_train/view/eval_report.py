@@ -90,11 +90,7 @@ def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
 
 
 def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_packed: int = MAX_PACKED) -> int:
-    """Write the page; returns of how many attempts it has the conversation.
-
-    Raises:
-        StoreFailure: The database of the evaluation's episodes does not answer.
-    """
+    """Write the page; returns of how many attempts it has the conversation."""
     conversations = _Conversations(max_packed)
     store = find_run_store(evaluation.run)
     if store is not None:

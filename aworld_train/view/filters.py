@@ -40,11 +40,7 @@ class EpisodeFilter:
 
 
 def parse_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
-    """The filter that the parameters of an address describe.
-
-    Raises:
-        UsageError: A bound is no number, or a value cannot be written into a condition.
-    """
+    """The filter that the parameters of an address describe."""
     tests = [f"{name}={quoted(value)}" for name in _EQUAL if (value := parameters.get(name))]
     tests += [
         f"{bound}{_number(name, value)}" for name, bound in _BOUNDS.items() if (value := parameters.get(name))
@@ -68,11 +64,7 @@ def parse_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
 
 
 def quoted(value: str) -> str:
-    """A value as a condition has it.
-
-    Raises:
-        UsageError: It has both kinds of quotation marks, which a condition cannot hold.
-    """
+    """A value as a condition has it."""
     for mark in ('"', "'"):
         if mark not in value:
             return f"{mark}{value}{mark}"

@@ -58,11 +58,7 @@ class RunsFolder:
         return open_run(str((self.path / name).absolute()), self.path)
 
     def store(self, run: RecordedRun) -> Store | None:
-        """The store of a run, open for reading; None where it has none (yet).
-
-        Raises:
-            UsageError: Its database is elsewhere, and the recipe does not say where.
-        """
+        """The store of a run, open for reading; None where it has none (yet)."""
         key = str(run.path)
         with self._lock:
             if key in self._stores:

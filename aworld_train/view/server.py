@@ -71,9 +71,6 @@ class PageServer:
 
         Args:
             port: Where to listen; None for ``PREFERRED_PORT``, or any if that is taken; 0 for any.
-
-        Raises:
-            UsageError: The port is taken.
         """
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_SECONDS_TO_END)
         await runner.setup()

@@ -93,11 +93,7 @@ class ExternalAgent(EpisodeAgent):
 
 
 def external_agent(section: Mapping[str, Any]) -> Agent:
-    """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process.
-
-    Raises:
-        UsageError: The section describes an agent that cannot be built.
-    """
+    """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process."""
     kind = next(kind for kind in AGENT_KINDS if section[kind])
     value = section[kind]
     if kind == "command":

@@ -14,11 +14,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 def episode_files(recipe: Recipe) -> dict[str, str]:
-    """The text of the files that episodes need in a recipe's run folder, by name.
-
-    Raises:
-        RewardError: The file with the judge's instructions cannot be read, or is empty.
-    """
+    """The text of the files that episodes need in a recipe's run folder, by name."""
     return {EPISODES_FILE: to_yaml(episode_settings(recipe)), REWARD_FILE: to_yaml(reward_plan(recipe))}
 
 

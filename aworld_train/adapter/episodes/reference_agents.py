@@ -67,9 +67,6 @@ def check_oracle(reward: RewardSettings, scorers: Iterable[str | None]) -> None:
     Args:
         reward: How the run scores.
         scorers: The scorers that tasks name; None for a task that names none.
-
-    Raises:
-        UsageError: Programs are scored, and tasks have their tests and no program.
     """
     if CODE_TESTS in reward.scorers_asked(scorers):
         raise UsageError(

@@ -66,12 +66,7 @@ class CompletionsServer:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> TokenOutput:
-        """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers.
-
-        Raises:
-            ModelError: The server cannot be reached, or does not return token ids with the log-probabilities of the
-                distribution that it samples.
-        """
+        """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers."""
         if not self._is_checked and _is_shaped(sampling_params):
             await self._check_probabilities(prompt_ids)
         body = {
@@ -88,11 +83,7 @@ class CompletionsServer:
         raise ModelError(f"{self._url}/completions sent no completion.")
 
     async def served_model(self) -> str:
-        """The name of the model that the server has.
-
-        Raises:
-            ModelError: The server cannot be reached, or names no model.
-        """
+        """The name of the model that the server has."""
         if self._model is None:
             match await self._request("GET", "/models", None):
                 case {"data": [{"id": str(name)}, *_]}:
@@ -109,9 +100,6 @@ class CompletionsServer:
         By default vLLM returns those of the model, before temperature, top-p and top-k. They are told apart by asking
         at two temperatures: at the higher one the log-probabilities of two tokens are closer to each other, in the
         proportion of the temperatures, or just as far apart.
-
-        Raises:
-            ModelError: They are the model's.
         """
         async with self._checking:
             if self._is_checked:

@@ -60,10 +60,6 @@ def compose(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     Args:
         recipe: A recipe without the faults of ``recipe_checks``.
         run_dir: The run folder.
-
-    Raises:
-        RecipeError: VeRL does not know a raw ``verl`` key, or its value has the wrong type.
-        DependencyMissing: VeRL is not installed.
     """
     composed = _overlaid(recipe, run_dir)
     schema.check(composed, recipe.raw)

@@ -72,11 +72,7 @@ class _Class:
 
 
 def verl_folder() -> Path:
-    """The folder in which verl is installed; verl is not imported.
-
-    Raises:
-        DependencyMissing: verl is not installed.
-    """
+    """The folder in which verl is installed; verl is not imported."""
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
         raise DependencyMissing(f"verl is not installed: {TRAINING_PROFILE}.")

@@ -38,9 +38,6 @@ def merge(
         adapter: The folder for the adapter, in PEFT's format.
         settings: Those of PEFT's ``adapter_config.json``: ``r`` and ``lora_alpha`` at least.
         trust_remote_code: Whether the model's own code may be run.
-
-    Raises:
-        ModelError: The adapter is something else than two matrices beside linear layers.
     """
     import torch
     from safetensors.torch import save_file

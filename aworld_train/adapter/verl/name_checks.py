@@ -72,11 +72,7 @@ _OPTIMIZERS = ("actor_rollout_ref.actor.optim", "critic.optim")
 
 
 def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The names in a recipe that the installed VeRL does not know: key of the recipe, and one sentence for each.
-
-    Raises:
-        DependencyMissing: VeRL is not installed.
-    """
+    """The names in a recipe that the installed VeRL does not know: key of the recipe, and one sentence for each."""
     if _registers_more(recipe.raw):
         return
     algorithm = recipe.algorithm

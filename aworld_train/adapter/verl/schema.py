@@ -41,11 +41,7 @@ _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
 def default_config(strategy: Strategy = Strategy.fsdp2) -> dict[str, Any]:
-    """verl's whole default configuration, with unresolved interpolations and ``???`` for required values.
-
-    Raises:
-        DependencyMissing: verl is not installed.
-    """
+    """verl's whole default configuration, with unresolved interpolations and ``???`` for required values."""
     return deepcopy(_defaults(strategy))
 
 
@@ -60,10 +56,6 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
     Args:
         config: The composed configuration, ``overrides`` included; it shows which map becomes which dataclass.
         overrides: The part to check, nested. Passing a configuration as both arguments checks all of it.
-
-    Raises:
-        RecipeError: Something is wrong; it names every wrong key with the nearest valid one, and every wrong value.
-        DependencyMissing: verl is not installed.
     """
     refuse([text for _, text in faults(config, overrides)])
 
@@ -78,9 +70,6 @@ def resolve(config: dict[str, Any]) -> dict[str, Any]:
 
     Lookups stay as they are written, also where other interpolations copy them. A missing required value becomes
     null if its section is switched off (``enable`` or ``enabled`` is false), because verl does not read it then.
-
-    Raises:
-        RecipeError: A required value is missing, or an interpolation cannot be resolved.
     """
     complete = deepcopy(config)
     refuse(

@@ -98,11 +98,7 @@ class ClientServers:
 
 
 def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> ClientServers:
-    """Read a configuration: a JSON file, or its content.
-
-    Raises:
-        UsageError: It cannot be used.
-    """
+    """Read a configuration: a JSON file, or its content."""
     where, content = "mcp_servers", source
     if isinstance(source, Path):
         where, name = str(source), name or _slug(source.stem)

@@ -15,12 +15,7 @@ NAME = f"inspect{INSPECT_SUFFIX}"
 
 
 def write_inspect_log(evaluation: Evaluation, file: Path) -> ExportCounts | None:
-    """Write the attempts whose texts are kept; None, and no file, if there are none.
-
-    Raises:
-        StoreFailure: The database of its episodes does not answer.
-        DiskFull: The file cannot be written.
-    """
+    """Write the attempts whose texts are kept; None, and no file, if there are none."""
     settings = evaluation.settings
     with open_run_store(evaluation.run) as store:
         run = ExportedRun(

@@ -83,11 +83,7 @@ class KubernetesLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``: every object of the run is deleted, its tool environment and Secrets included.
-
-        Raises:
-            TrainingFailure: They are not gone within a minute and a half.
-        """
+        """As ``Launcher.stop``: every object of the run is deleted, its tool environment and Secrets included."""
         record = _record(run_dir)
         _delete(record.job, record.address)
 

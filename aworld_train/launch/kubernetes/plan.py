@@ -87,11 +87,7 @@ class KubernetesPlan:
         return names_of(self.recipe.name, self.recipe.cluster.kubernetes.namespace)
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Every object but the Secrets.
-
-        Raises:
-            UsageError: The recipe lacks a value, or asks for what Kubernetes cannot keep.
-        """
+        """Every object but the Secrets."""
         names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
         _check(self.recipe, demand)
         job = ClusterJob(
@@ -140,11 +136,7 @@ class KubernetesPlan:
         ]
 
     def environment(self) -> EnvPlan | None:
-        """The tool environment that the run has of its own, with a new secret; None if it has none.
-
-        Raises:
-            UsageError: It needs something that the rendered isolation does not give.
-        """
+        """The tool environment that the run has of its own, with a new secret; None if it has none."""
         env = self.recipe.env
         if env.started_from is None:
             return None
@@ -218,11 +210,7 @@ def demand_of(recipe: Recipe) -> Demand:
 
 
 def plan_in(run_dir: Path) -> KubernetesPlan:
-    """The plan of the run that was rendered into a folder.
-
-    Raises:
-        UsageError: None was.
-    """
+    """The plan of the run that was rendered into a folder."""
     file = run_dir / RECIPE
     if not file.is_file():
         raise UsageError(f"There is no {file}: render the run first, with `train ... --launcher kubernetes`.")

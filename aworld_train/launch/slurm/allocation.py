@@ -35,11 +35,7 @@ class Allocation:
 
 
 def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
-    """The allocation of the job that this process belongs to.
-
-    Raises:
-        UsageError: This process runs on none of its nodes, as under salloc on many sites.
-    """
+    """The allocation of the job that this process belongs to."""
     job = environment["SLURM_JOB_ID"]
     try:
         names = scheduler.node_names(environment["SLURM_JOB_NODELIST"])
@@ -69,9 +65,6 @@ def nodes_for_run(allocation: Allocation, count: int, shared: Path) -> Nodes:
         allocation: The allocation.
         count: ``cluster.nodes``.
         shared: A folder with mode 0700 that every node can reach.
-
-    Raises:
-        UsageError: The allocation has fewer nodes.
     """
     names = allocation.nodes[:count]
     if len(names) < count:

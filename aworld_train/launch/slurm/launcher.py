@@ -77,11 +77,7 @@ class SlurmLauncher:
         return scheduler.status(_record(run_dir).job)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``.
-
-        Raises:
-            TrainingFailure: The job has not ended within two minutes.
-        """
+        """As ``Launcher.stop``."""
         job = _record(run_dir).job
         scheduler.cancel(job)
         deadline = time.monotonic() + _MAX_STOP_SECONDS
@@ -236,11 +232,7 @@ class _Poll:
         self._answered = time.monotonic()
 
     def ended(self) -> bool:
-        """Whether SLURM says that the job has ended, or knows it no more.
-
-        Raises:
-            TrainingFailure: SLURM has not answered for ten minutes.
-        """
+        """Whether SLURM says that the job has ended, or knows it no more."""
         try:
             status = scheduler.status(self._job)
         except TrainingFailure as error:

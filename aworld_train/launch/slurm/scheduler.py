@@ -26,11 +26,7 @@ _FIELD = re.compile(r"(?:^| )(\w+)=(\S*)")
 
 
 def submit(script: Path) -> str:
-    """Submit a script with this process's environment variables; returns the job's number.
-
-    Raises:
-        TrainingFailure: SLURM refused it.
-    """
+    """Submit a script with this process's environment variables; returns the job's number."""
     # An option on the command line takes precedence over SBATCH_EXPORT, by which a site may switch this off.
     output = _run("sbatch", "--parsable", f"--export=ALL,{SUBMITTED}=1", str(script))
     return output.strip().splitlines()[-1].split(";")[0]
@@ -96,12 +92,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What a command of SLURM printed.
-
-    Raises:
-        DependencyMissing: It is not installed.
-        TrainingFailure: It failed, or did not end in time.
-    """
+    """What a command of SLURM printed."""
     if shutil.which(program) is None:
         raise DependencyMissing(
             f"The command {program} is not on the PATH. Launch from a machine of the SLURM cluster, such as its login "

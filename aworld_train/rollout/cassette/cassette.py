@@ -88,11 +88,7 @@ class Cassette:
         return None if location is None else _answer(self._file.record_at(location))
 
     def keep(self, call: CallKey, answer: Answer) -> None:
-        """Record an answer, unless the file holds the same one already.
-
-        Raises:
-            CassetteError: It cannot be written.
-        """
+        """Record an answer, unless the file holds the same one already."""
         record = {
             "server": call.server,
             "tool": call.tool,
@@ -106,11 +102,7 @@ class Cassette:
             self._file.append(record)
 
     def tools(self, server: str) -> list[dict[str, Any]]:
-        """The recorded MCP tool list of a server: ``name``, ``description``, ``inputSchema`` and all other fields.
-
-        Raises:
-            CassetteError: None was recorded.
-        """
+        """The recorded MCP tool list of a server: ``name``, ``description``, ``inputSchema`` and all other fields."""
         if not self.has_tools(server):
             available = (
                 f"only those of {', '.join(sorted(self._tools))}"
@@ -131,11 +123,7 @@ class Cassette:
         return server in self._tools
 
     def keep_tools(self, server: str, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Record a server's tool list, unless the file holds the same one already.
-
-        Raises:
-            CassetteError: It cannot be written.
-        """
+        """Record a server's tool list, unless the file holds the same one already."""
         record = {"server": server, "tools": list(tools)}
         self._catch_up()
         if server not in self._tools or self._file.bytes_at(self._tools[server]) != encode(record):
@@ -209,10 +197,6 @@ def open_cassette(
         path: The file.
         mode: ``off``, or a ``Mode``.
         rules: By tool, ``{"ignore": [argument, ...]}``.
-
-    Raises:
-        CassetteError: It cannot be opened.
-        UsageError: There is no path.
     """
     name = mode.value if isinstance(mode, Mode) else mode
     if name == "off":

@@ -66,11 +66,7 @@ class CassetteFile:
             os.close(self._descriptor)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a line.
-
-        Raises:
-            CassetteError: The disk is full, or the file cannot be written.
-        """
+        """Add a line."""
         line = encode(record) + b"\n"
         try:
             size = os.fstat(self._descriptor).st_size
@@ -85,11 +81,7 @@ class CassetteFile:
             raise CassetteError(f"The cassette {self.path} cannot be written: {error.strerror}.") from error
 
     def read_new(self) -> Iterator[tuple[LineLocation, dict[str, Any]]]:
-        """The complete lines added since the last read, without headers.
-
-        Raises:
-            CassetteError: The file is no cassette, or one of another version.
-        """
+        """The complete lines added since the last read, without headers."""
         if os.fstat(self._descriptor).st_size <= self._read_to:
             return
         with os.fdopen(os.dup(self._descriptor), "rb") as file:

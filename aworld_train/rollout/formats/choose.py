@@ -76,9 +76,6 @@ def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
         name: A notation's name, or ``auto``.
         render: The model's chat template.
         marks: Gives the texts in which a notation's marks may stand: the template's source and the tokenizer's tokens.
-
-    Raises:
-        ModelError: There is no such notation, or the chat template writes calls in another one.
     """
     problem = unknown_name(name)
     if problem is not None:

@@ -72,9 +72,6 @@ class ToolGateway:
         Args:
             upstream: The real environment; its headers go with every request and are hidden from the agent.
             cassette: Records, replays, or both.
-
-        Raises:
-            CassetteError: The cassette is to be replayed and has no tool list of this environment.
         """
         await self.start()
         session = ToolGatewaySession(upstream, cassette, self._address, self._http_client(), self._remove)

@@ -124,11 +124,7 @@ class ToolGatewaySession:
         return self._clock.waiting() if self._clock else contextlib.nullcontext()
 
     async def close(self) -> None:
-        """End the episode: cancel the requests under way and end its MCP sessions in the environment.
-
-        Raises:
-            CassetteError: Something that should have been recorded was not.
-        """
+        """End the episode: cancel the requests under way and end its MCP sessions in the environment."""
         if self._closed:
             return
         self._closed = True

@@ -44,11 +44,7 @@ class Program:
         return self._process.pid
 
     async def start(self, host: str, port: int) -> None:
-        """Start it, and wait until it accepts connections.
-
-        Raises:
-            EnvironmentFailure: It ended, or accepts none; its output is in the log of this process.
-        """
+        """Start it, and wait until it accepts connections."""
         user, group, groups = _ids(self._user)
         self._process = await asyncio.create_subprocess_exec(
             *self._command,

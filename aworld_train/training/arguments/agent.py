@@ -41,9 +41,6 @@ class AgentArgument:
         """The whole section, once an object is written into ``folder``, into a file that begins with ``name``.
 
         A section that names an agent has no place for the one that a configuration names.
-
-        Raises:
-            UsageError: The object cannot be written.
         """
         section = dict(self.section)
         if self.carried is not None:
@@ -54,11 +51,7 @@ class AgentArgument:
 
 
 def agent_argument(agent: Any) -> AgentArgument:
-    """The agent that a program gives, in any of its forms.
-
-    Raises:
-        UsageError: It is something else, or other processes cannot load it.
-    """
+    """The agent that a program gives, in any of its forms."""
     if agent is None:
         return AgentArgument({})
     if is_aworld(agent):
@@ -92,11 +85,7 @@ def _named(agent: Any, reference: str) -> dict[str, Any]:
 
 
 def _reference(agent: Callable[..., Any]) -> str:
-    """``module:name``, or ``file.py:name`` for what the running program defines.
-
-    Raises:
-        UsageError: It has no name by which another process could load it.
-    """
+    """``module:name``, or ``file.py:name`` for what the running program defines."""
     name = getattr(agent, "__qualname__", "")
     module = sys.modules.get(getattr(agent, "__module__", ""))
     if not name.isidentifier() or module is None or getattr(module, name, None) is not agent:

@@ -10,12 +10,7 @@ from aworld_train.errors import UsageError
 
 
 def config_argument(config: Any, framework: TrainingFramework) -> Any:
-    """What a recipe is read from: a path, a mapping or a recipe; a text or the framework's own file as a mapping.
-
-    Raises:
-        UsageError: A text is no mapping.
-        RecipeError: A value of the framework's own file has no place in a recipe.
-    """
+    """What a recipe is read from: a path, a mapping or a recipe; a text or the framework's own file as a mapping."""
     if config is None:
         return {}
     content = _content(config)

@@ -28,9 +28,6 @@ def dataset_argument(data: Any, folder: Path, name: str, split: str, listed: Lis
         name: What files in it begin with.
         split: ``train`` or ``val``.
         listed: Called with a line if records were left out.
-
-    Raises:
-        DatasetError: It has another form, cannot be read, or gives no task.
     """
     target = folder / f"{name}-{split}"
     if isinstance(data, str | Path):
