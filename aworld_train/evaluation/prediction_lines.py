@@ -11,7 +11,7 @@ _TEXTS = ("answer", "scorer", "answer_schema", "query")
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Of each line that is not blank: its location (file and number), the offset of its end in bytes, and its content."""
+    """Of each line that is not blank: its location (file and number), its end (offset in bytes) and its content."""
     end = 0
     try:
         with path.open("rb") as file:
