@@ -20,13 +20,12 @@ import pytest
 from aworld_train import module_process
 from aworld_train.cli.main import main
 from aworld_train.model.tiny import SHIPPED
-from aworld_train.store.reading import open_store
 from tests import warm
 from tests.code_blocks import CodeBlock, code_blocks
 from tests.evaluations import make_evaluation
 from tests.locations import REPOSITORY
 from tests.run_folders import make_run
-from tests.stored_runs import make_stored_run
+from tests.stored_runs import make_stored_run, open_store
 from tests.unit.docs.test_code_blocks import commands_in
 
 pytest.importorskip("verl", reason="needs the extra cpu or gpu")
