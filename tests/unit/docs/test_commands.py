@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -63,6 +64,7 @@ ELSEWHERE = (
     (r"view.*", "a browser", "tests/integration/test_view.py"),
     (r"env (up|down|status|test) .*", "an environment", "tests/integration/test_env_process.py"),
     (r"env (build|config|logs|token) .*", "an environment", "tests/unit/cli/test_env.py"),
+    (r"env init .*", "registries of packages", "tests/integration/test_registry_servers.py"),
     (r"reward judge-eval .*", "a judge", "tests/unit/evaluation/test_judge_agreement.py"),
 )
 EPISODES = {"878e975b", "07d7fb93"}
@@ -173,7 +175,11 @@ def execute(arguments: Sequence[str]) -> None:
         ended = warm.run("-m", "aworld_train", *arguments, timeout=300, kind=warm.TOKENIZERS)
         assert ended.returncode == 0, f"{shlex.join(arguments)}\n{ended.stderr}"
         return
-    with pytest.MonkeyPatch.context() as changed, pytest.raises(SystemExit) as exited:
+    with (
+        patch.dict(os.environ),  # a command may set variables for what it starts
+        pytest.MonkeyPatch.context() as changed,
+        pytest.raises(SystemExit) as exited,
+    ):
         changed.setattr(sys, "argv", ["aworld-train", *arguments])
         changed.setattr(module_process, "sys", SimpleNamespace(executable=os.environ[warm.STAND_IN_VARIABLE]))
         main()
