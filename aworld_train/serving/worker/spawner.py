@@ -213,18 +213,8 @@ def _enter_own_domain() -> None:
     A child has its server's variables, keys among them, and the kernel would show them to all processes of the same
     user. The domain forbids nothing else but to make block devices, which tools cannot anyway.
     """
-    if not _has_domains():
-        return
-    libc = _libc()
-    rights = ctypes.c_uint64(_MAKE_BLOCK_DEVICE | _MOVE)
-    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rights), ctypes.sizeof(rights), 0)
-    root = os.open("/", os.O_PATH)
-    rule = struct.pack("=Qi", _MOVE, root)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) or libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
-        raise OSError(ctypes.get_errno(), "a server cannot be kept apart from others")
-    os.close(root)
-    os.close(domain)
+    if _has_domains():
+        _enter_domain(struct.pack("=Q", _MAKE_BLOCK_DEVICE | _MOVE))
 
 
 def _keep_signals_inside() -> None:
@@ -232,14 +222,23 @@ def _keep_signals_inside() -> None:
 
     A session that ends the gateway or all workers looks like a fault of the environment, and is played again.
     """
-    if _landlock_version() < _SCOPES_SINCE:
-        return
+    if _landlock_version() >= _SCOPES_SINCE:
+        _enter_domain(struct.pack("=QQQ", _MOVE, 0, _SIGNALS))
+
+
+def _enter_domain(restrictions: bytes) -> None:
+    """Enter a Landlock domain of a ``landlock_ruleset_attr``, in which files may be moved between folders.
+
+    Every domain forbids that by default, also one that names no right on files.
+    """
     libc = _libc()
-    scopes = (ctypes.c_uint64 * 3)(0, 0, _SIGNALS)
-    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(scopes), ctypes.sizeof(scopes), 0)
+    domain = libc.syscall(_LANDLOCK_CREATE, restrictions, len(restrictions), 0)
+    root = os.open("/", os.O_PATH)
+    rule = struct.pack("=Qi", _MOVE, root)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
-        raise OSError(ctypes.get_errno(), "a server cannot be kept from signalling others")
+    if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) or libc.syscall(_LANDLOCK_RESTRICT, domain, 0):
+        raise OSError(ctypes.get_errno(), "a server cannot be kept apart from others")
+    os.close(root)
     os.close(domain)
 
 

@@ -237,7 +237,10 @@ def test_no_server_reads_the_variables_of_what_another_one_started(tmp_path: Pat
 
 
 def signal_others() -> None:
-    """A server that ends its own child, and tries to signal its parent and its parent's."""
+    """A server that moves a file, ends its own child, and tries to signal its parent and its parent's."""
+    Path("folder").mkdir()
+    Path("file").touch()
+    Path("file").rename("folder/file")
     child = subprocess.Popen(["sleep", "600"])
     child.kill()
     ends = [child.wait()]
@@ -258,6 +261,7 @@ def test_tools_of_plain_processes_signal_no_others(tmp_path: Path) -> None:
     starter.answer()
     server = Server(starter, tmp_path, function=f"{HERE}:signal_others")
     assert json.loads(server.read()) == [-signal.SIGKILL, 1, 1]
+    assert (tmp_path / "folder/file").exists()
     starter.close()
 
 
