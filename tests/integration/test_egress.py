@@ -377,6 +377,7 @@ async def is_served(egress: Egress, page: str, restarts: int) -> bool:
     """Wait until the page is reached after that many restarts."""
     async with asyncio.timeout(SECONDS):
         while True:
+            assert egress.process.poll() is None, egress.log.read_text()
             if (await egress.counts())["restarts"] == restarts and (await get(egress, page))[0] == 200:
                 return True
             await asyncio.sleep(0.05)

@@ -35,10 +35,13 @@ def variables(url: str, token: str) -> dict[str, str]:
     return {**os.environ, "MCP_URL": url, "MCP_HEADER_Authorization": f"Bearer {token}"}
 
 
-async def test_tools_behind_a_url_are_called_with_its_headers(calculator: ServerProcess) -> None:
+async def test_tools_behind_a_url_are_called_with_its_headers(
+    calculator: ServerProcess, tmp_path: Path
+) -> None:
     program, *arguments = COMMAND
     server = StdioServerParameters(command=program, args=arguments, env=variables(calculator.url, TOKEN))
-    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+    errors = tmp_path / "errors"
+    async with stdio_client(server, errors.open("w")) as streams, ClientSession(*streams) as session:
         await session.initialize()
         result = await session.call_tool("calculator", {"expression": "6 * 7"})
     assert isinstance(result.content[0], TextContent) and "42" in result.content[0].text
@@ -46,8 +49,21 @@ async def test_tools_behind_a_url_are_called_with_its_headers(calculator: Server
 
 def test_a_refusal_ends_it_with_the_reason_and_without_the_key(calculator: ServerProcess) -> None:
     for url, reason in ((calculator.url, "HTTP 401"), ("http://127.0.0.1:9/mcp", "cannot be reached")):
-        done = subprocess.run(
-            COMMAND, input=HELLO, env=variables(url, "another-key"), capture_output=True, timeout=120
-        )
-        assert done.returncode == 1 and reason in done.stderr.decode()
-        assert b"another-key" not in done.stderr
+        with started(url) as process:
+            assert process.stdin is not None and process.stderr is not None
+            process.stdin.write(HELLO)
+            process.stdin.flush()
+            assert process.wait(120) == 1
+            errors = process.stderr.read().decode()
+        assert reason in errors and "another-key" not in errors
+
+
+def test_it_ends_with_its_caller(calculator: ServerProcess) -> None:
+    with started(calculator.url) as process:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+
+
+def started(url: str) -> "subprocess.Popen[bytes]":
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(COMMAND, env=variables(url, "another-key"), **pipes)

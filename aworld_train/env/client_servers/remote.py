@@ -44,6 +44,7 @@ async def main() -> None:
     connection = transport(url, headers, sse_read_timeout=_READ_SECONDS, httpx_client_factory=_client)
     async with (
         stdio_server() as (requests, answers),
+        answers,  # closed first: the server's end waits for it
         connection as (incoming, outgoing, *_),
         anyio.create_task_group() as group,
     ):

@@ -96,7 +96,11 @@ async def _keep_running(
             counts.restarts += 1
             program = ends.pop(end)
             sys.stderr.write(f"{end.result()}; it is started again (restart {counts.restarts}).\n")
-            await program.start(*addresses[program])
+            try:
+                await program.start(*addresses[program])
+            except EnvironmentFailure as failure:  # counts as one more end
+                sys.stderr.write(f"{failure.message}\n")
+                await program.stop()
             ends[asyncio.ensure_future(program.wait_for_end())] = program
 
 
