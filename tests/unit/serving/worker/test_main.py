@@ -148,6 +148,12 @@ class Starter(Servers):
     async def ready(self) -> None:
         self.steps.append("spawner is ready")
 
+    async def wipe(self) -> None:
+        self.steps.append("wiped")
+
+    async def end_connections(self) -> None:
+        self.steps.append("connections ended")
+
     def kill(self, pid: int, then: Callable[[], None]) -> None:
         self.steps.append(f"server {pid} ended")
         then()
@@ -199,7 +205,8 @@ async def test_a_worker_serves_until_it_is_told_to_end_and_its_spawner_ends_last
         os.kill(os.getpid(), number)
         await asyncio.wait_for(serving, WITHIN)
         assert await messages.get() is None
-    began = ["proxy to /e", "spawner is ready", "desktop started", "worker ended"]
+    wiped = ["wiped", "connections ended"]
+    began = ["proxy to /e", "spawner is ready", *wiped, "desktop started", "worker ended"]
     assert starter.steps == [
         *began,
         "server 1 ended",
