@@ -32,13 +32,11 @@ class TimeEstimate:
 
 def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
     """What a run of a recipe would take from its start to its end; None where no run below ``runs`` tells."""
-    trainer, found = loaded.recipe.trainer, []
-    with suppress(UsageError):  # a folder that cannot be read keeps no run from its start
-        found = find_runs(runs)
-    for run in found:
-        step, differing = _median(run, "seconds"), changes(run.recipe, loaded.unresolved)
-        is_alike = all(f"{key}.".startswith(_ANY) for key in differing)
-        if run.status != "completed" or step is None or not is_alike:
+    trainer = loaded.recipe.trainer
+    for run in find_runs(runs):
+        if run.status != "completed" or run.evaluation or not _is_alike(run, loaded):
+            continue
+        if (step := _median(run, "seconds")) is None:
             continue
         val = _median(run, "val_seconds") or 0.0
         validations = -(-trainer.steps // trainer.val_every)
@@ -50,6 +48,12 @@ def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
             f"{val:.1f} s a validation.",
         )
     return None
+
+
+def _is_alike(run: RecordedRun, loaded: LoadedRecipe) -> bool:
+    with suppress(UsageError):  # a recipe that cannot be read keeps no other run from its start
+        return all(f"{key}.".startswith(_ANY) for key in changes(run.recipe, loaded.unresolved))
+    return False
 
 
 def _median(run: RecordedRun, figure: str) -> float | None:
