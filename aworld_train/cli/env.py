@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -231,10 +232,14 @@ def init_command(
     if folder.exists():
         raise UsageError(f"{folder} exists already. Give another folder, or remove it first.")
     servers = read_client_servers(source, folder.name)
-    servers.write(folder)
-    directory = find_directory(folder)
-    with _progress() as report_progress:
-        lock_packages(directory, report_progress)
+    try:
+        servers.write(folder)
+        directory = find_directory(folder)
+        with _progress() as report_progress:
+            lock_packages(directory, report_progress)
+    except BaseException:  # so that the command can be given again
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     for remark in servers.remarks:
         console.note(remark)
     if keys := sorted(directory.manifest.key_names()):

@@ -126,7 +126,7 @@ class Backend(Protocol):
         ...
 
     def stop(self, record: Record) -> None:
-        """Stop all of it and remove its record; one that has ended already is no error."""
+        """Stop all of it and remove its record; it may have ended already."""
         ...
 
     def runs(self, record: Record) -> bool:

@@ -3,8 +3,9 @@
 A request comes to a `ChatAnswer`, whole, cut off, filtered or refused, or to a `ChatFault` that says what would help.
 Thoughts are never part of the answer's text. What a server sends raises nothing else.
 
-Sources: the API references of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and the
-code of vLLM, SGLang, llama.cpp, Ollama and TGI. `tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
+Written after the API references of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and
+public reports of errors of these and of vLLM, SGLang, llama.cpp, Ollama and TGI, whose code was not read as a whole.
+`tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
 """
 
 import json

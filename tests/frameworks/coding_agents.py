@@ -174,12 +174,10 @@ class CodingModel(ScriptedModel):
     Attributes:
         script: Its turns in the task.
         sent: The turns that it has given in the task, in order.
-        asked: What each request was: ``task``, ``help`` or ``aside``.
     """
 
     script: Sequence[Turn] = ()
     sent: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
 
     async def generate(
         self,
@@ -201,7 +199,6 @@ class CodingModel(ScriptedModel):
             kind = "help" if HELP in after else "task" if TASK in after and not self.sent else "aside"
         elif not is_new and self.sent and self.sent[-1] in after and len(self.sent) < len(self.script):
             kind = "task"
-        self.asked.append(kind)
         if kind != "task":
             return HELPED if kind == "help" else ASIDE
         turn = self.script[len(self.sent)]

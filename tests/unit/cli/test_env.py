@@ -11,8 +11,9 @@ from typer.testing import CliRunner, Result
 
 from aworld_train.cli import console, env
 from aworld_train.cli.env import app
-from aworld_train.env import containers
+from aworld_train.env import containers, interpreter
 from aworld_train.env.backend import Remark
+from aworld_train.env.directory import EnvDirectory
 from aworld_train.errors import EnvironmentFailure, UsageError
 
 
@@ -35,6 +36,29 @@ def test_what_a_tool_wrote_into_the_log_does_nothing_to_the_terminal(monkeypatch
     assert run("logs").stdout == (
         "worker-0 | \\x1b]0;owned\\x07 \\x1b[2J\\x9b31m\\rgateway-0 | all is well\tä\n"
     )
+
+
+def test_a_folder_of_a_client_s_servers_is_made_whole_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "servers.json", tmp_path / "tools"
+    servers = {"time": {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": "secret"}}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    locked: list[Path] = []
+
+    def lock(directory: EnvDirectory, _: object) -> None:
+        locked.append(directory.path)
+        if len(locked) == 1:
+            raise EnvironmentFailure("the registry does not answer")
+
+    monkeypatch.setattr(interpreter, "lock_packages", lock)
+    assert isinstance(run("init", str(folder), "--from", str(file)).exception, EnvironmentFailure)
+    assert not folder.exists()
+    made = run("init", str(folder), "--from", str(file))
+    assert made.exit_code == 0 and "Give the values of TIME_KEY with --env-file" in made.stderr
+    assert "secret" not in "".join(each.read_text() for each in folder.rglob("*") if each.is_file())
+    assert isinstance(run("init", str(folder), "--from", str(file)).exception, UsageError)
+    assert (folder / "servers.yaml").is_file() and locked == [folder, folder]
 
 
 def test_list_shows_the_calculator() -> None:

@@ -1,12 +1,12 @@
 """What servers of all kinds send to a chat completion's request, and what is made of it, over a real socket.
 
-Bodies are written after each server's documentation or code:
+Bodies are written after documentation and public reports of errors, none is a recording:
 openai: platform.openai.com/docs/guides/error-codes, .../api-reference/chat; azure: learn.microsoft.com, Azure OpenAI
 content filtering and quotas; anthropic: platform.claude.com/docs, OpenAI SDK compatibility and errors; gemini:
 ai.google.dev/gemini-api/docs/openai and .../thought-signatures; mistral: docs.mistral.ai/api; deepseek:
 api-docs.deepseek.com, error codes and thinking mode; openrouter: openrouter.ai/docs, errors; groq:
 console.groq.com/docs/errors and tool use; zhipu: docs.bigmodel.cn; qwen: Model Studio's error codes; xai: docs.x.ai;
-vllm, sglang, llama.cpp, ollama, tgi: their servers' code.
+vllm, sglang, llama.cpp, ollama, tgi: excerpts of their servers' code and reports.
 """
 
 import asyncio

@@ -155,8 +155,8 @@ def test_tools_that_are_no_functions_are_left_out_which_the_log_says_once(
     for _ in range(2):
         parsed = dialect.read(body, None, Surroundings(RELAXED))
     assert [function["function"]["name"] for function in parsed.request.tools] == ["add"]
-    said = [re.findall("'(.*)'", record.getMessage()) for record in caplog.records]
-    assert said == [[other] for other in others if other != "namespace"]
+    logged_kinds = [re.findall("'(.*)'", record.getMessage()) for record in caplog.records]
+    assert logged_kinds == [[other] for other in others if other != "namespace"]
     with pytest.raises(RequestRefused, match=r"^tools: none of them is a function \('.*'\), which alone are"):
         dialect.read({**body, "tools": sent[:-1]}, None, Surroundings(RELAXED))
     with pytest.raises(RequestRefused, match=r"only functions are possible; with `agent.requests: relaxed`"):
