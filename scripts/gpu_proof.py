@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves the path of GPUs on a machine that has one, in ten to fifteen minutes and without a network.
+"""Proves the path of GPUs on a machine that has one, in about twenty minutes and without a network.
 
 A random Qwen3 with the dimensions of Qwen3-0.6B learns for seconds what an episode looks like. Then ``aworld-train
 train`` takes three GRPO steps with it through vLLM, with 64 tool episodes at a time, is killed after the first and
