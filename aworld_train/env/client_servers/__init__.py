@@ -64,13 +64,15 @@ class ClientServers:
         name: Of the environment.
         files: The directory's files, by path.
         values: The variables whose values the configuration has, or refers to; never written.
-        unset: Variables that it refers to and that are not set.
+        references: Variables that it refers to.
+        unset: Those of them that are not set and have no default.
         remarks: Sentences about what is not as the configuration has it.
     """
 
     name: str
     files: Mapping[str, str]
     values: Mapping[str, str] = field(repr=False)
+    references: frozenset[str]
     unset: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -129,6 +131,7 @@ class _Directory:
         self._packages: dict[str, dict[str, Any]] = {}
         self._specifiers: dict[str, str] = {}
         self._values: dict[str, str] = {}
+        self._references: set[str] = set()
         self._unset: list[str] = []
         self._remarks: list[str] = []
         self._is_local = False
@@ -182,7 +185,14 @@ class _Directory:
         if not self._is_local:
             files["Dockerfile"] = _DOCKERFILE
             files[".dockerignore"] = ".packages\n"
-        return ClientServers(self._name, files, self._values, tuple(self._unset), tuple(self._remarks))
+        return ClientServers(
+            self._name,
+            files,
+            self._values,
+            frozenset(self._references),
+            tuple(self._unset),
+            tuple(self._remarks),
+        )
 
     def _command(self, name: str, program: str, arguments: list[str]) -> list[str]:
         """The command of a server that is a program."""
@@ -257,24 +267,32 @@ class _Directory:
         )
         variables["MCP_URL"] = url
         self._packages[_REMOTE] = {"python": [_MCP], "program": "python"}
-        host = self._template(name, "MCP_URL", url)
+        address = self._template(name, "MCP_URL", url)
+        return {
+            "command": ["{here}/.packages/bin/remote", "{here}/remote.py", transport],
+            "executes_code": False,
+            "egress_hosts": [
+                address.replace("${", "$").rstrip("}")
+                if address.startswith("${")
+                else self._host(name, address)
+            ],
+        }
+
+    def _host(self, name: str, url: str) -> str:
+        """The host and port of an address."""
         try:
             parts = urlsplit(url)
             port = parts.port or (80 if parts.scheme == "http" else 443)
         except ValueError as error:
             raise self._error(name, f"has an address that cannot be read: {error}") from error
-        if not host.startswith("${") and (parts.scheme not in ("http", "https") or not parts.hostname):
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self._error(name, f"has the address {url!r}, which is not one of HTTP")
-        hosts = [host.replace("${", "$").rstrip("}") if host.startswith("${") else f"{parts.hostname}:{port}"]
-        return {
-            "command": ["{here}/.packages/bin/remote", "{here}/remote.py", transport],
-            "executes_code": False,
-            "egress_hosts": hosts,
-        }
+        return f"{parts.hostname}:{port}"
 
     def _template(self, server: str, variable: str, value: str) -> str:
         """What ``servers.yaml`` has for a variable: references to keys, whose values are kept apart."""
         value = _OTHER_REFERENCE.sub(r"${\1}", value)
+        self._references.update(re.findall(r"\$\{(\w+)", value))
         if match := _REFERENCE.fullmatch(value):
             if match[2] in os.environ:
                 self._values[match[2]] = os.environ[match[2]]

@@ -214,6 +214,32 @@ def test_a_job_gets_what_the_recipe_needs_and_nothing_else_of_the_shell(
     )
 
 
+def test_a_job_gets_the_variables_that_its_file_of_tool_servers_refers_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("PLAIN", "EDITORS", "USER_NAME", "PASSWORD", "HOST")
+    for name in (*names, "OFF", "OTHER"):
+        monkeypatch.setenv(name, f"{name} of the shell")
+    servers = {
+        "files": {
+            "command": "npx",
+            "args": ["p"],
+            "env": {"A": "${PLAIN}", "B": "${env:EDITORS}", "C": "fixed"},
+        },
+        "issues": {
+            "url": "https://${HOST:-h}/mcp",
+            "headers": {"Authorization": "Basic ${USER_NAME}:${PASSWORD} ${UNSET_OF_ALL:-x}"},
+        },
+        "off": {"command": "npx", "args": ["p"], "env": {"A": "${OFF}"}, "disabled": True},
+    }
+    file = tmp_path / "client.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    sent = job_variables(read({"env": {"mcp_servers": str(file)}}, []))
+    assert {name: value for name, value in sent.items() if value.endswith("of the shell")} == {
+        name: f"{name} of the shell" for name in names
+    }
+
+
 def test_the_head_reads_the_job_of_this_launch_alone(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     with pytest.raises(UsageError, match=r"cannot read .*job\.json.*file system that .* share"):
