@@ -276,7 +276,7 @@ class RunRecord:
     def reason_to_stop(self) -> str | None:
         """Why the run is to be ended, if it is."""
         if len(self._refusals) >= _REFUSALS:
-            return f"{self._refusals[-1]}. Every episode that needs it would be left out."
+            return f"{self._refusals[-1]} (every such episode would be left out, so the run was ended)."
         return self.alarms.reason_to_stop
 
     def _note_refusal(self, line: dict[str, Any]) -> None:
