@@ -1,8 +1,9 @@
-"""Machines as they are: on each, doctor and train say the same, and a run starts or is refused before its framework."""
+"""Machines as they are: on each, doctor and train say the same, and a run begins or is refused before its framework."""
 
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,9 +91,27 @@ def made() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def run(machine: Machine, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def environment_of(machine: Machine, folder: Path) -> dict[str, str]:
     given = {**os.environ, NO_STATE: str(folder.parent / "state"), **machine.variables}
-    environment = {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def made_folder(name: str, made: Path) -> Path:
+    """A working folder on a machine; skips the test where there can be no such machine."""
+    machine = MACHINES[name]
+    if machine.inside and subprocess.run([*machine.inside, "true"], capture_output=True).returncode:
+        pytest.skip("this user may not make such a machine")
+    folder = made / (machine.folder or name)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+    for shared in ("model", "data", "recipe.yaml"):
+        if not (folder / shared).exists():
+            (folder / shared).symlink_to(made / shared)
+    return folder
+
+
+def run(machine: Machine, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = environment_of(machine, folder)
     command = ["-m", "aworld_train", *arguments]
     if not machine.inside:
         return warm.run(*command, cwd=folder, env=environment, timeout=300)
@@ -108,14 +127,7 @@ def run(machine: Machine, folder: Path, *arguments: str) -> "subprocess.Complete
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_doctor_and_train_say_the_same_of_a_machine(name: str, made: Path) -> None:
-    machine = MACHINES[name]
-    if machine.inside and subprocess.run([*machine.inside, "true"], capture_output=True).returncode:
-        pytest.skip("this user may not make such a machine")
-    folder = made / (machine.folder or name)
-    folder.mkdir()
-    folder.chmod(0o777)
-    for shared in ("model", "data", "recipe.yaml"):
-        (folder / shared).symlink_to(made / shared)
+    machine, folder = MACHINES[name], made_folder(name, made)
     examined = run(machine, folder, "doctor", "recipe.yaml")
     started = run(machine, folder, "train", "recipe.yaml", *(() if machine.refused else ("--dry-run",)))
     printed = examined.stdout + examined.stderr
@@ -128,3 +140,25 @@ def test_doctor_and_train_say_the_same_of_a_machine(name: str, made: Path) -> No
     assert "secret" not in printed + started.stdout + started.stderr
     if not machine.refused:
         assert f"{folder}/runs/t" in shlex.split(started.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [name for name, machine in MACHINES.items() if not machine.refused])
+def test_a_run_comes_to_its_first_step_on_a_machine(name: str, made: Path) -> None:
+    machine, folder, printed = MACHINES[name], made_folder(name, made), ""
+    command = [*machine.inside, sys.executable, "-m", "aworld_train", "train", "recipe.yaml"]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment_of(machine, folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        for line in process.stdout or ():
+            printed += line
+            if "step 0/1" in line:
+                process.send_signal(signal.SIGINT)
+    assert "step 0/1" in printed, printed
