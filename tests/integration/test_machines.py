@@ -40,6 +40,7 @@ class Machine:
         folder: The name of the working folder; empty: any.
         refused: Part of what doctor and train print; empty where a run can start.
         noted: Part of what doctor prints.
+        is_slow: Whether its programs start without the warm interpreters; other tests hold the code by itself.
     """
 
     variables: dict[str, str | None] = field(default_factory=dict)
@@ -47,11 +48,14 @@ class Machine:
     folder: str = ""
     refused: str = ""
     noted: str = ""
+    is_slow: bool = False
 
 
 MACHINES = {
     "a home that cannot be written": Machine({"HOME": "/proc", NO_STATE: None}, refused=NO_STATE),
-    "a user without an entry": Machine({"HOME": None, NO_STATE: None}, WITHOUT_USER, refused=NO_STATE),
+    "a user without an entry": Machine(
+        {"HOME": None, NO_STATE: None}, WITHOUT_USER, refused=NO_STATE, is_slow=True
+    ),
     "a variable of another launcher": Machine({"NNODES": "4"}, refused="NNODES=4 in this shell"),
     "variables of torchrun and of a job that has ended": Machine(
         {
@@ -65,9 +69,14 @@ MACHINES = {
             **{"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"},
         }
     ),
-    "variables of Jupyter": Machine({"MPLBACKEND": "module://matplotlib_inline.backend_inline"}),
+    "variables of Jupyter": Machine(
+        {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}, is_slow=True
+    ),
+    "a locale without UTF-8": Machine({"LC_ALL": "C", "PYTHONUTF8": "0"}, folder="Übung", is_slow=True),
     "a SOCKS proxy": Machine({"ALL_PROXY": "socks5://me:secret@127.0.0.1:9"}, noted="names a SOCKS proxy"),
-    "a container without a network": Machine({}, IN_NAMESPACE, noted="67 MB of 67 MB are free in"),
+    "a container without a network": Machine(
+        {}, IN_NAMESPACE, noted="67 MB of 67 MB are free in", is_slow=True
+    ),
     "other characters": Machine(folder='a=b,c {x} #%; it\'s "q" [x] Übung-模型'),
     "a reference": Machine(folder="${x}", refused="has '${' in its path"),
     "a long name": Machine(folder="x" * 200),
@@ -125,7 +134,13 @@ def run(machine: Machine, folder: Path, *arguments: str) -> "subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if machine.is_slow else ())
+        for name, machine in MACHINES.items()
+    ],
+)
 def test_doctor_and_train_say_the_same_of_a_machine(name: str, made: Path) -> None:
     machine, folder = MACHINES[name], made_folder(name, made)
     examined = run(machine, folder, "doctor", "recipe.yaml")
