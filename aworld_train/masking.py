@@ -6,13 +6,26 @@ its reference. Remembered values are kept in this process only.
 """
 
 import json
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 MIN_LENGTH = 6
 """Shorter values are not masked: they are no secrets, and occur in ordinary words by chance."""
+# `max_prompt_tokens` counts tokens and `pad_token` names one: neither is a secret.
+_SECRET = re.compile(
+    r"(?:^|[_-])(?:token|api[_-]?key|access[_-]?key|private[_-]?key|password|passwd|secret)$", re.IGNORECASE
+)
+_SPECIAL_TOKEN = re.compile(
+    r"(?:^|_)(?:pad|eos|bos|unk|mask|sep|cls|stop|image|video|audio)_token$", re.IGNORECASE
+)
 
 _references: dict[str, str] = {}
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key or an option has a usual name of a secret."""
+    return bool(_SECRET.search(name)) and not _SPECIAL_TOKEN.search(name)
 
 
 def remember(value: str, reference: str) -> None:

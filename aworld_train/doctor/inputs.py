@@ -24,13 +24,21 @@ def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
         ("agent.aworld", recipe.agent.aworld),
         ("reward.judge.prompt", recipe.reward.judge.prompt),
     ]
-    missing = 0
-    for key, path in files:
-        if path is not None and not (machine.folder / Path(path).expanduser()).exists():
-            missing += 1
+    faults = 0
+    for key, path in [("model.path", recipe.model.location), *files]:
+        if path is None:
+            continue
+        whole = machine.folder / Path(path).expanduser()
+        if whole.exists():
+            if key.startswith(("model.", "dataset.")) and "${" in str(whole.resolve()):
+                faults += 1
+                what = f"{shown(path)} ({key}) has '${{' in its path, which frameworks read as a reference."
+                yield fail("inputs", what, "Move it.")
+        elif key != "model.path":  # which `check_model` looks for
+            faults += 1
             build = commands_for(str(path), "aworld-train dataset build") or "aworld-train dataset build"
             remedy = f"Make it first ({build}), or correct the recipe."
             yield fail("inputs", f"There is no {shown(path)} ({key}).", remedy)
-    if not missing:
+    if not faults:
         count = sum(path is not None for _, path in files)
         yield ok("inputs", f"All {count} files that the recipe names are there.")

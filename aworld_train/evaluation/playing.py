@@ -151,8 +151,8 @@ class Player:
         if isinstance(self._model, ChatEndpoint) and self._model.refusal is not None:
             self._broken = ModelError(self._model.refusal)
             return
-        if self._tally.is_refused:
-            self._broken = EvaluationFailure(f"The judges refuse all requests: {self._tally.last_cause}")
+        if self._tally.refusal:
+            self._broken = EvaluationFailure(self._tally.refusal)
             return
         most = max(_MIN_ERRORS_IN_A_ROW, _MAX_FAILED_SHARE * self._plan.section.concurrency)
         if self._tally.errors_in_a_row >= most:

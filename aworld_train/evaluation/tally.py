@@ -24,7 +24,7 @@ class Tally:
         tool_calls: Tool calls.
         errors_in_a_row: How many could not be scored since one was.
         last_cause: Why the last of these failed.
-        is_refused: Whether the judges took no request at all for the last attempt.
+        refusal: Which endpoints took no request at all for the last attempt; empty if all did.
         faults: Failed requests to the endpoint that were sent again, by kind.
     """
 
@@ -37,7 +37,7 @@ class Tally:
     tool_calls: int = 0
     errors_in_a_row: int = 0
     last_cause: str = ""
-    is_refused: bool = False
+    refusal: str = ""
     faults: dict[str, int] = field(default_factory=dict)
     _scores: dict[str, list[float]] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
@@ -60,7 +60,7 @@ class Tally:
         if score is None:
             self.errors += 1
             self.errors_in_a_row += 1
-            self.is_refused = bool((line.get("parts") or {}).get("judge_refused"))
+            self.refusal = str(line.get("refusal") or "")
             self.last_cause = str(line.get("cause") or line.get("outcome") or "")
             return
         self.errors_in_a_row = 0

@@ -1,8 +1,8 @@
 """The environment variables that a job on a cluster needs of the machine that submits it.
 
 A local run inherits the whole environment of its command. A cluster gets what the run is known to need and no other
-secret of the user's shell: what the recipe looks up, the keys of its endpoints, the connection to its tools, and the
-settings of the libraries that it uses.
+secret of the user's shell: what the recipe and its file of tool servers look up, the keys of its endpoints, the
+connection to its tools, and the settings of the libraries that it uses.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from aworld_train import env
+from aworld_train.env.client_servers import read_client_servers
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.interpolation import variable_names
 from aworld_train.recipe.schema import Recipe
@@ -38,6 +39,8 @@ def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
     needed = {*_NAMES, *variable_names(loaded.unresolved), *_key_variables(loaded.unresolved)}
     if recipe.agent.aworld:
         needed |= set(_key_variables(_agent_file(recipe)))
+    if loaded.unresolved.get("env", {}).get("mcp_servers") and isinstance(recipe.env.mcp_servers, str):
+        needed |= read_client_servers(Path(recipe.env.mcp_servers).expanduser()).references
     variables = {
         name: value
         for name, value in os.environ.items()

@@ -8,22 +8,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from aworld_train.masking import is_secret_name
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
 MASK = "***"
-# `max_prompt_tokens` counts tokens and `pad_token` names one: neither is a secret.
-_SECRET = re.compile(
-    r"(?:^|[_-])(?:token|api_?key|access_?key|private_?key|password|passwd|secret)$", re.IGNORECASE
-)
-_SPECIAL_TOKEN = re.compile(
-    r"(?:^|_)(?:pad|eos|bos|unk|mask|sep|cls|stop|image|video|audio)_token$", re.IGNORECASE
-)
 
 
 def looks_secret(path: KeyPath) -> bool:
     """Whether the last name in ``path`` is a usual name of a secret."""
     names = [name for name in path if not name.isdigit()]
-    return bool(names) and bool(_SECRET.search(names[-1])) and not _SPECIAL_TOKEN.search(names[-1])
+    return bool(names) and is_secret_name(names[-1])
 
 
 def written_out(tree: dict[str, Any], framework: str = "") -> Iterator[tuple[KeyPath, str]]:

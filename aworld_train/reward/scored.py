@@ -12,6 +12,9 @@ from typing import Any
 
 from aworld_train.reward.settings import RewardSettings
 
+JUDGES_REFUSE = "judges_refuse"
+"""The part of a score that says that no judge takes any request, as with a wrong key or a spent quota."""
+
 
 class ScoreOutcome(StrEnum):
     """How scoring an answer ended."""
@@ -86,3 +89,8 @@ class ScoreResult:
     steps: tuple[str, ...]
     cause: str | None
     scorer: str
+
+    @property
+    def judges_refuse(self) -> bool:
+        """Whether there is no score because no judge takes any request; ``composite`` names parts by their scorer."""
+        return self.score is None and any(name.endswith(JUDGES_REFUSE) for name in self.parts)

@@ -133,7 +133,9 @@ class ContextView:
         try:
             return await self.settings.condenser([Message("system", _CONDENSE), Message("user", question)])
         except EpisodeFailure as failure:
-            raise ToolHelperFailed(f"a long tool result could not be condensed: {failure}") from failure
+            helper_failed = ToolHelperFailed(f"a long tool result could not be condensed: {failure}")
+            helper_failed.is_permanent = failure.is_permanent
+            raise helper_failed from failure
 
 
 def _turns(messages: Sequence[Message]) -> tuple[list[Message], list[list[Message]]]:

@@ -19,6 +19,10 @@ _MAX_PAUSE = 8.0
 class EndpointFailed(EpisodeFailure):
     """An outside language model gave no answer."""
 
+    def __init__(self, message: str, *, is_permanent: bool = False):
+        super().__init__(message)
+        self.is_permanent = is_permanent
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -62,7 +66,10 @@ class Endpoint:
                 may_wait = is_last and fault.is_overload and fault.scope == "passing"
                 pause = outage.pause(fault.retry_after) if may_wait else None
                 if pause is None:
-                    raise EndpointFailed(f"the endpoint {self.name} gave no answer: {fault}") from fault
+                    raise EndpointFailed(
+                        f"the endpoint {self.name} gave no answer: {fault}",
+                        is_permanent=fault.scope == "endpoint",
+                    ) from fault
             await asyncio.sleep(pause)
         if answer.finish_reason in ("content_filter", "refusal"):
             raise EndpointFailed(
@@ -90,5 +97,7 @@ class Failover:
             try:
                 return await endpoint.ask(messages, is_last=endpoint is self.endpoints[-1])
             except EndpointFailed as failure:
-                failures.append(str(failure))
-        raise EndpointFailed("; ".join(failures))
+                failures.append(failure)
+        raise EndpointFailed(
+            "; ".join(map(str, failures)), is_permanent=all(failure.is_permanent for failure in failures)
+        )

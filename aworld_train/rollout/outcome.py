@@ -55,9 +55,14 @@ _MEANINGS = {
 
 
 class EpisodeFailure(Exception):
-    """Ends an episode from inside with an outcome."""
+    """Ends an episode from inside with an outcome.
+
+    Attributes:
+        is_permanent: Whether other episodes fail alike, because an endpoint takes no request.
+    """
 
     outcome = Outcome.provider
+    is_permanent = False
 
 
 class EnvironmentLost(EpisodeFailure):

@@ -178,7 +178,7 @@ class Attempt:
         for alarm in self.summary.alarms[self._shown_alarms :]:
             progress.note(f"ALARM at step {alarm['step']}: {alarm['text']}.")
         self._shown_alarms = len(self.summary.alarms)
-        if reason := self._record.alarms.reason_to_stop:
+        if reason := self._record.reason_to_stop:
             return reason
         if reason := self._reason_to_stop_early():
             self._stop_request.stop_early(reason, max(self._record.accuracies))

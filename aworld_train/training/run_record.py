@@ -18,6 +18,7 @@ from aworld_train.training.summary import RunSummary, Validation
 _MAX_DROPPED_TASKS = 50  # in the summary
 _MAX_CAUSES, _MAX_CAUSE_CHARS = 50, 200  # in the summary
 _MAX_REWARDS = 60  # in the summary
+_REFUSALS = 5  # in a row that end a run: what one text brings about alone is not the endpoint's refusal
 _WITHIN_STEP = ("rewards", "compared", "played")  # figures of EpisodeCounts
 
 
@@ -215,6 +216,7 @@ class RunRecord:
         self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
         self.alarms = AlarmWatch()
         self._observed = from_step
+        self._refusals: list[str] = []  # since an episode was scored
         self._rewards = self.rows.figures("reward")
         self._steps = folder.framework.step_rows(metrics_file)
         self._episodes = JsonLinesTail(folder.episodes)
@@ -232,6 +234,8 @@ class RunRecord:
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
             kind.add(line)
+            if line["step"] > self.from_step or not self.from_step:
+                self._note_refusal(line)
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
             for step in sorted(updated_steps):
@@ -267,6 +271,19 @@ class RunRecord:
         if step >= self.summary.steps_planned:
             return "training", step, self.training.get(step, EpisodeCounts())
         return "training", step + 1, EpisodeCounts()
+
+    @property
+    def reason_to_stop(self) -> str | None:
+        """Why the run is to be ended, if it is."""
+        if len(self._refusals) >= _REFUSALS:
+            return f"{self._refusals[-1]} (every such episode would be left out, so the run was ended)."
+        return self.alarms.reason_to_stop
+
+    def _note_refusal(self, line: dict[str, Any]) -> None:
+        if refusal := line.get("refusal"):
+            self._refusals.append(refusal)
+        elif line.get("reward") is not None:
+            self._refusals.clear()
 
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""

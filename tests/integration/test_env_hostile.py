@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 WORKERS = 4
-SESSIONS = 500
+SESSIONS = {"directory": 500, "file of a client": 100}  # of a file, each starts a Python of its own
 AT_ONCE = 32
 WARM = 100
 FELT_SECONDS = 60.0
@@ -116,10 +116,12 @@ async def test_no_verdict_on_an_answer_is_forged_by_what_agents_did(
         assert wrong == [0.0] * 50
 
 
-async def test_innocent_sessions_work_among_hostile_ones(hostile: EnvConnection) -> None:
-    server = server_of(hostile)
+async def test_innocent_sessions_work_among_hostile_ones(
+    hostile: EnvConnection, request: pytest.FixtureRequest
+) -> None:
+    server, sessions = server_of(hostile), SESSIONS[request.node.callspec.params["hostile"]]
     rng = random.Random(0)
-    attacks = [rng.choice([*HOSTILE.values(), None, None, None]) for _ in range(SESSIONS)]
+    attacks = [rng.choice([*HOSTILE.values(), None, None, None]) for _ in range(sessions)]
     assert all_ready(hostile)
     before, at_once = started(), asyncio.Semaphore(AT_ONCE)
 
@@ -138,7 +140,7 @@ async def test_innocent_sessions_work_among_hostile_ones(hostile: EnvConnection)
     played = await asyncio.gather(*(play(*one) for one in numbered[:WARM]))
     memory = await asyncio.to_thread(memory_of_gateway)
     played += await asyncio.gather(*(play(*one) for one in numbered[WARM:]))
-    assert sum(played) == attacks.count(None) > SESSIONS / 5
+    assert sum(played) == attacks.count(None) > sessions / 5
     assert all_ready(hostile)
     # 400 sessions that are kept take more than 8 MB.
     grown = await asyncio.to_thread(memory_of_gateway) - memory

@@ -116,6 +116,8 @@ class EpisodeRecord:
             "tool_seconds": round(result.tools.seconds, 4),
             "cause": result.cause,
         }
+        if (failure := episode.failure) is not None and failure.is_permanent:
+            self.line["refusal"] = f"An endpoint refuses all requests: {failure}"
 
     def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
         """Record how the episode was scored.
@@ -131,6 +133,8 @@ class EpisodeRecord:
         self.line |= {"scorer": result.scorer, "scoring": result.outcome.value, "parts": dict(result.parts)}
         if score.value is None:
             self.line |= {"treatment": EpisodeUse.dropped.value, "cause": result.cause}
+            if result.judges_refuse:
+                self.line["refusal"] = f"The judges refuse all requests: {result.cause}"
             return False
         self.line["extracted"] = None if result.extracted is None else result.extracted[:_MAX_EXTRACTED_CHARS]
         self.reward(score.value, score.figures())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.attention import attention_faults
@@ -31,6 +32,7 @@ _CRITIC_SIZES = ("critic.ppo_micro_batch_size_per_gpu", "critic.use_dynamic_bsz"
 def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """The faults of a checked recipe: the recipe's key, and one sentence for each."""
     yield from _raw_values(recipe)
+    yield from _references(recipe)
     yield from _device(recipe)
     yield from name_faults(recipe)
     if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
@@ -45,6 +47,20 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from engine_arg_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
+
+
+def _references(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """VeRL resolves its configuration several times, so that no quoting holds."""
+    paths = [(("model", "path"), recipe.model.location)]
+    paths += [(("dataset", "train"), file) for file in recipe.dataset.train_files]
+    paths += [(("dataset", "val"), file) for file in recipe.dataset.val_files]
+    for key, path in paths:
+        place = Path(path or "/").expanduser().resolve()
+        if "${" in str(place) and place.exists():
+            yield (
+                key,
+                f"`{dotted(key)}`: {place} has '${{' in its path, which VeRL reads as a reference. Move it.",
+            )
 
 
 def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

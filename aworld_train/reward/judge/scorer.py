@@ -10,7 +10,7 @@ import asyncio
 from aworld_train.reward.judge.forms import Verdict
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
-from aworld_train.reward.scored import Score, ScoringContext, TooHard
+from aworld_train.reward.scored import JUDGES_REFUSE, Score, ScoringContext, TooHard
 from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
 
@@ -26,7 +26,7 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
     Returns:
         1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
         ``judge_calls`` (requests sent), ``judge_cached`` (1 if the verdict came from the cache, at no cost),
-        ``judge_refused`` (how many models take no request at all, if any) and
+        ``judges_refuse`` (1 where no judge takes any request) and
         ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
 
     Raises:
@@ -40,10 +40,11 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
     limit = context.settings.timeout
     question = Question(context.query, ground_truth, answer, judge.prompt or default_instructions())
     panel = _panel(judge)
-    return _score(await panel.judge(question, limit - min(_MAX_RESERVED, limit * _RESERVED_SHARE)))
+    judgement = await panel.judge(question, limit - min(_MAX_RESERVED, limit * _RESERVED_SHARE))
+    return _score(judgement, len(judge.models))
 
 
-def _score(judgement: Judgement) -> Score:
+def _score(judgement: Judgement, judges: int = 0) -> Score:
     parts = {
         "judge_cost": judgement.cost,
         "judge_calls": float(judgement.calls),
@@ -52,8 +53,8 @@ def _score(judgement: Judgement) -> Score:
     judged = judgement.judged
     if judged is not None and judged.confidence is not None:
         parts["confidence"] = judged.confidence
-    if judgement.refusals:
-        parts["judge_refused"] = float(judgement.refusals)
+    if judges and judgement.refusals == judges:
+        parts[JUDGES_REFUSE] = 1.0
     value = None if judged is None else float(judged.verdict is Verdict.correct)
     return Score(value, parts, tuple(judgement.steps), is_provoked=judgement.is_provoked)
 

@@ -95,6 +95,15 @@ def test_an_unknown_command_gets_the_nearest_one(arguments: list[str], nearest: 
     assert done.stderr == f"error: No such command '{arguments[-1]}'. Did you mean {nearest}?\n"
 
 
+def test_files_and_paths_are_read_as_utf8_in_a_locale_without_it(tmp_path: Path) -> None:
+    (folder := tmp_path / "Übung").mkdir()
+    (folder / "r.yaml").write_text("name: r\nmodel: {path: wörtlich-模型}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "aworld_train", "recipe", "show", str(folder / "r.yaml")]
+    locale = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=locale)
+    assert (done.returncode, "wörtlich-模型" in done.stdout) == (0, True), done.stderr
+
+
 def test_debug_shows_the_traceback_of_an_error() -> None:
     quiet, debug = run("recipe", "check", "no-such"), run("--debug", "recipe", "check", "no-such")
     assert (quiet.returncode, debug.returncode) == (2, 2)

@@ -1,6 +1,7 @@
 """A desktop client's file of servers as an environment directory: what it becomes, and what is in no file of it."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,27 @@ def test_a_program_of_the_machine_has_no_image_and_what_is_not_used_is_named() -
         "My Server runs python3, a program of this machine: it needs --backend process, or a folder with a Dockerfile "
         "that has it.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (f"--api-key {SECRET}", ["--api-key"]),
+        (f"--token={SECRET} --max-tokens 9", ["--token"]),
+        (f"-e NOTES_API_KEY={SECRET}", ["NOTES_API_KEY"]),
+        (f"postgres://me:{SECRET}@db/notes --all", ["number 2"]),
+        (f"--header 'Authorization: Bearer {SECRET}' {SECRET}", ["number 3", "number 4"]),
+        ("--token --limit 5 https://h.example/a?b=c user@h", []),
+    ],
+)
+def test_an_argument_that_looks_like_a_secret_is_named_without_its_value(
+    arguments: str, named: list[str]
+) -> None:
+    remarks = read_client_servers(server(command="npx", args=["p", *shlex.split(arguments)])).remarks
+    assert [remark.partition(" looks like a secret")[0] for remark in remarks] == [
+        f"mcp_servers: My Server: the argument {name}" for name in named
+    ]
+    assert SECRET not in "".join(remarks)
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,24 @@ def test_no_file_holds_a_secret_and_the_secrets_hold_them_all(
     assert second["stringData"]["gateway-secret"] != secret
 
 
+def test_keys_of_a_file_of_tool_servers_are_in_the_secret_of_the_tools_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("NOTES_KEY", f"{CANARY}-notes")
+    entry = {"command": "npx", "args": ["p"], "env": {"KEY": "${NOTES_KEY}", "PAIR": "me:${NOTES_KEY}"}}
+    file = tmp_path / "client.json"
+    file.write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    with pytest.raises(UsageError, match=f"env build --mcp-servers {file}`"):
+        plan(f"env.mcp_servers={file}").manifests()
+    rendered = plan(f"env.mcp_servers={file}", TOOLS[1])
+    assert CANARY not in yaml.safe_dump_all(rendered.manifests())
+    trainer, tools = rendered.secrets()
+    assert CANARY not in json.dumps(trainer)
+    keys = {name: value for name, value in tools["stringData"].items() if CANARY in value}
+    assert keys == {"NOTES_KEY": f"{CANARY}-notes", "NOTES_PAIR": f"me:{CANARY}-notes"}
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

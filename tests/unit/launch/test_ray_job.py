@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ import pytest
 from aworld_train import __version__
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch import JobState
-from aworld_train.launch.cluster_job import ClusterJob, read_job
+from aworld_train.launch.base import LaunchOptions
+from aworld_train.launch.cluster_job import SEALED_VARIABLE, ClusterJob, read_job
 from aworld_train.launch.cluster_nodes import Demand, _node_check, check_free, check_nodes
 from aworld_train.launch.following import ClusterSilent, follow_log
 from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.ray_api import RayJobs, checked_address
+from aworld_train.launch.ray_job import RayLauncher
 from aworld_train.recipe import read
+from aworld_train.sealed import unseal
 
 TOKEN = "t" * 64
 JOB = ClusterJob("0011", "/runs/long", __version__, "/home/me", ["train", "x"], 2, 1)
@@ -212,6 +216,42 @@ def test_a_job_gets_what_the_recipe_needs_and_nothing_else_of_the_shell(
         job_variables(read(tree, ["trainer.loggers=[tensorboard]"]))["TENSORBOARD_DIR"]
         == "/shared/tensorboard"
     )
+
+
+def test_a_job_gets_the_variables_that_its_file_of_tool_servers_refers_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: tuple[type[Api], str]
+) -> None:
+    handler, address = api
+    handler.answers["/api/jobs/"] = (200, {"submission_id": "x"})
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    names = ("PLAIN", "EDITORS", "USER_NAME", "PASSWORD", "HOST")
+    for name in (*names, "OFF", "OTHER"):
+        monkeypatch.setenv(name, f"{name} of the shell")
+    servers = {
+        "files": {
+            "command": "npx",
+            "args": ["p"],
+            "env": {"A": "${PLAIN}", "B": "${env:EDITORS}", "C": "fixed"},
+        },
+        "issues": {
+            "url": "https://${HOST:-h}/mcp",
+            "headers": {"Authorization": "Basic ${USER_NAME}:${PASSWORD} ${UNSET_OF_ALL:-x}"},
+        },
+        "off": {"command": "npx", "args": ["p"], "env": {"A": "${OFF}"}, "disabled": True},
+    }
+    file = tmp_path / "client.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    loaded = read({"env": {"mcp_servers": str(file)}}, [])
+    (run_dir := tmp_path / "run").mkdir()
+    processor: Any = SimpleNamespace(checked=loaded, run_dir=lambda recipe: run_dir)
+    RayLauncher()._submit(processor, RayJobs(address, TOKEN), run_dir, LaunchOptions())
+    (body,) = handler.bodies
+    sent = unseal(body["runtime_env"]["env_vars"][SEALED_VARIABLE], TOKEN)
+    assert {name: value for name, value in sent.items() if value.endswith("of the shell")} == {
+        name: f"{name} of the shell" for name in names
+    }
+    written = [path.read_text() for path in run_dir.rglob("*") if path.is_file()]
+    assert "of the shell" not in "".join([json.dumps(body), *written])
 
 
 def test_the_head_reads_the_job_of_this_launch_alone(tmp_path: Path) -> None:

@@ -75,12 +75,20 @@ def test_setup_lines_run_before_the_command_which_ignores_the_signal_until_it_ca
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"url": "http://h/mcp", "token": "${oc.env:LAUNCH_TOKEN}"},
+        {"mcp_servers": {"a": {"command": "npx", "args": ["p"], "env": {"KEY": "${oc.env:LAUNCH_TOKEN}"}}}},
+    ],
+    ids=["token", "tool servers"],
+)
 def test_no_value_of_a_variable_is_in_the_files_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    env: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAUNCH_TOKEN", "s3cret-value")
-    recipe = {"name": "long", "env": {"url": "http://h/mcp", "token": "${oc.env:LAUNCH_TOKEN}"}}
-    script(tmp_path, recipe=recipe)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script(tmp_path, recipe={"name": "long", "env": env})
     written = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {file.name for file in written} == {"job.sbatch", "recipe.yaml"}
     assert not [file for file in written if "s3cret" in file.read_text()]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.endpoint import Endpoint, EndpointFailed, Failover
 from aworld_train.rollout.messages import Message
-from aworld_train.rollout.outcome import Outcome
+from aworld_train.rollout.outcome import Outcome, ToolHelperFailed
 
 KEY = "sk-very-secret"
 VARIABLE = "SUMMARIZER_KEY"
@@ -224,6 +225,23 @@ async def test_the_next_is_asked_only_if_the_one_before_failed() -> None:
         servers = Failover([endpoint(server.url) for server in (broken, good, spare)])
         assert await servers.ask(ASKED) == "yes"
     assert [len(server.bodies) for server in (broken, good, spare)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("statuses", "is_permanent"), [((401, 402), True), ((401, 503), False)])
+async def test_a_failure_is_permanent_where_every_endpoint_refuses(
+    statuses: tuple[int, int], is_permanent: bool
+) -> None:
+    async with serving(sends("no", statuses[0])) as first, serving(sends("no", statuses[1])) as second:
+        view = ContextView(
+            ContextSettings(
+                condense_over=0, condenser=Failover([endpoint(first.url), endpoint(second.url)]).ask
+            )
+        )
+        with pytest.raises(ToolHelperFailed) as caught:
+            await view.of(
+                [Message("user", "?"), Message("assistant", ""), Message("tool", "long", call_id="1")]
+            )
+    assert caught.value.is_permanent == is_permanent
 
 
 async def test_if_none_answers_each_says_why() -> None:

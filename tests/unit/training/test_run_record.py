@@ -367,6 +367,21 @@ def test_a_row_that_a_full_disk_cut_off_is_written_whole_with_the_next(
     assert list(refreshed(account, scored(3))) == [1, 2, 3]
 
 
+def test_endpoints_that_refuse_five_episodes_in_a_row_end_the_run_and_not_the_next(
+    account: RunRecord,
+) -> None:
+    refused = unscored(refusal="The judges refuse all requests: HTTP 401")
+    refreshed(account, *[refused] * 4, scored(), *[refused] * 4)
+    assert account.reason_to_stop is None
+    refreshed(account, {**refused, "step": 2})
+    assert account.reason_to_stop == (
+        "The judges refuse all requests: HTTP 401 (every such episode would be left out, so the run was ended)."
+    )
+    again = RunRecord(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", 2)
+    again.refresh(1.0)
+    assert again.reason_to_stop is None
+
+
 def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunRecord) -> None:
     assert account.worst_cause() is None
     account.training.update({1: counts(early=5), 2: counts(late=2, both=1)})

@@ -17,6 +17,7 @@ from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
+from aworld_train.rollout.endpoint import EndpointFailed
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message
@@ -92,6 +93,18 @@ def test_an_episode_whose_loop_raised_is_dropped_whatever_was_reported(
     assert not record.is_usable
     assert lines(run_dir) == [{"episode": record.id, "step": 1, "validate": False, "index": 0, **end}]
     assert record.is_written
+
+
+def test_a_line_says_which_endpoints_refuse_all_requests() -> None:
+    record = finished()
+    assert not record.score(score(None, judge_calls=1.0), TASK) and "refusal" not in record.line
+    assert not record.score(score(None, llm_judge_judges_refuse=1.0), TASK)
+    assert record.line["refusal"] == "The judges refuse all requests: no judge"
+    episode = ChatEpisode(cast(Any, None), LIMITS)
+    episode.fail(EndpointFailed("the endpoint helper gave no answer: HTTP 401", is_permanent=True))
+    record = EpisodeRecord(1, False, 0)
+    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.provider), [], EpisodeUse.dropped, 0.5)
+    assert record.line["refusal"].endswith(": the endpoint helper gave no answer: HTTP 401")
 
 
 async def test_what_became_of_an_episode_is_in_its_line() -> None:

@@ -1,6 +1,7 @@
 """What VeRL, its engines or a run on it cannot use is refused with the recipe's key, and the rest is not."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -218,3 +219,16 @@ def test_the_inputs_of_refused_estimators_are_computed_by_the_older_trainer_alon
         assert f'"{field}"' not in current
         assert f'"{field}"' in older
     assert "use_pf_ppo" not in current
+
+
+def test_a_path_that_reads_as_a_reference_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "${x}").mkdir()
+    for name in ("t.parquet", "model"):
+        (folder / name).touch()
+    monkeypatch.chdir(folder)
+    given = ["model.path=model", "dataset.train=t.parquet", "dataset.val=/elsewhere.parquet"]
+    problems = _faults(given, engine="transformers", device="cpu")
+    assert {key: text.partition(", ")[0] for key, text in problems.items() if "reads as" in text} == {
+        "model.path": f"`model.path`: {folder}/model has '${{' in its path",
+        "dataset.train": f"`dataset.train`: {folder}/t.parquet has '${{' in its path",
+    }

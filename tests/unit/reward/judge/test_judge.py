@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from aworld_train.reward.judge.panel import Backoff, Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions, template_fault
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoringContext
 from aworld_train.reward.scoring import score as score_row
-from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
+from aworld_train.reward.settings import CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import (
     PERMANENT,
     RETRYABLE,
@@ -138,6 +139,18 @@ async def test_an_answer_that_alone_keeps_judges_from_a_verdict_is_wrong_and_cou
     assert (wrong.score, wrong.outcome, wrong.parts["provoked"]) == (0.0, ScoreOutcome.too_hard, 1.0)
     assert (left_out.score, left_out.outcome) == (None, ScoreOutcome.abstained)
     assert (again.score, again.outcome) == (1.0, ScoreOutcome.scored)
+
+
+@pytest.mark.parametrize("scorer", ["llm_judge", "composite"])
+@pytest.mark.parametrize(
+    ("second", "refuse"), [(status(402), True), (words("Hm."), False), (status(500), False)]
+)
+async def test_judges_refuse_where_all_of_them_do(scorer: str, second: Any, refuse: bool) -> None:
+    with JudgeServer(status(401)) as first_server, JudgeServer(second) as server:
+        models = (judge(first_server), judge(server, "second"))
+        settings = replace(scoring(*models, attempts=1).settings, composite=CompositeSettings("llm_judge"))
+        result = await score_row("<answer>43</answer>", ground_truth="42", scorer=scorer, settings=settings)
+    assert (result.score, result.judges_refuse) == (None, refuse)
 
 
 async def test_a_request_has_temperature_0_and_the_unchanged_texts() -> None:
