@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from aworld_train.adapter.verl.model_checks import text_config, whole
+from aworld_train.adapter.verl.recipe_keys import ACTOR
 from aworld_train.recipe.device import device_of, gpus_of_machine
 from aworld_train.recipe.schema import Device, LauncherName, Offload, Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -23,15 +24,11 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """What the configurations of Qwen, Mixtral and DeepSeek call the number of a layer's experts."""
 
 
-def megatron_keys(recipe: Recipe, role: str) -> dict[str, Any]:
+def megatron_keys(recipe: Recipe) -> dict[str, Any]:
     """VeRL's keys of the actor's section, which the reference model copies."""
-    trainer, section = recipe.trainer, f"{role}.megatron"
+    trainer, section = recipe.trainer, f"{ACTOR}.megatron"
     return {
-        f"{role}.strategy": "megatron",
-        f"{section}.tensor_model_parallel_size": trainer.megatron.tensor_parallel,
-        f"{section}.pipeline_model_parallel_size": trainer.megatron.pipeline_parallel,
-        f"{section}.context_parallel_size": trainer.megatron.context_parallel,
-        f"{section}.expert_model_parallel_size": trainer.megatron.expert_parallel,
+        f"{ACTOR}.strategy": "megatron",
         # Else as many as tensor_parallel, by which the experts' GPUs would have to be divided as well.
         f"{section}.expert_tensor_parallel_size": 1,
         f"{section}.param_offload": trainer.offload in (Offload.params, Offload.all),
