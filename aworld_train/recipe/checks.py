@@ -167,7 +167,8 @@ def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _bounds(section: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    for name, rules in rules_of(type(section)).items():
+    section_type: Any = type(section)
+    for name, rules in rules_of(section_type).items():
         value = getattr(section, name)
         if is_dataclass(value):
             yield from _bounds(value, (*path, name))

@@ -25,12 +25,9 @@ from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 
 class ExternalAgent(EpisodeAgent):
-    """The agent that the recipe names."""
-
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Open a session at each gateway for the episode and run the agent with them."""
         llm = (await model_gateway()).open_session(
             model_name, result.episode.conversation, result.episode.rules
         )
@@ -73,7 +70,6 @@ class ExternalAgent(EpisodeAgent):
         result: EpisodeResult,
         tools: ToolGatewaySession,
     ) -> str:
-        """Let the agent work until it is done or the episode is over, whichever comes first."""
         work = asyncio.ensure_future(agent.run(task, context))
         over = asyncio.ensure_future(result.episode.over.wait())
         try:

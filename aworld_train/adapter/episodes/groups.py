@@ -6,12 +6,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 class Group:
-    """A group whose episodes are being played.
-
-    Args:
-        size: How many episodes it has.
-        min_healthy: Fewest healthy episodes with which the group can be trained on.
-    """
+    """A group whose episodes are being played; with fewer healthy ones than ``min_healthy`` it is not trained on."""
 
     def __init__(self, size: int, min_healthy: int):
         self._missing = size
@@ -34,5 +29,4 @@ class Group:
 
 
 def min_group(recipe: Recipe) -> int:
-    """The fewest healthy episodes with which a group is trained on."""
     return recipe.rollout.min_group or min(2, recipe.rollout.n)

@@ -25,7 +25,6 @@ from aworld_train.reward.settings import RewardSettings
 
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
-    """What ``reward.yaml`` holds for a recipe, as plain data with references to the environment."""
     settings = reward_settings(recipe)
     settings = replace(
         settings,
@@ -49,13 +48,7 @@ def _absolute(spec: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a run scores.
-
-    Attributes:
-        function: User-defined reward function in place of the scorers; None for the scorers.
-        directory: Base of relative paths in the scorers that tasks name.
-        settings: Settings of the scorers.
-    """
+    """How a run scores; ``directory`` is the base of relative paths in the scorers that tasks name."""
 
     function: str | None
     directory: str
@@ -75,21 +68,12 @@ def _plan(file: str) -> _Plan:
 
 @dataclass(frozen=True)
 class EpisodeScore:
-    """The score of an episode.
-
-    Attributes:
-        result: Score, outcome and parts from the scorer.
-        tool_calls: How many tools the agent called.
-        tool_errors: How many of these calls returned an error.
-    """
-
     result: ScoreResult
     tool_calls: int
     tool_errors: int
 
     @property
     def value(self) -> float | None:
-        """The reward; None where there is none."""
         return self.result.score
 
     @property
@@ -125,15 +109,10 @@ async def score_episode(
     extra_info: Mapping[str, Any],
     **more: Any,
 ) -> EpisodeScore:
-    """Score one episode.
+    """Score one episode by the plan in a run's ``reward.yaml``.
 
-    Args:
-        file: The run's ``reward.yaml``.
-        data_source: Source of the row's task.
-        response: The decoded response, tool results included; only used if ``extra_info`` has none.
-        ground_truth: The row's answer.
-        extra_info: The row's ``extra_info`` with the facts of the episode (see ``player.episode_facts``).
-        **more: Further arguments for a reward function of the recipe.
+    ``response``, decoded with its tool results, is only used if ``extra_info`` has none; ``extra_info`` is the row's,
+    with ``player.episode_facts``; ``more`` are further arguments for a reward function of the recipe.
     """
     plan = _plan(file)
     if plan.function:
