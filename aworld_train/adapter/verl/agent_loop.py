@@ -23,8 +23,6 @@ STOPPING_ENGINES = ("transformers", "vllm")
 
 
 class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays one task with the recipe's agent; ``settings`` names the file ``episodes.yaml``."""
-
     def __init__(self, *args: Any, settings: str, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.player = _player(settings)
@@ -57,7 +55,6 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
 
 @lru_cache(maxsize=4)
 def _player(settings: str) -> EpisodePlayer:
-    """The player that all episodes of a process share."""
     return EpisodePlayer(read_settings(settings))
 
 

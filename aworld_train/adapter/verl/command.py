@@ -55,15 +55,7 @@ def verl_environment(
     *,
     trackers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Variables for VeRL and the private Ray, which are added to the process's own.
-
-    Args:
-        recipe: The recipe of the run.
-        logger_file: The file to which VeRL appends its metrics.
-        private: The filled private folder of this start.
-        nodes: The machines of the run; None is this one.
-        trackers: Variables of the run's trackers.
-    """
+    """Variables for VeRL and the private Ray, which are added to the process's own."""
     return {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
         "TMPDIR": str(private.scratch),
@@ -110,13 +102,8 @@ def cluster_environment(
 ) -> dict[str, str]:
     """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``.
 
-    Ray's address, its token, temporary folders and network interfaces are the cluster's own.
-
-    Args:
-        recipe: The recipe of the run.
-        logger_file: The file to which VeRL appends its metrics.
-        rendezvous: A folder that every node can reach, for this start alone: what it holds is removed.
-        trackers: Variables of the run's trackers.
+    Ray's address, its token, temporary folders and network interfaces are the cluster's own. Every node reaches
+    ``rendezvous``, whose content is removed.
     """
     shutil.rmtree(rendezvous, ignore_errors=True)
     rendezvous.mkdir(mode=0o700)

@@ -43,16 +43,7 @@ _HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS, max_connections=100)
 
 
 class CompletionsServer:
-    """Samples from a served model.
-
-    Args:
-        url: Its base address, ending in ``/v1``.
-        key: Its key; by default what is in ``OPENAI_API_KEY``, if it needs one.
-
-    Raises:
-        ModelError: The key or the address is not valid.
-        UsageError: The environment names a proxy for it that is no HTTP proxy.
-    """
+    """Samples from a served model at ``url``, which ends in ``/v1``; the key is in ``OPENAI_API_KEY`` by default."""
 
     def __init__(self, url: str, key: str | None = None):
         address = EndpointAddress(url, "")
@@ -66,7 +57,6 @@ class CompletionsServer:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> TokenOutput:
-        """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers."""
         if not self._is_checked and _is_shaped(sampling_params):
             await self._check_probabilities(prompt_ids)
         body = {
@@ -83,7 +73,6 @@ class CompletionsServer:
         raise ModelError(f"{self._url}/completions sent no completion.")
 
     async def served_model(self) -> str:
-        """The name of the model that the server has."""
         if self._model is None:
             match await self._request("GET", "/models", None):
                 case {"data": [{"id": str(name)}, *_]}:

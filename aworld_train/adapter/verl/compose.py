@@ -1,9 +1,8 @@
 """Translates a recipe into a complete VeRL configuration.
 
-Each section of the recipe has a function that returns dotted VeRL keys. ``compose`` merges these keys, and then the
-recipe's raw ``verl`` section, into the defaults that ship with the installed VeRL, checks every raw key against them,
-and resolves the interpolations. Only references to environment variables stay ``${oc.env:NAME}``: VeRL's processes
-inherit the environment and resolve them. VeRL starts with the result as it is.
+The dotted keys of the recipe's sections, then its raw ``verl`` section, are merged into the defaults that ship with the
+installed VeRL; every raw key is checked against them. Only references to environment variables stay ``${oc.env:NAME}``:
+VeRL's processes resolve them.
 """
 
 import shlex
@@ -67,12 +66,7 @@ _CPUS_PER_RANK, _CPUS_BESIDE = (
 
 
 def compose(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """The VeRL configuration of a recipe, resolved except for references to environment variables.
-
-    Args:
-        recipe: A recipe without the faults of ``recipe_checks``.
-        run_dir: The run folder.
-    """
+    """The VeRL configuration of a recipe, resolved except for references to environment variables."""
     composed = _overlaid(recipe, run_dir)
     schema.check(composed, recipe.raw)
     return schema.resolve(composed)
@@ -92,7 +86,6 @@ def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 
 
 def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """The dotted VeRL keys that the recipe's own sections set."""
     return {
         **_copied(recipe),
         **_model(recipe),
@@ -107,7 +100,6 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 
 
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
-    """The content of ``agent.yaml``: the recipe's agent loop, of which VeRL builds one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
     return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
 
@@ -128,7 +120,6 @@ def forks(recipe: Recipe) -> bool:
 
 
 def _copied(recipe: Recipe) -> dict[str, Any]:
-    """The keys whose values are the same in a recipe."""
     by_strategy = MEGATRON_COPIED if by_megatron(recipe) else FSDP_COPIED
     values = {key: attrgetter(own)(recipe) for key, own in {**COPIED, **COPIED_AGAIN, **by_strategy}.items()}
     return {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
@@ -152,7 +143,6 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 
 def _external_modules(recipe: Recipe) -> list[str]:
-    """The modules that VeRL imports where it builds models."""
     modules, attention = [], attention_of(recipe)
     if on_cpu(recipe):
         modules.append(REGISTRATION_MODULE)
@@ -173,7 +163,6 @@ def _data(recipe: Recipe) -> dict[str, Any]:
 
 
 def _files(files: str | list[str] | None) -> Any:
-    """One file as text and several as a list, each with its absolute path."""
     return [absolute_path(file) for file in files] if isinstance(files, list) else absolute_path(files)
 
 
@@ -198,7 +187,6 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
 
 
 def by_megatron(recipe: Recipe) -> bool:
-    """Whether Megatron divides the trained model."""
     return recipe.trainer.strategy is Strategy.megatron
 
 
@@ -324,7 +312,6 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
 
 
 def _nested(keys: dict[str, Any]) -> dict[str, Any]:
-    """Dotted keys as nested maps."""
     tree: dict[str, Any] = {}
     for key, value in keys.items():
         *parents, leaf = key.split(".")

@@ -1,8 +1,7 @@
-"""The dataclasses that verl builds from its configuration, read from verl's source without importing it.
+"""The dataclasses that verl builds from its configuration, read from its source: importing it costs seconds.
 
-Importing verl costs seconds and needs torch. The default configuration that ships with verl does not show
-every key: a map with ``_target_`` becomes a dataclass, and a field of that dataclass is a valid key even
-if the default configuration leaves it out. Types are read from the annotations.
+The default configuration does not show every key: a map with ``_target_`` becomes a dataclass, whose fields are valid
+keys too. Types are read from the annotations.
 """
 
 import ast
@@ -54,11 +53,8 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class FieldType:
-    """The values that a field accepts.
-
-    Attributes:
-        accepts: Kinds of value out of int, float, str, bool, list, map, null; empty when anything goes.
-        section: Name of the dataclass that verl builds from a map in this field.
+    """The values that a field accepts: kinds as in ``value_types`` (empty: any), or a map for the dataclass
+    ``section``.
     """
 
     accepts: frozenset[str] = frozenset()
@@ -72,7 +68,6 @@ class _Class:
 
 
 def verl_folder() -> Path:
-    """The folder in which verl is installed; verl is not imported."""
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
         raise DependencyMissing(f"verl is not installed: {TRAINING_PROFILE}.")
@@ -81,10 +76,7 @@ def verl_folder() -> Path:
 
 @cache
 def fields_of(name: str) -> dict[str, FieldType] | None:
-    """The settable fields of the dataclass ``name`` (a bare name or a ``_target_``), inherited ones included.
-
-    Returns None for a class that is not verl's own; its fields are unknown.
-    """
+    """The settable fields of a dataclass, inherited ones included; None for a class that is not verl's."""
     found = _classes().get(name.rpartition(".")[2])
     if found is None or ("." in name and not name.startswith("verl.")):
         return None

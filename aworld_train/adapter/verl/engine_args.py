@@ -1,9 +1,9 @@
 """The arguments of vLLM's or SGLang's engine that a recipe passes through, checked before the engine starts.
 
-VeRL hands them to the engine in place of its own, so one of them could replace what VeRL or the recipe sets, and the
-engine would refuse a wrong one minutes after the start of a run. Names and types are those of the dataclasses
-``AsyncEngineArgs`` and ``ServerArgs``, read from their source: importing an engine takes seconds. Where it is not
-installed only the arguments that a recipe may not set are known; the run checks the others on the machine that has it.
+One of them could replace what VeRL or the recipe sets, and the engine would refuse a wrong one minutes into a run.
+Names and types are read from the source of ``AsyncEngineArgs`` and ``ServerArgs``: importing an engine takes seconds.
+Where it is not installed only the arguments that a recipe may not set are known; the machine that has it checks the
+others.
 """
 
 import ast
@@ -176,8 +176,6 @@ SGLANG_OWNED_ARGS = {
 
 
 class _Known(NamedTuple):
-    """An engine whose arguments are known."""
-
     title: str
     file: str
     owned: Mapping[str, str]
@@ -264,10 +262,7 @@ def _is_open(value: Any) -> bool:
 
 
 def engine_args(engine: Engine) -> Mapping[str, frozenset[str]] | None:
-    """The arguments of an installed engine with the kinds of value that each takes; None where it is not installed.
-
-    A kind is one of int, float, str, bool, list, map and null; none at all stands for any.
-    """
+    """The arguments of an installed engine with the kinds of value that each takes (none: any)."""
     spec = find_spec(engine.value)
     if spec is None or spec.origin is None:
         return None

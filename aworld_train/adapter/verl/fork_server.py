@@ -57,12 +57,7 @@ _job_id = b""
 
 
 def run(main: Start, job: int = 1) -> None:
-    """Call ``main`` in a fork of this process, beside a fork server that ends with it; or here, if that cannot be.
-
-    Args:
-        main: What to do.
-        job: As of ``preload``.
-    """
+    """Call ``main`` in a fork of this process, beside a fork server that ends with it; or here, if that cannot be."""
     if preload(job):
         address, key = (
             Path(os.environ[name]) for name in (fork_client.ADDRESS_VARIABLE, fork_client.KEY_VARIABLE)
@@ -75,11 +70,8 @@ def run(main: Start, job: int = 1) -> None:
 def preload(job: int = 1) -> bool:
     """Import what the processes of a run import, so that its forks have it.
 
-    Args:
-        job: Which program that joins Ray is the run; workers of others are not forked.
-
-    Returns:
-        Whether this process may be forked: False if its forks would give their objects the same identifiers.
+    ``job`` is which program that joins Ray is the run; workers of others are not forked. Returns False if this process
+    must not be forked, because its forks would give their objects the same identifiers.
     """
     # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended:
     # for forks that is this one, which ends them when the raylet ends.
@@ -112,7 +104,6 @@ def preload(job: int = 1) -> bool:
 
 
 def _id_of_fork() -> bytes:
-    """An identifier that Ray makes in a fork of this process."""
     from ray import ObjectRef
 
     reader, writer = os.pipe()
@@ -128,12 +119,7 @@ def _id_of_fork() -> bytes:
 
 
 class ForkServer:
-    """Forks this process on request.
-
-    Args:
-        address: The path of its socket, in a folder that only its user can reach.
-        key: The file with the key that requests begin with.
-    """
+    """Forks this process on request; requests begin with the key in the file ``key``."""
 
     def __init__(self, address: Path, key: Path):
         self._key = key.read_bytes()
@@ -150,8 +136,7 @@ class ForkServer:
     def serve(self, main: Start) -> Start:
         """Fork a process for ``main``, and others on request until that one has ended; then end as it did.
 
-        Returns:
-            In each fork, and only there: what it is to do.
+        Returns in each fork, and only there, what it is to do.
         """
         gc.collect()
         gc.freeze()  # so that searches for garbage in forks do not copy what they share
@@ -232,7 +217,6 @@ class ForkServer:
                 self._selector.register(self._raylet, selectors.EVENT_READ)
 
     def _kill_forks(self, main_process: "_Fork") -> None:
-        """End what the raylet, which has ended, has started."""
         assert self._raylet is not None
         self._selector.unregister(self._raylet)
         for selected in self._selector.get_map().values():
@@ -268,7 +252,6 @@ class ForkServer:
         return status
 
     def _forget(self, fork: "_Fork") -> None:
-        """Have no more to do with the client of a fork."""
         assert fork.connection is not None
         self._selector.unregister(fork.connection)
         fork.connection.close()
@@ -284,8 +267,6 @@ class _Fork:
 
 @dataclass(frozen=True)
 class _Program:
-    """A script, and the circumstances in which it is to run."""
-
     arguments: list[str]
     directory: bytes
     environment: dict[bytes, bytes]
@@ -298,7 +279,6 @@ class _Program:
         return rest if rest and not rest[0].startswith("-") else []
 
     def enter(self, streams: list[int]) -> None:
-        """Take over the circumstances."""
         from ray._raylet import setproctitle  # type: ignore[attr-defined]
 
         for number, descriptor in enumerate(streams):

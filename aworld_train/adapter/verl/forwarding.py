@@ -19,22 +19,16 @@ _OF_A_START = ("AWORLD_TRAIN_RUN_DIR", "MCP_SERVER_URL", "MCP_SERVER_TOKEN")
 
 
 def forwarded_names(own: Iterable[str]) -> str:
-    """The value of ``FORWARDED_VARIABLE`` for a start with these variables of its own."""
     of_job = [name for name in os.environ.get(JOB_VARIABLES_VARIABLE, "").split(",") if name]
     return ",".join(sorted({*own, *of_job, *_OF_A_START, FORWARDED_VARIABLE}))
 
 
 def is_forwarding() -> bool:
-    """Whether workers of this run need its variables."""
     return FORWARDED_VARIABLE in os.environ
 
 
 def variables_for_workers() -> dict[str, str]:
-    """The variables for the runtime environment of the run's Ray job.
-
-    Raises:
-        RuntimeError: The cluster has no token to seal them with.
-    """
+    """The variables for the runtime environment of the run's Ray job; RuntimeError if no token can seal them."""
     names = os.environ[FORWARDED_VARIABLE].split(",")
     variables = {name: os.environ[name] for name in names if name in os.environ}
     token = ray_token()

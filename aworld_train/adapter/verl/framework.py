@@ -44,16 +44,12 @@ class VerlFramework:
     owned_keys: Mapping[str, str] = OWNED_KEYS
 
     def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As ``TrainingFramework.recipe_from``."""
         return own_config.recipe_from(content)
 
     def faults(self, recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-        """As ``TrainingFramework.faults``."""
         return recipe_checks.faults(recipe)
 
     def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
-        """As ``TrainingFramework.compile``."""
-
         # What plays and scores episodes is imported only where a run needs it, not to check a recipe.
         from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
@@ -82,55 +78,42 @@ class VerlFramework:
         )
 
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
-        """As ``TrainingFramework.composed``."""
         return compose(recipe, folder)
 
     def memory_plan(self, recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
-        """As ``TrainingFramework.memory_plan``."""
         return memory_plan(recipe, gpu_bytes)
 
     def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As ``TrainingFramework.template_options``."""
         return composed["data"].get("apply_chat_template_kwargs") or {}
 
     def errors_in(self, text: str) -> list[str]:
-        """As ``TrainingFramework.errors_in``."""
         return log.errors_in(text)
 
     def start_failed(self, text: str) -> bool:
-        """As ``TrainingFramework.start_failed``."""
         return log.start_failed(text)
 
     def is_transient(self, error: str) -> bool:
-        """As ``TrainingFramework.is_transient``."""
         return log.is_transient(error)
 
     def step_rows(self, file: Path) -> StepReader:
-        """As ``TrainingFramework.step_rows``."""
         return VerlStepReader(file)
 
     def last_checkpoint(self, folder: Path) -> Checkpoint | None:
-        """As ``TrainingFramework.last_checkpoint``."""
         return checkpoints.last_checkpoint(folder)
 
     def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-        """As ``TrainingFramework.prepare_resume``."""
         return checkpoints.prepare_resume(folder, checkpoint)
 
     def model_in(self, checkpoint: Path) -> Path | None:
-        """As ``TrainingFramework.model_in``."""
         return checkpoints.model_in(checkpoint)
 
     def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
-        """As ``TrainingFramework.checkpoints``."""
         return checkpoints.stored(folder)
 
     def extract_model(self, checkpoint: Path, into: Path) -> ExtractedModel:
-        """As ``TrainingFramework.extract_model``."""
         return checkpoints.extract_model(checkpoint, into)
 
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
-        """As ``TrainingFramework.load_model``."""
         _prepare_process(recipe, folder)
         from aworld_train.adapter.verl.single_model import VerlLoadedModel
 
@@ -139,7 +122,6 @@ class VerlFramework:
     def trained_logprobs(
         self, recipe: Recipe, folder: Path, samples: Sequence[tuple[Sequence[int], Sequence[int]]]
     ) -> list[list[float]]:
-        """As ``TrainingFramework.trained_logprobs``."""
         _prepare_process(recipe, folder)
         from aworld_train.adapter.verl.trained_logprobs import trained_logprobs
 

@@ -20,16 +20,7 @@ _USERS = ("verl.utils.torch_functional", "verl.workers.engine.fsdp.transformer_i
 def logprobs_from_logits(
     logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool = True
 ) -> torch.Tensor:
-    """As VeRL's function of this name.
-
-    Args:
-        logits: ``[tokens, vocabulary]``, or with more dimensions before the last.
-        labels: The tokens whose log-probabilities are returned, without the last dimension.
-        inplace_backward: Not used.
-
-    Returns:
-        In fp32, in the shape of ``labels``.
-    """
+    """As VeRL's function: log-probabilities of ``labels`` in fp32, over the last dimension."""
     parts = [
         # On the way back they are computed again: in fp32 the logits are twice what the model's bf16 takes.
         checkpoint(_some, rows, ids, use_reentrant=False)

@@ -23,7 +23,6 @@ OTHER_FORMS = ("rank_pattern", "alpha_pattern", "use_dora")
 
 
 def is_split(model: Path) -> bool:
-    """Whether the weights in a model's folder are those of a base and an adapter."""
     names = (name for file in model.glob("*.safetensors") for name in entries(file))
     return (model / ADAPTER).is_dir() or any(name.startswith(_PREFIX) for name in names)
 
@@ -33,11 +32,7 @@ def merge(
 ) -> None:
     """Replace the weights in a model's folder by the merged ones, and write the adapter into a folder of its own.
 
-    Args:
-        model: The folder, of whose weights ``is_split`` is true.
-        adapter: The folder for the adapter, in PEFT's format.
-        settings: Those of PEFT's ``adapter_config.json``: ``r`` and ``lora_alpha`` at least.
-        trust_remote_code: Whether the model's own code may be run.
+    ``settings`` are those of PEFT's ``adapter_config.json``: ``r`` and ``lora_alpha`` at least.
     """
     import torch
     from safetensors.torch import save_file

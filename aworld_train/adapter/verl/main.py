@@ -25,7 +25,6 @@ from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_f
 
 
 def main() -> None:
-    """Run VeRL with the configuration that the command line names."""
     name_vllm_cpu()
     import_faster()
     if ADDRESS_VARIABLE in os.environ:
@@ -47,7 +46,6 @@ def run_with_forks() -> None:
 
 
 def run() -> None:
-    """Run VeRL in this process."""
     several = NODES_VARIABLE in os.environ
     waits.report(Path(os.environ[RUN_DIR_VARIABLE]), "starter")
     if several:

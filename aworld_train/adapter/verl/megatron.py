@@ -25,7 +25,6 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def megatron_keys(recipe: Recipe) -> dict[str, Any]:
-    """VeRL's keys of the actor's section, which the reference model copies."""
     trainer, section = recipe.trainer, f"{ACTOR}.megatron"
     return {
         f"{ACTOR}.strategy": "megatron",
@@ -41,7 +40,6 @@ def megatron_keys(recipe: Recipe) -> dict[str, Any]:
 
 
 def megatron_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What Megatron cannot do with a recipe of this strategy: the recipe's key, and one sentence for each."""
     key: KeyPath = ("trainer", "strategy")
     if device_of(recipe) is not Device.cuda:
         yield (

@@ -37,13 +37,10 @@ _NAMES = {
 
 
 class VerlStepReader:
-    """Reads the lines that VeRL's file logger appends to a file."""
-
     def __init__(self, file: Path):
         self._lines = JsonLinesTail(file)
 
     def read(self) -> list[StepRow]:
-        """As ``StepReader.read``."""
         return [_row(line) for line in self._lines.read()]
 
 

@@ -15,14 +15,7 @@ from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How a batch is trained.
-
-    Attributes:
-        episodes: Of the batch.
-        updates: Mini-batches, each of which is one step of the optimizer.
-        rows: Of all mini-batches, with those that fill them up.
-        members: The places of the rows of each mini-batch.
-    """
+    """How a batch is trained: ``rows`` with those that fill up, and each mini-batch's ``members`` as places."""
 
     episodes: int
     updates: int
@@ -32,9 +25,7 @@ class Arrangement:
     def order(self, tokens: Sequence[int], ranks: int) -> list[int]:
         """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank.
 
-        Args:
-            tokens: Of each row; those that fill up come last.
-            ranks: The processes among which a batch is divided.
+        ``tokens`` of each row; those that fill up come last.
         """
         fill = iter(range(len(tokens) - self._missing, len(tokens)))
         parts: list[list[int]] = [[] for _ in range(ranks)]
@@ -53,13 +44,7 @@ class Arrangement:
 
 
 def arrange(keys: Sequence[str], updates: int, multiple: int) -> Arrangement:
-    """Divide a batch into mini-batches.
-
-    Args:
-        keys: ``{task}_{episode}_{number}`` of each row.
-        updates: How many mini-batches; fewer where there are fewer episodes.
-        multiple: What the rows of a mini-batch have to be a multiple of.
-    """
+    """Divide a batch into ``updates`` mini-batches whose rows are a multiple of ``multiple``."""
     episodes: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         episodes.setdefault(key.rsplit("_", 1)[0], []).append(place)

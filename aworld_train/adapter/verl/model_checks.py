@@ -135,7 +135,6 @@ def _experts(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPat
 
 
 def has_experts(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a mixture of experts."""
     return any("expert" in key for key in config)
 
 
@@ -153,14 +152,13 @@ def _stretched(config: Mapping[str, Any]) -> int | None:
 
 
 def text_config(recipe: Recipe) -> Mapping[str, Any] | None:
-    """The configuration of the model's language part; None if it is not on this machine."""
     config = _config(recipe)
     text = config and config.get("text_config")
     return text if isinstance(text, Mapping) else config
 
 
 def ties_head(recipe: Recipe) -> bool | None:
-    """Whether the model's output layer is its embedding; None if that is not known."""
+    """None if that is not known."""
     config = _config(recipe)
     tied = config and config.get("tie_word_embeddings")
     return tied if isinstance(tied, bool) else None

@@ -72,7 +72,6 @@ _OPTIMIZERS = ("actor_rollout_ref.actor.optim", "critic.optim")
 
 
 def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The names in a recipe that the installed VeRL does not know: key of the recipe, and one sentence for each."""
     if _registers_more(recipe.raw):
         return
     algorithm = recipe.algorithm
@@ -128,7 +127,6 @@ def _registers_more(raw: Mapping[str, Any]) -> bool:
 
 
 def value_at(tree: Any, key: str) -> Any:
-    """The value of a dotted key in nested maps; None where there is none."""
     for part in key.split("."):
         tree = tree.get(part) if isinstance(tree, Mapping) else None
     return tree

@@ -10,13 +10,11 @@ _LOOPBACK = "lo"
 
 
 def network_variables(address: str) -> dict[str, str]:
-    """Variables for a node with this IP address."""
     interface = _interface(address)
     return {"VLLM_HOST_IP": address, **(dict.fromkeys(INTERFACE_VARIABLES, interface) if interface else {})}
 
 
 def chosen_interfaces() -> dict[str, str]:
-    """The interfaces that the user has named in this process's environment, by variable."""
     return {name: os.environ[name] for name in INTERFACE_VARIABLES if os.environ.get(name)}
 
 

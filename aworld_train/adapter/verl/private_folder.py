@@ -16,12 +16,6 @@ SECRET_BYTES = 32
 
 @dataclass(frozen=True)
 class PrivateFolder:
-    """The private folder of one start of VeRL.
-
-    Attributes:
-        path: The folder, with mode 0700.
-    """
-
     path: Path
 
     @property
@@ -31,27 +25,22 @@ class PrivateFolder:
 
     @property
     def token(self) -> Path:
-        """The file with the token that gives access to Ray."""
         return self.path / "token"
 
     @property
     def queue_key(self) -> Path:
-        """The file with the key that gives access to TransferQueue; see ``transfer_queue``."""
         return self.path / "queue-key"
 
     @property
     def fork_server(self) -> Path:
-        """The socket of the run's fork server; see ``fork_server``."""
         return self.path / "forks"
 
     @property
     def rendezvous(self) -> Path:
-        """The folder in which the ranks of a process group find each other."""
         return self.path / "rendezvous"
 
     @property
     def scratch(self) -> Path:
-        """The folder for temporary files."""
         return self.path / "tmp"
 
     def fill(self) -> None:
@@ -59,7 +48,6 @@ class PrivateFolder:
         self.receive({file.name: secrets.token_hex(SECRET_BYTES) for file in (self.token, self.queue_key)})
 
     def secrets(self) -> dict[str, str]:
-        """The secrets in the folder, by the names of their files."""
         return {file.name: file.read_text() for file in (self.token, self.queue_key)}
 
     def receive(self, values: Mapping[str, str]) -> None:

@@ -68,7 +68,6 @@ def listed(file: str, name: str) -> frozenset[str]:
 
 @cache
 def torch_optimizers() -> frozenset[str]:
-    """The optimizer classes of ``torch.optim``."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return frozenset()
@@ -92,7 +91,6 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _scope(file: str, name: str) -> ast.AST:
-    """The function or class of this name; empty if the file has none."""
     for tree in _trees(file):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:

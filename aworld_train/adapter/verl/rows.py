@@ -11,8 +11,6 @@ from aworld_train.adapter.episodes.player import FinishedEpisode, episode_facts
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
-    """A row with the name of its agent, whose reward may differ from the episode's."""
-
     def as_dict(self) -> dict[str, Any]:
         """VeRL's fields of the row, with the agent's own reward if the scorer returned one."""
         scores = self.extra_fields.get("reward_extra_info") or {}

@@ -17,8 +17,6 @@ _POLL_SECONDS = 0.05
 
 
 class GroupSampler(ReplayBuffer):  # type: ignore[misc]
-    """Selects whole groups with at least ``sampler_kwargs.min_group`` healthy episodes."""
-
     def __init__(self, **kwargs: Any):
         super().__init__(poll_interval=_POLL_SECONDS, **kwargs)
         self._min_group = int(self.sampler_kwargs.get("min_group", 1))

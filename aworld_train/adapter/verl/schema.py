@@ -41,21 +41,18 @@ _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
 def default_config(strategy: Strategy = Strategy.fsdp2) -> dict[str, Any]:
-    """verl's whole default configuration, with unresolved interpolations and ``???`` for required values."""
+    """With unresolved interpolations, and ``???`` for required values."""
     return deepcopy(_defaults(strategy))
 
 
 def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A new configuration: ``config`` with ``overrides`` merged into it; maps are merged, lists replaced."""
     return merge(config, overrides)
 
 
 def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Refuse keys that verl does not know and values of the wrong type.
+    """Refuse keys in ``overrides`` that verl does not know, and values of the wrong type.
 
-    Args:
-        config: The composed configuration, ``overrides`` included; it shows which map becomes which dataclass.
-        overrides: The part to check, nested. Passing a configuration as both arguments checks all of it.
+    ``config`` includes them: it shows which map becomes which dataclass.
     """
     refuse([text for _, text in faults(config, overrides)])
 

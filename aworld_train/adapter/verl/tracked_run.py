@@ -21,17 +21,7 @@ _MAX_CAUSE_CHARS = 300
 
 
 def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
-    """Prepare trackers in VeRL's controller, before the model is loaded.
-
-    Args:
-        names: The trackers.
-        run_dir: The run folder.
-        project: The project under which the run is filed.
-        run: The run's name.
-
-    Raises:
-        RuntimeError: A package is not installed, or MLflow cannot be reached.
-    """
+    """Prepare trackers in VeRL's controller, before the model is loaded."""
     for name in names:
         if package := missing_package(name):
             raise RuntimeError(missing_sentence(name, package))
@@ -69,7 +59,7 @@ def repeat_earlier_steps(run_dir: Path) -> None:
 
 
 def finish_mlflow(exit_code: int) -> None:
-    """End MLflow's run, as failed with an exit code; VeRL would end it as finished."""
+    """VeRL would end MLflow's run as finished."""
     import mlflow
 
     if mlflow.active_run() is not None:
@@ -77,7 +67,6 @@ def finish_mlflow(exit_code: int) -> None:
 
 
 def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
-    """Make the run that VeRL takes up by ``MLFLOW_RUN_ID``, or find the one that an earlier start has made."""
     import mlflow
     from mlflow.exceptions import MlflowException
 

@@ -15,7 +15,7 @@ _WORDS = {
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value: int, float, str, bool, list, map or null."""
+    """int, float, str, bool, list, map or null."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):
@@ -30,6 +30,5 @@ def in_words(kinds: Collection[str]) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value as a message shows it."""
     kind = kind_of(value)
     return _WORDS[kind] if kind in ("null", "map", "list") else repr(value)

@@ -1,8 +1,8 @@
 """The CPU as a VeRL platform.
 
-VeRL's platform provides a device module with the functions of ``torch.cuda``. On the CPU the memory functions return
-zero, and synchronisation does nothing because there is nothing to wait for. The machine declares *logical* GPUs to
-Ray, one per training rank, because VeRL places its workers by that resource.
+VeRL's platform has a device module with the functions of ``torch.cuda``: on the CPU memory functions return zero, and
+synchronisation does nothing. The machine declares *logical* GPUs to Ray, one per training rank, because VeRL places its
+workers by that resource.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,6 @@ class _CpuDeviceModule(ModuleType):
 
     @staticmethod
     def mem_get_info(device: object = None) -> tuple[int, int]:
-        """Free and total memory of the machine, in bytes."""
         import psutil
 
         memory = psutil.virtual_memory()
@@ -81,8 +80,6 @@ class _CpuDeviceModule(ModuleType):
 
 @PlatformRegistry.register(platform="cpu")
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
-    """Implements VeRL's platform interface for a machine without an accelerator."""
-
     _module = _CpuDeviceModule("aworld_train_cpu_device")
 
     device_name = property(lambda self: "cpu")
@@ -90,89 +87,70 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
     device_module = property(lambda self: self._module)
 
     def is_available(self) -> bool:
-        """Always true."""
         return True
 
     def current_device(self) -> Any:
-        """The CPU."""
         return torch.device("cpu")
 
     def device_count(self) -> int:
-        """One: the CPU."""
         return 1
 
     def set_device(self, device_index: int) -> None:
-        """Does nothing: there is one device."""
+        """There is one device."""
         return
 
     def synchronize(self, device_index: int | None = None) -> None:
-        """Does nothing: there is nothing to wait for."""
         return
 
     def manual_seed(self, seed: int) -> None:
-        """Seed torch's generator."""
         torch.manual_seed(seed)
 
     def manual_seed_all(self, seed: int) -> None:
-        """Seed torch's generator."""
         torch.manual_seed(seed)
 
     def set_allocator_settings(self, settings: str) -> None:
-        """Does nothing: the CPU's allocator has no such settings."""
         return
 
     def empty_cache(self) -> None:
-        """Does nothing: the CPU's allocator has no cache to empty."""
         return
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        """None: the CPU has no compute capability."""
         return None, None
 
     def communication_backend_name(self) -> str:
-        """gloo, which works on the CPU."""
         return "gloo"
 
     def visible_devices_envvar(self) -> str:
-        """The variable that VeRL passes to its workers; the CPU ignores it."""
         return "CUDA_VISIBLE_DEVICES"
 
     @contextmanager
     def nvtx_range(self, msg: str) -> Iterator[None]:
-        """Does nothing: there is no profiler."""
         yield
 
     def profiler_start(self) -> None:
-        """Does nothing: there is no profiler."""
         return
 
     def profiler_stop(self) -> None:
-        """Does nothing: there is no profiler."""
         return
 
     def ray_resource_name(self) -> str:
-        """The resource by which VeRL places its workers; the GPUs of a CPU machine are logical."""
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
-        """Variables that keep Ray from changing the visible devices."""
         return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
 
     def is_ipc_supported(self) -> bool:
-        """Always false: processes cannot share CUDA memory."""
         return False
 
     def cudart(self) -> Any:
-        """None: there is no CUDA runtime."""
         return None
 
 
 def initialize_process_group(timeout_second: float | None = None, backend: str | None = None) -> None:
     """VeRL's ``initialize_global_process_group_ray`` with a backend string that torch accepts.
 
-    VeRL 0.9.1 (``utils/distributed.py``) writes ``cpu:gloo,<device>:<backend>``; with the device ``cpu`` that names
-    the device twice and torch refuses it. A test pinned to that version checks that VeRL still has this fault, and that
-    this function is still needed.
+    VeRL 0.9.1 (``utils/distributed.py``) writes ``cpu:gloo,<device>:<backend>``; with the device ``cpu`` that names the
+    device twice and torch refuses it. A test pinned to that version checks that VeRL still has this fault.
     """
     import os
 

@@ -25,14 +25,7 @@ _MEMORY_SHARE = 0.15  # of the machine's memory for keys and values, over all re
 
 
 class TransformersServer:
-    """Serves one replica of the model.
-
-    Args:
-        config: VeRL's rollout configuration.
-        model_config: VeRL's model configuration, as a DictConfig.
-        replica_rank: Number of this replica; part of the sampler's seed.
-        replicas: How many replicas share this machine.
-    """
+    """Serves one replica of the model; ``replica_rank`` is part of the sampler's seed."""
 
     def __init__(self, config: RolloutConfig, model_config: Any, replica_rank: int, replicas: int):
         from transformers import AutoModelForCausalLM
@@ -71,7 +64,6 @@ class TransformersServer:
         self._global_steps: int | None = None
 
     async def ready(self) -> bool:
-        """Returns once the model is loaded."""
         return True
 
     async def generate(
@@ -83,12 +75,7 @@ class TransformersServer:
         video_data: Any = None,
         **unused: Any,
     ) -> TokenOutput:
-        """Sample tokens after ``prompt_ids``, with the log-probability of each.
-
-        Raises:
-            ValueError: There are images or video, a parameter is not supported, or the prompt leaves no room.
-            RuntimeError: Generation is stopped, and the server was set to reject requests.
-        """
+        """Sample tokens after ``prompt_ids``; ValueError for images and for parameters that are not supported."""
         if image_data or video_data:
             raise ValueError(
                 "the transformers engine serves text only; use rollout.engine=vllm for images and video"
@@ -131,11 +118,7 @@ class TransformersServer:
     async def update_weights(
         self, names: list[str], arrays: list[np.ndarray], last: bool, global_steps: int | None
     ) -> None:
-        """Load a part of the trainer's weights; after the ``last`` part generation continues, as of ``global_steps``.
-
-        Raises:
-            KeyError: The model has no parameter of a given name; the requests in flight fail too.
-        """
+        """Load a part of the weights; after the ``last`` part generation continues, as of ``global_steps``."""
         self._weights_whole.clear()
         try:
             tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
@@ -157,18 +140,15 @@ class TransformersServer:
         return {"aborted_count": len(ended), "request_ids": [request.request_id for request in ended]}
 
     async def abort_request(self, request_id: str) -> dict[str, Any]:
-        """End one request at once."""
         ended = await self._on_worker(self._abort, self._arrived(), request_id)
         self._resolve(ended)
         return {"aborted": bool(ended), "request_id": request_id}
 
     async def resume_generation(self) -> None:
-        """Accept requests again."""
         self._rejecting = False
         self._open.set()
 
     async def clear_kv_cache(self) -> None:
-        """Forget finished sequences."""
         await self._on_worker(self._batcher.prefixes.clear)
 
     async def sleep(self) -> None:
@@ -176,20 +156,16 @@ class TransformersServer:
         await self.clear_kv_cache()
 
     async def wake_up(self) -> None:
-        """Nothing to do: the weights stay in memory."""
+        """The weights stay in memory."""
 
     async def release_kv_cache(self) -> None:
-        """As ``sleep``."""
         await self.clear_kv_cache()
 
-    async def resume_kv_cache(self) -> None:
-        """Nothing to do."""
+    async def resume_kv_cache(self) -> None: ...
 
-    async def start_profile(self, **unused: Any) -> None:
-        """There is no profiler."""
+    async def start_profile(self, **unused: Any) -> None: ...
 
-    async def stop_profile(self) -> None:
-        """There is no profiler."""
+    async def stop_profile(self) -> None: ...
 
     def _ensure_running(self) -> None:
         if self._loop_task is None or self._loop_task.done():

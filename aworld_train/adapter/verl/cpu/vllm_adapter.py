@@ -19,15 +19,7 @@ def serve_adapter(
 ) -> None:
     """Have vLLM's model serve an adapter in place of the one with the same number.
 
-    Args:
-        manager: The worker's ``LRUCacheWorkerLoRAManager``.
-        adapter_id: The adapter's number.
-        tensors: Its weights, by PEFT's names.
-        peft_config: PEFT's configuration of it.
-
-    Raises:
-        RuntimeError: vLLM would leave out a part of it.
-        ValueError: vLLM does not serve adapters of this kind.
+    ``tensors`` have PEFT's names. Raises RuntimeError if vLLM would leave out a part of it.
     """
     from vllm.lora.lora_model import LoRAModel
     from vllm.lora.peft_helper import PEFTHelper
@@ -65,15 +57,7 @@ def served_modules(modules: Any) -> set[str]:
 
 
 def refuse_partial(loras: Mapping[str, Any], served: Iterable[str]) -> None:
-    """Check that all of an adapter is served.
-
-    Args:
-        loras: vLLM's weights of the adapter by module, each with ``lora_a`` and ``lora_b``.
-        served: The modules that vLLM's model takes weights for.
-
-    Raises:
-        RuntimeError: It is not, or it is empty.
-    """
+    """Raise RuntimeError unless every module of vLLM's adapter weights is served, and there is one."""
     if not loras:
         raise RuntimeError("the trainer sent no weights of its LoRA adapter")
     known = set(served)
