@@ -10,7 +10,6 @@ from aworld_train.recipe.agent_command import command_fault
 
 
 def check_agent_program(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Its interpreter and its imports; nothing of the program is run."""
     command = needs.recipe.agent.command if needs.recipe is not None else []
     if needs.recipe is None or not command:
         yield ok("agent", "The agent is not a separate program.")

@@ -40,7 +40,6 @@ def check_clock(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _servers(machine: Machine, needs: Needs) -> dict[str, str]:
-    """The servers that a run would ask, by name."""
     servers = {_ENVIRONMENT: needs.environment_url(machine)}
     if needs.recipe is not None:
         servers |= {f"endpoints.{name}": str(each["url"]) for name, each in needs.recipe.endpoints.items()}

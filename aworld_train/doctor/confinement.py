@@ -13,7 +13,6 @@ _VERSION = 1  # flag: return the version instead of making a set of rules
 
 
 def check_confinement(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Asks the kernel for the version of its Landlock interface; makes nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
     if version > 0:

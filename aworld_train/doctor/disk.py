@@ -37,17 +37,11 @@ class Space:
 
     @property
     def used(self) -> float:
-        """The part that is in use."""
         return 1 - self.free / self.size if self.size else 0.0
 
 
 def space_of(machine: Machine, path: Path) -> Space:
-    """The file system of a path, or of the nearest folder above it that exists.
-
-    Raises:
-        CommandFailed: ``df`` cannot say.
-        NoAnswer: The file system hangs.
-    """
+    """The file system of a path, or of the nearest folder above it that exists."""
     columns = "--output=fstype,size,avail,itotal,iavail"
     line = machine.output("df", "-B1", columns, str(existing(path))).splitlines()[-1].split()
     size, free, inodes, free_inodes = (int(value) if value.isdigit() else 0 for value in line[1:5])
@@ -55,7 +49,6 @@ def space_of(machine: Machine, path: Path) -> Space:
 
 
 def check_disk(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Space for the run, for temporary files and for models."""
     run, required = needs.run_folder(machine), _MIN_RUN
     if needs.recipe is not None:
         count = parameters(machine, needs)
@@ -119,7 +112,6 @@ def _mount_options(machine: Machine, mounted_at: str) -> list[str]:
 
 
 def check_shared_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The size of /dev/shm, in which processes exchange tensors."""
     folder = machine.path("/dev/shm")
     if not folder.is_dir():
         yield fault("shared memory", needs.trains, f"There is no {folder}.", "Mount a tmpfs there.")

@@ -25,7 +25,6 @@ _DEFAULT_POOLS = (
 
 
 def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Its version, the address pools for new networks, and the disk of its images."""
     import docker
 
     if needs.processes:

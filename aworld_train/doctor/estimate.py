@@ -37,7 +37,6 @@ def hub_home(machine: Machine) -> Path:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files with the weights of a model."""
     return [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
 
 
@@ -56,5 +55,4 @@ def parameters(machine: Machine, needs: Needs) -> int:
 
 
 def gigabytes(size: float) -> str:
-    """A size for people, in decimal units."""
     return f"{size / GB:.1f} GB" if size >= GB else f"{size / 10**6:.0f} MB"

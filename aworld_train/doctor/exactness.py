@@ -32,8 +32,6 @@ _MAX_TOKENS = 64  # of each answer
 
 
 class Sample(NamedTuple):
-    """What the engine sampled after a prompt, and its log-probability of each token."""
-
     prompt: list[int]
     response: list[int]
     logprobs: list[float]
@@ -41,13 +39,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Differences:
-    """Absolute differences between the engine's and the trainer's probabilities of sampled tokens.
-
-    Attributes:
-        tokens: How many tokens were sampled.
-        mean: The mean difference.
-        highest: The largest.
-    """
+    """Absolute differences between the engine's and the trainer's probabilities of sampled tokens."""
 
     tokens: int
     mean: float
@@ -55,7 +47,6 @@ class Differences:
 
 
 def check_exactness(recipe: Recipe) -> Finding:
-    """Measure it; an engine that does not start or fails is a finding too."""
     try:
         with temporary.folder_of("doctor") as folder:
             finding = finding_of(recipe, measure(recipe, folder))
@@ -72,7 +63,6 @@ def check_exactness(recipe: Recipe) -> Finding:
 
 
 def finding_of(recipe: Recipe, differences: Differences) -> Finding:
-    """What the differences say about a run."""
     engine, kind = recipe.rollout.engine.value, sampling_type(recipe)
     what = (
         f"{engine} in {kind.value}: the probabilities of {differences.tokens} sampled tokens differ from the trainer's "
@@ -102,16 +92,7 @@ def finding_of(recipe: Recipe, differences: Differences) -> Finding:
 
 
 def measure(recipe: Recipe, folder: Path) -> Differences:
-    """Sample with the recipe's engine, and compare with what its framework's trainer computes.
-
-    Args:
-        recipe: The recipe.
-        folder: For files of this process.
-
-    Raises:
-        AworldTrainError: The recipe, its dataset, model or engine cannot be used.
-        EpisodeFailure: The engine failed.
-    """
+    """Sample with the recipe's engine, and compare with what its framework's trainer computes."""
     check_model(recipe.model.location)
     framework = framework_of(recipe)
     tasks = _first_tasks(recipe)
@@ -121,7 +102,6 @@ def measure(recipe: Recipe, folder: Path) -> Differences:
 
 
 def differences_of(sampled: Sequence[Sequence[float]], trained: Sequence[Sequence[float]]) -> Differences:
-    """The differences of probabilities, from the log-probabilities of each answer's tokens."""
     pairs = [pair for mine, its in zip(sampled, trained, strict=True) for pair in zip(mine, its, strict=True)]
     differences = [abs(math.exp(mine) - math.exp(its)) for mine, its in pairs]
     if any(math.isnan(each) for each in differences):
@@ -130,7 +110,6 @@ def differences_of(sampled: Sequence[Sequence[float]], trained: Sequence[Sequenc
 
 
 def _first_tasks(recipe: Recipe) -> list[list[Message]]:
-    """The messages of the first tasks."""
     files = recipe.dataset.val_files or recipe.dataset.train_files
     if not files:
         raise UsageError("the recipe has no dataset whose tasks could be answered: set dataset.val")

@@ -38,15 +38,7 @@ def examine(
     probe_seconds: float = PROBE_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
 ) -> list[Finding]:
-    """The findings of all probes, in the order of the areas.
-
-    Args:
-        machine: Where to look.
-        needs: What it is looked at for.
-        probes: What to look at, by area.
-        probe_seconds: For one probe.
-        total_seconds: For all of them.
-    """
+    """The findings of all probes, in the order of the areas."""
     waiting = list(probes.items())
     areas = [area for area, _ in waiting]
     end = time.monotonic() + total_seconds

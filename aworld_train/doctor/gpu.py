@@ -27,7 +27,6 @@ class _Gpu:
 
 
 def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Their number, memory, driver, the variables that choose them, and where a run's memory goes on them."""
     if machine.program("nvidia-smi") is None:
         yield _no_driver(machine, needs)
         yield from check_gpu_memory(machine, needs, 0)

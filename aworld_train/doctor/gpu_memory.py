@@ -39,13 +39,7 @@ def plan_of(machine: Machine, needs: Needs, gpu_bytes: int = 0) -> MemoryPlan | 
 
 
 def check_gpu_memory(machine: Machine, needs: Needs, gpu_bytes: int) -> Iterator[Finding]:
-    """What each GPU holds in each phase, and whether that is less than it has.
-
-    Args:
-        machine: The machine.
-        needs: What the run needs.
-        gpu_bytes: Of the smallest GPU; 0 if there is none here.
-    """
+    """What each GPU holds in each phase, and whether the smallest one here (0: none) has as much."""
     plan, recipe = plan_of(machine, needs, gpu_bytes), needs.recipe
     if plan is None or recipe is None:
         return

@@ -19,7 +19,6 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The cache, whether the hub may be asked, and whether there is a token."""
     offline = _offline(machine)
     mode = f"offline ({offline})" if offline else "the hub may be asked"
     yield ok("hub", f"Models are kept in {hub_cache(machine)}; {mode}.")
@@ -46,7 +45,6 @@ def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Whether the recipe's model is there, or can be fetched."""
     model = needs.recipe.model.location if needs.recipe is not None else None
     if model is None:
         yield ok("model", "No recipe, so no model to look for.")
@@ -123,7 +121,6 @@ def _endpoint(machine: Machine) -> str:
 
 
 def _status(machine: Machine, url: str) -> int | str:
-    """The hub's answer, or why there is none."""
     import httpx
 
     token, _ = _token(machine)
@@ -135,7 +132,6 @@ def _status(machine: Machine, url: str) -> int | str:
 
 
 def _token(machine: Machine) -> tuple[str, str]:
-    """The token and where it is; both empty if there is none."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if token := machine.variable(name):
             return token, name
@@ -148,5 +144,4 @@ def _token(machine: Machine) -> tuple[str, str]:
 
 
 def _offline(machine: Machine) -> str:
-    """The variable that forbids to ask the hub; empty if none does."""
     return next((name for name in _OFFLINE if machine.variable(name).upper() in _TRUE), "")

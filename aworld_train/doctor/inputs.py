@@ -11,7 +11,6 @@ from aworld_train.recipe.locate import commands_for
 
 
 def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Whether each is there and can be opened."""
     recipe = needs.recipe
     if recipe is None:
         yield ok("inputs", "No recipe, so no files to look for.")

@@ -11,7 +11,6 @@ from aworld_train.recipe.trackers import PACKAGES, has_wandb_login
 
 
 def check_keys(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The variables of endpoints, of tool servers, and of trackers."""
     if needs.recipe is None:
         yield ok("keys", "No recipe, so no keys to look for.")
         return
@@ -45,7 +44,6 @@ def _endpoints(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _servers(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Tool servers that are off because a key is missing."""
     from aworld_train.env.keys import read_keys
 
     recipe = needs.recipe

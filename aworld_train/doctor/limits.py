@@ -16,7 +16,6 @@ _MIN_LOCKED = 1 << 30
 
 
 def check_limits(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The soft limits of this shell, which a run inherits."""
     limits = _soft_limits(machine)
     files, processes, locked = (
         limits.get(name, _UNLIMITED) for name in ("Max open files", "Max processes", "Max locked memory")

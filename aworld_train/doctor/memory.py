@@ -19,7 +19,6 @@ _MIN_PROCESSORS = 2
 
 
 def check_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The memory of the machine or the control group, beside what a run takes."""
     total, available = _of_machine(machine)
     files = ("memory.max", "memory.limit_in_bytes")
     group_limits = [control_group_value(machine, "memory", file) for file in files]
@@ -64,7 +63,6 @@ def _of_machine(machine: Machine) -> tuple[int, int]:
 
 
 def check_processors(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The cores that this process may use."""
     cores = len(os.sched_getaffinity(0))
     share = min([float(cores), *_shares(machine)])
     if share < _MIN_PROCESSORS:

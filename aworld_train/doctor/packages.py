@@ -12,7 +12,6 @@ _PYTHONS = ((3, 11), (3, 12))
 
 
 def check_python(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The version of the interpreter."""
     version = ".".join(map(str, machine.python))
     if machine.python in _PYTHONS:
         yield ok("python", f"Python {version}.")
@@ -25,7 +24,6 @@ def check_python(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def check_packages(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Requirements that are not met, and versions that are not those which were tested."""
     profile = profile_of(machine, needs)
     unmet = _unmet(machine, profile)
     if profile is None:
@@ -98,7 +96,6 @@ def _pins(profile: str | None) -> dict[str, str]:
 
 
 def _constraints() -> Path:
-    """The folder of the files of constraints: beside the package in a checkout, else inside it."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "_requirements"
     return inside if inside.is_dir() else package.parent / "requirements"

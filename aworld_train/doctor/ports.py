@@ -16,7 +16,6 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_ports(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Whether there are ports to listen on, and whether the environment at ``env.url`` listens on its own."""
     try:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
@@ -44,7 +43,6 @@ def check_ports(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def connection_problem(url: str) -> str | None:
-    """Why no connection to the server of a URL can be made; None if one can."""
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0))

@@ -17,7 +17,6 @@ _START = "Start the cluster's head with a token, or correct cluster.address or R
 
 
 def check_ray(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The installed Ray, the cluster that the run or this shell would use, and sessions without a process."""
     version = machine.version("ray")
     yield ok("ray", f"Ray {version}." if version else "Ray is not installed; nothing but training needs it.")
     address = machine.variable("RAY_ADDRESS")

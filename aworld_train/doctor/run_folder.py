@@ -17,7 +17,6 @@ _OTHER_FOLDER = "Take a folder on another file system with --runs."
 
 
 def check_run_folder(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Writes, replaces and locks a file in a folder of its own, which is removed again."""
     folder = existing(needs.run_folder(machine))
     if not folder.is_dir():
         yield fail("run folder", f"{folder} is a file, so no run folder can be made there.", _OTHER_FOLDER)

@@ -8,7 +8,6 @@ from aworld_train.doctor.needs import Needs
 
 
 def check_slurm(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Partitions, this user's jobs, and the allocation around this process."""
     uses = needs.launcher == "slurm"
     if machine.program("sinfo") is None:
         if uses:

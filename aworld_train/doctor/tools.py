@@ -13,7 +13,6 @@ _BROWSER_SERVER = "browser"
 
 
 def check_tools(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """A browser for servers that browse, the programs that servers are started with, and a way to install packages."""
     if needs.recipe is not None and not (needs.processes or needs.may_be_processes):
         yield ok("tools", "The recipe starts no tools as processes of this machine.")
         return

@@ -23,7 +23,6 @@ _REINSTALL = (
 
 
 def check_wheels(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Each compiled package beside the interpreter, torch and the CUDA libraries."""
     faults = 0
     for name in _COMPILED:
         for what in _mismatches(machine, name):

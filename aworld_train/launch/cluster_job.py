@@ -24,21 +24,14 @@ SEALED_VARIABLE = "AWORLD_TRAIN_JOB_SEALED"
 """Holds the variables that come with the job, sealed; see ``aworld_train.sealed``."""
 _MODULE = "aworld_train.launch.cluster_job"
 FILE = "job.json"
-"""Name of the file that describes a job."""
 
 
 @dataclass(frozen=True)
 class ClusterJob:
     """What a job does. The file holds no secret.
 
-    Attributes:
-        nonce: Differs for each launch.
-        run_dir: The run folder, which every node reaches under this path.
-        version: Version of this package that submitted the job.
-        directory: The user's working directory, which relative paths of the recipe count from.
-        arguments: Arguments of ``aworld-train``.
-        nodes: How many machines the run uses.
-        gpus_per_node: GPUs that it uses on each; logical ones if it trains without.
+    ``nonce`` differs for each launch, every node reaches ``run_dir`` under this path, and relative paths of the recipe
+    start from ``directory``.
     """
 
     nonce: str
@@ -50,16 +43,14 @@ class ClusterJob:
     gpus_per_node: int
 
     def to_json(self) -> str:
-        """The content of the job's file."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def command(self, file: Path) -> list[str]:
-        """The command of the job that is described in a file; ``python`` is that of the node's Ray."""
+        """``python`` is that of the node's Ray."""
         return ["python", "-P", "-m", _MODULE, str(file), self.nonce]
 
 
 def read_job(file: Path, nonce: str) -> ClusterJob:
-    """The job that a file describes."""
     try:
         job = ClusterJob(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -97,7 +88,6 @@ def start(file: Path, nonce: str) -> None:
 
 
 def _set_variables() -> None:
-    """Set the variables that came with the job in this process."""
     sealed = os.environ.pop(SEALED_VARIABLE, None)
     if sealed is None:  # they come from the cluster's own means, such as a Secret of Kubernetes
         return
@@ -112,7 +102,6 @@ def _set_variables() -> None:
 
 
 def main() -> int:
-    """Start the run; returns only if it cannot begin, with an exit code."""
     try:
         start(Path(sys.argv[1]), sys.argv[2])
     except AworldTrainError as error:

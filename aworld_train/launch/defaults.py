@@ -15,7 +15,6 @@ _VARIABLES = {
 
 
 def inside_allocation(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process belongs to a SLURM job."""
     return {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
 
 

@@ -17,16 +17,7 @@ class ClusterSilent(AworldTrainError):
 
 
 def follow_log(read_log: Callable[[], str], has_ended: Callable[[], bool], *, follow: bool) -> Iterator[str]:
-    """The lines of a growing log, without line ends.
-
-    Args:
-        read_log: Returns all of the log so far.
-        has_ended: Whether the job has ended.
-        follow: Go on until the job has ended.
-
-    Raises:
-        ClusterSilent: The cluster is silent for too long.
-    """
+    """The lines of a growing log, without line ends; ClusterSilent if the cluster is silent for too long."""
     shown = 0
     last_answer = time.monotonic()
     while True:

@@ -15,19 +15,11 @@ RECIPE = f"{LAUNCH_FOLDER}/recipe.yaml"
 
 
 def job_recipe(loaded: LoadedRecipe) -> dict[str, str]:
-    """The file with the recipe of a job, as text by name."""
     return {RECIPE: dump(loaded.unresolved)}
 
 
 def job_command(recipe: Path, runs: Path, launcher: str, *, resume: bool) -> list[str]:
-    """The command that a job runs.
-
-    Args:
-        recipe: The job's recipe, absolute.
-        runs: Where run folders are.
-        launcher: The launcher's name; inside its job it runs the recipe and submits nothing.
-        resume: Go on from the last checkpoint.
-    """
+    """The command that a job runs; inside its job the launcher runs the recipe and submits nothing."""
     return [
         *(sys.executable, "-P", "-m", "aworld_train", "train", str(recipe)),
         *("--runs", str(runs.resolve()), "--launcher", launcher),

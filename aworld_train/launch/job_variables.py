@@ -1,8 +1,7 @@
 """The environment variables that a job on a cluster needs of the machine that submits it.
 
-A local run inherits the whole environment of its command. A cluster gets what the run is known to need and no other
-secret of the user's shell: what the recipe looks up, the keys of its endpoints, the connection to its tools, and the
-settings of the libraries that it uses.
+A cluster gets what the run is known to need and no other secret of the user's shell: what the recipe looks up, the keys
+of its endpoints, the connection to its tools, and the settings of the libraries that it uses.
 """
 
 import os
@@ -50,7 +49,6 @@ def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
 
 
 def _key_variables(tree: Any) -> Iterator[str]:
-    """The variables that hold the keys of endpoints."""
     if isinstance(tree, dict):
         if isinstance(name := tree.get("key_variable"), str):
             yield name

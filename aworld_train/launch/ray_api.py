@@ -48,13 +48,7 @@ def checked_address(address: str) -> str:
 
 
 class RayJobs:
-    """The jobs of one cluster.
-
-    Args:
-        address: URL of the Jobs API.
-        token: The cluster's token.
-        seconds: How long the cluster may take to answer.
-    """
+    """The jobs of one cluster, which may take ``seconds`` to answer."""
 
     def __init__(self, address: str, token: str | None, seconds: float = _SECONDS):
         self.address = address
@@ -62,12 +56,7 @@ class RayJobs:
         self._seconds = seconds
 
     def check(self) -> str:
-        """Check that the cluster answers and lets in only those who have its token; returns its version of Ray.
-
-        Raises:
-            ClusterSilent: It does not answer.
-            UsageError: It does not accept the token, or it asks for none.
-        """
+        """Check that the cluster answers and lets in only those who have its token; returns its version of Ray."""
         if self._request("GET", "/api/version", with_token=False).status_code == httpx.codes.OK:
             raise UsageError(
                 f"The Ray cluster at {self.address} asks for no token: everybody who reaches it, programs of agents "
@@ -80,14 +69,7 @@ class RayJobs:
     def submit(
         self, job: str, entrypoint: str, *, variables: Mapping[str, str], metadata: Mapping[str, str]
     ) -> None:
-        """Submit a job.
-
-        Args:
-            job: Its name, which no other job of the cluster has.
-            entrypoint: The shell command that it runs.
-            variables: The environment variables of its runtime environment; Ray writes them into logs.
-            metadata: What people see beside its name.
-        """
+        """Submit a shell command as a job; Ray writes its variables into logs, and people see ``metadata``."""
         body = {
             "submission_id": job,
             "entrypoint": entrypoint,

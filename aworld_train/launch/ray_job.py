@@ -38,12 +38,9 @@ _STOP_POLL_SECONDS = 0.25
 
 
 class RayLauncher:
-    """Implements ``Launcher``."""
-
     name = "ray"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``."""
         if address := os.environ.get(INSIDE_VARIABLE):
             placement = Placement(address=address)
             processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
@@ -63,13 +60,11 @@ class RayLauncher:
         return None if options.detach else attach(self, run_dir, show)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``: the framework's configuration, and the command of the job."""
         plan = processor.plan_in(folder)
         job, files = _prepare(processor, folder, resume=False)
         return DryRun({**plan.files, **files}, plan.config, job.command(folder.resolve() / _FILE))
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
         record = _record(run_dir)
         try:
             return RayJobs(record.address, ray_token()).status(record.job)
@@ -77,7 +72,7 @@ class RayLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``; the cluster goes on."""
+        """The cluster goes on."""
         record = _record(run_dir)
         jobs = RayJobs(record.address, ray_token())
         if jobs.status(record.job).state is not JobState.ended:
@@ -94,11 +89,7 @@ class RayLauncher:
             time.sleep(_STOP_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``.
-
-        Raises:
-            ClusterSilent: The cluster has not answered for two minutes.
-        """
+        """ClusterSilent if the cluster has not answered for two minutes."""
         record = _record(run_dir)
         jobs = RayJobs(record.address, ray_token())
 
@@ -129,7 +120,6 @@ class RayLauncher:
         return record
 
     def _refuse_second_job(self, run_dir: Path) -> None:
-        """Refuse to start a run whose last job has not ended."""
         record = read_record(run_dir)
         if record is None or record.launcher != self.name:
             return

@@ -13,16 +13,7 @@ from aworld_train.training.run_files import LAUNCH_FOLDER, LAUNCH_RECORD
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch of a run.
-
-    Attributes:
-        launcher: As in ``cluster.launcher``.
-        job: The scheduler's name of the job.
-        address: Where the scheduler is asked about it: a cluster's name or URL, without credentials.
-        log: The job's log, relative to the run folder.
-        submitted: Time of the submission, UTC.
-        details: What else the launcher needs to find the job.
-    """
+    """One launch of a run; ``address`` has no credentials, ``log`` is relative to the run folder."""
 
     launcher: str
     job: str
@@ -33,7 +24,6 @@ class LaunchRecord:
 
 
 def record_file(run_dir: Path) -> Path:
-    """The file of the record in a run folder."""
     return run_dir / LAUNCH_RECORD
 
 
@@ -51,7 +41,6 @@ def write_record(run_dir: Path, record: LaunchRecord) -> None:
 
 
 def read_record(run_dir: Path) -> LaunchRecord | None:
-    """The record of the last launch; None if there is none."""
     file = record_file(run_dir)
     try:
         content = json.loads(file.read_text())

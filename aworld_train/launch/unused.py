@@ -9,12 +9,7 @@ from aworld_train.recipe.schema import LauncherName, Recipe
 
 
 def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ) -> str | None:
-    """A sentence about the nodes and GPUs of this process's SLURM job that a recipe leaves idle; None if it uses all.
-
-    Args:
-        recipe: The recipe.
-        environment: Has SLURM's variables inside a job.
-    """
+    """A sentence about the nodes and GPUs of this SLURM job that a recipe leaves idle; None if it uses all."""
     if not inside_allocation(environment):
         return None
     cluster = recipe.cluster

@@ -1,8 +1,7 @@
 """Recipes: a training job in one YAML file, with types, inheritance, overrides, interpolation and checks.
 
-``load`` returns the ``Recipe`` that a command works with; ``read`` returns it together with the unresolved form that a
-run folder stores. Names are imported on first use, so that importing this package does not slow down ``--help``; no
-module of the package imports torch, ray or verl.
+``load`` returns the ``Recipe``, ``read`` also the unresolved form that a run folder stores. Names are imported on first
+use, so that importing this package does not slow down ``--help``; nothing here imports torch, ray or verl.
 """
 
 from importlib import import_module

@@ -26,7 +26,6 @@ PROVIDED = frozenset(
     }
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""The form of an environment variable's name."""
 _TRAINING = frozenset(
     {
         "AUTOSCALER_METRIC_PORT",

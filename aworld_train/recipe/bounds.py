@@ -57,7 +57,6 @@ FolderName = Annotated[
 
 @cache
 def rules_of(section: Any) -> dict[str, list[Rule]]:
-    """The rules of each key of a section."""
     hints = get_type_hints(section, include_extras=True)
     return {name: list(_rules(hint)) for name, hint in hints.items()}
 

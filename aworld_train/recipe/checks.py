@@ -41,9 +41,7 @@ _SIZED = ("trainer", "rollout", "cluster", "dataset", "model")
 def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple[KeyPath, str]]:
     """The faults of ``recipe``: the key and one sentence for each.
 
-    Args:
-        recipe: The recipe.
-        faulty: Keys whose faults are known and which have their default here, so that nothing follows from them.
+    Keys in ``faulty`` have known faults and their default here, so that nothing follows from them.
     """
     if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
         yield (
@@ -147,10 +145,7 @@ def episodes_per_update(recipe: Recipe) -> int:
 
 
 def batch_tokens(recipe: Recipe) -> int:
-    """Most tokens of one forward and backward pass on one GPU with ``trainer.dynamic_batches``.
-
-    By default four sequences of the greatest length, as the launch scripts of VeRL's examples reckon.
-    """
+    """Most tokens of one pass on one GPU; by default four of the longest sequences, as in VeRL's examples."""
     return recipe.trainer.max_batch_tokens or 4 * recipe.max_episode_tokens
 
 
@@ -311,7 +306,6 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
-    """The faults of an endpoint's values."""
     if not str(endpoint["url"]).startswith(("http://", "https://")):
         yield f"url` must begin with http:// or https://, it is {endpoint['url']!r}"
     if not isinstance(endpoint["model"], str) or not endpoint["model"].strip():

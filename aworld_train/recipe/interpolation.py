@@ -1,12 +1,11 @@
 r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
-The framework's own section (``verl:``) is left as written, because its interpolations are resolved against the
-framework's configuration. In this section environment variables are only looked up, so that a missing one fails early.
+In the framework's own section (``verl:``) environment variables are only looked up, so that a missing one fails early:
+its interpolations are resolved against the framework's configuration.
 
 A value from an environment variable keeps its reference (see ``env_text``), also where other keys refer to its key:
-before other keys are resolved, a placeholder replaces every lookup, so that the lookup can be identified in the result.
-Files are written in the same grammar (``written`` in ``output``) and read with ``resolved``: a lookup stays a lookup,
-and text that only looks like an interpolation is escaped as ``\${``.
+before other keys are resolved, a placeholder replaces every lookup. Files are written in the same grammar (``written``)
+and read with ``resolved``: a lookup stays a lookup, and text that only looks like an interpolation is escaped.
 """
 
 import contextlib
@@ -37,9 +36,8 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any], dict[KeyPath, str]]:
     """Look up every interpolation of ``tree``, except in the section of the framework's own keys.
 
-    Returns:
-        By path the values of the texts that hold interpolations (lists and maps as plain data, text from the
-        environment as ``EnvText``), and by path a sentence about each text that cannot be resolved.
+    Returns by path the values of texts with interpolations (text from the environment as ``EnvText``), and by path a
+    sentence about each text that cannot be resolved.
     """
     values: dict[KeyPath, Any] = {}
     failures: dict[KeyPath, str] = {}
@@ -128,7 +126,6 @@ def mask_values(lookups: Mapping[str, str]) -> None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a value from the environment is a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
@@ -143,12 +140,7 @@ class EnvLookups:
         self._values: dict[str, Any] = {}
 
     def look_up(self, text: str) -> None:
-        """Resolve and store the lookups in ``text``.
-
-        Raises:
-            OmegaConfBaseException: A variable is not set and has no default.
-            RecipeError: A lookup contains another interpolation, or its value is a list or a map.
-        """
+        """Resolve and store the lookups in ``text``; OmegaConfBaseException if a variable is not set."""
         for expression in _lookups(text):
             if _OTHER.search(expression):
                 raise RecipeError("an environment variable cannot be part of another interpolation")
@@ -158,7 +150,6 @@ class EnvLookups:
             self._values[expression] = value
 
     def values_in(self, text: str) -> dict[str, str]:
-        """The values of the lookups in ``text``, as text."""
         return {each: str(self._values[each]) for each in _lookups(text) if each in self._values}
 
     def hide(self, tree: Any) -> Any:

@@ -1,8 +1,7 @@
 """Loads a file, a mapping or a ``Recipe``, with overrides, into one checked ``Recipe``.
 
 Layers are merged into the defaults in this order: the recipe that ``extends`` names (its own ancestors first), the
-recipe, the overrides. Each layer is checked on its own, so that an error names its file and line; then interpolations
-are resolved and the complete recipe is checked.
+recipe, the overrides. Each is checked on its own, so that an error names its file and line; then the whole is.
 """
 
 import re
@@ -30,11 +29,8 @@ Source = str | Path | Mapping[str, Any] | Recipe
 class LoadedRecipe:
     """A recipe together with what a run folder keeps of it.
 
-    Attributes:
-        recipe: The recipe, complete and resolved; text from the environment is ``EnvText``.
-        path: The file it came from; None for a mapping or a ``Recipe``.
-        unresolved: Plain data with every key, defaults, ``extends`` and overrides applied, interpolations as
-            written. It holds no secret and gives the same recipe when loaded again.
+    ``unresolved`` is plain data with every key and interpolations as written: it holds no secret and gives the same
+    recipe when loaded again. ``path`` is None for a mapping or a ``Recipe``.
     """
 
     recipe: Recipe
@@ -43,15 +39,10 @@ class LoadedRecipe:
 
 
 def load(source: Source, overrides: Sequence[str] = (), *, also: Sequence[Check] = ()) -> Recipe:
-    """The recipe in ``source``, complete, resolved and checked.
+    """The recipe in ``source``, complete, resolved and checked; one RecipeError has all its faults, each with its
+    place.
 
-    Args:
-        source: A recipe file or the name of a ready recipe, a mapping of the same shape, or a ``Recipe``.
-        overrides: ``key=value`` with dotted keys and YAML values, applied in order.
-        also: More checks of the complete recipe.
-
-    Raises:
-        RecipeError: The recipe has faults. All are reported together, each with its file and line or its override.
+    ``source`` can be the name of a ready recipe; ``overrides`` are ``key=value`` with dotted keys and YAML values.
     """
     return read(source, overrides, also=also).recipe
 
@@ -98,11 +89,6 @@ def read(
 
 
 def _read_overrides(texts: Sequence[str]) -> list[Layer]:
-    """The layers of all overrides.
-
-    Raises:
-        RecipeError: Some are not ``key=value``; all of them are named.
-    """
     layers, errors = [], []
     for text in texts:
         try:
@@ -139,11 +125,6 @@ def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
 
 
 def parent_of(path: Path) -> Path | None:
-    """The recipe that the one at ``path`` extends.
-
-    Raises:
-        RecipeError: It cannot be read, or extends a recipe that is not there.
-    """
     layer = read_file(path, locate.display(path))
     parent = layer.data.get("extends")
     return locate.find(parent, path.parent, layer.at(("extends",))) if isinstance(parent, str) else None
@@ -166,11 +147,7 @@ def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) ->
 
 
 def _framework(layers: Sequence[Layer]) -> str:
-    """The framework that the layers name; the section of its own keys has the same name.
-
-    Raises:
-        RecipeError: The name cannot be the name of a section.
-    """
+    """The framework that the layers name; the section of its own keys has the same name."""
     name = DEFAULT_FRAMEWORK
     for layer in layers:
         section = layer.data.get("trainer")

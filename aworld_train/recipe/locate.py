@@ -39,7 +39,6 @@ def is_benchmark(name: str) -> bool:
 
 
 def shipped_datasets() -> list[str]:
-    """The ready recipes of datasets, as paths that `find` knows."""
     folder = shipped_folder()
     return (
         []
@@ -68,14 +67,10 @@ def commands_for(path: str, command: str) -> str:
 
 
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:
-    """The file that ``name`` refers to.
+    """The file that ``name`` refers to: a path from ``folder``, or a ready recipe, with or without ``.yaml``.
 
-    Args:
-        name: A path, absolute or relative to ``folder``, or the name of a ready recipe, with or without
-            ``.yaml``.
-        folder: Base of a relative path.
-        named_at: Place in which the name is written (``file:line``), for the message.
-        ready: Ready recipes that the message lists; None for the recipes of runs.
+    ``named_at`` is the place in which the name is written (``file:line``), and ``ready`` what else could be named
+    (default: the recipes of runs), for the message.
     """
     path = Path(name).expanduser()
     tries = [folder / path]

@@ -39,10 +39,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
-    """Plain data: enums as text, sections as dictionaries, without ``extends``, which is already applied.
-
-    The framework's own keys stand under its name, as in a recipe file.
-    """
+    """Plain data: enums as text, no ``extends``, the framework's own keys under its name as in a recipe file."""
     data = asdict(recipe)
     del data["extends"]
     data[recipe.trainer.framework] = data.pop("raw")
@@ -61,9 +58,8 @@ def to_source(recipe: Recipe) -> dict[str, Any]:
 def written(tree: Any) -> Any:
     """Plain data in the form of files: references in place of text from the environment, other text escaped.
 
-    No file of a run folder holds text of an environment variable, because all data from recipes passes this function
-    before it is written. Numbers, truth values and enumerations (``rollout.engine``) hold no secret and stay as they
-    are, also if they come from the environment. ``interpolation.resolved`` and OmegaConf are the inverse.
+    All data from recipes passes here before it is written, so no file of a run folder holds text of an environment
+    variable. Numbers, truth values and enumerations hold no secret and stay. ``interpolation.resolved`` is the inverse.
     """
     if isinstance(tree, dict):
         return {key: written(entry) for key, entry in tree.items()}
@@ -75,7 +71,6 @@ def written(tree: Any) -> Any:
 
 
 def to_yaml(recipe: Recipe) -> str:
-    """A recipe file that loads as ``recipe``, with every key written out."""
     return dump(to_source(recipe))
 
 

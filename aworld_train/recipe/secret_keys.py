@@ -21,7 +21,6 @@ _SPECIAL_TOKEN = re.compile(
 
 
 def looks_secret(path: KeyPath) -> bool:
-    """Whether the last name in ``path`` is a usual name of a secret."""
     names = [name for name in path if not name.isdigit()]
     return bool(names) and bool(_SECRET.search(names[-1])) and not _SPECIAL_TOKEN.search(names[-1])
 

@@ -32,7 +32,6 @@ _CHANGED_FIRST = (
 
 
 def starting_recipe(start: str, name: str) -> str:
-    """The text of a recipe called ``name`` that extends ``start``, each key with what it means."""
     file = find(start, Path.cwd())
     below = {path.resolve(): ready for ready, path in shipped().items()}
     parent = below.get(file.resolve(), str(file.resolve()))

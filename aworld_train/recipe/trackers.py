@@ -15,7 +15,6 @@ PACKAGES = {
     "clearml": "clearml",
     "trackio": "trackio",
 }
-"""The package of each tracker that needs one, which is its module's name too."""
 FOLDER = "trackers"
 """The folder in a run folder in which trackers write, unless their own variables name another place."""
 _WANDB_SETTINGS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE")
@@ -37,12 +36,7 @@ def missing_sentence(tracker: str, package: str) -> str:
 
 
 def has_wandb_login(variable: Callable[[str], str | None], home: Path) -> bool:
-    """Whether W&B finds a key, or is told by ``WANDB_MODE`` what to do without one.
-
-    Args:
-        variable: Returns an environment variable.
-        home: The user's home folder.
-    """
+    """Whether W&B finds a key, or is told by ``WANDB_MODE`` what to do without one."""
     if any(variable(name) for name in _WANDB_SETTINGS):
         return True
     netrc = Path(variable("NETRC") or home / ".netrc")

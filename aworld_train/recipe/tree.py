@@ -63,7 +63,6 @@ def filled(tree: Any, values: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as text: ``trainer.steps``."""
     return ".".join(path)
 
 

@@ -7,12 +7,7 @@ from aworld_train.recipe.schema import CassetteMode, EnvBackend, Recipe
 
 
 def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
-    """A sentence on the queue on this machine; None where each episode has a worker at once.
-
-    Args:
-        recipe: A checked recipe.
-        episodes: How many there are at a time; default: those of a training step.
-    """
+    """A sentence on the queue on this machine; None where each episode has a worker at once."""
     section = recipe.env
     if (
         section.started_from is None

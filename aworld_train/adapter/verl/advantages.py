@@ -32,9 +32,7 @@ class Sample:
 
 
 def samples_of(keys: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[Sample]:
-    """The samples of a batch, from the key of each row, ``{task}_{episode}_{number}``, and what VeRL calls its extra
-    fields.
-    """
+    """The samples of a batch: keys of rows are ``{task}_{episode}_{number}``, facts are VeRL's extra fields."""
     parts: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for place, (key, fact) in enumerate(zip(keys, facts, strict=True)):
         task, episode, number = key.rsplit("_", 2)

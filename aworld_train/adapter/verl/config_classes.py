@@ -53,9 +53,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class FieldType:
-    """The values that a field accepts: kinds as in ``value_types`` (empty: any), or a map for the dataclass
-    ``section``.
-    """
+    """The kinds of value that a field accepts (empty: any), or a map for the dataclass ``section``."""
 
     accepts: frozenset[str] = frozenset()
     section: str | None = None

@@ -15,18 +15,7 @@ _NO_CLUSTER = ("Unable to connect", "was refused", "no such host", "no configura
 
 
 def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
-    """Run one command to its end; returns what it printed.
-
-    Args:
-        arguments: The command and its arguments.
-        namespace: The namespace.
-        content: Its standard input.
-
-    Raises:
-        DependencyMissing: There is no kubectl.
-        ClusterSilent: No cluster answers it.
-        TrainingFailure: The cluster refused.
-    """
+    """Run one command to its end; returns what it printed. ClusterSilent if no cluster answers."""
     program = shutil.which("kubectl")
     if program is None:
         raise DependencyMissing(

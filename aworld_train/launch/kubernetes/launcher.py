@@ -28,7 +28,6 @@ from aworld_train.training.run_files import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
 FILE = f"{LAUNCH_FOLDER}/kubernetes.yaml"
-"""The rendered file in the run folder."""
 _KINDS = "rayjobs.ray.io,deployments,services,networkpolicies,configmaps,secrets"
 _MAX_STOP_SECONDS = 90.0
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -42,12 +41,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 class KubernetesLauncher:
-    """Implements ``Launcher``."""
-
     name = "kubernetes"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``; without ``options.submit`` the run is only rendered."""
+        """Without ``options.submit`` the run is only rendered."""
         if address := os.environ.get(INSIDE_VARIABLE):
             placement = Placement(address=address)
             processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
@@ -68,14 +65,12 @@ class KubernetesLauncher:
         return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``: the rendered file, and the command that submits it."""
         files, rendered = _render(processor, resume=False)
         file = folder.resolve() / FILE
         command = ["kubectl", "--namespace", rendered.names.namespace, "apply", "-f", str(file)]
         return DryRun({**processor.plan_in(folder).files, **files}, FILE, command)
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
         record = _record(run_dir)
         try:
             return _status(record.job, record.address)
@@ -83,12 +78,12 @@ class KubernetesLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``: every object of the run is deleted, its tool environment and Secrets included."""
+        """Every object of the run is deleted, its tool environment and Secrets included."""
         record = _record(run_dir)
         _delete(record.job, record.address)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``: what KubeRay's submitter prints, which is the job's own output."""
+        """What KubeRay's submitter prints, which is the job's own output."""
         record = _record(run_dir)
 
         def read() -> str:
@@ -167,7 +162,6 @@ def _status(job: str, namespace: str) -> JobStatus:
 
 
 def _delete(run: str, namespace: str) -> None:
-    """Delete every object of a run, and wait until they are gone."""
     _delete_objects(_of_run(run), namespace)
     remaining = ("get", f"{_KINDS},pods", "--selector", _of_run(run), "-o", "name")
     deadline = time.monotonic() + _MAX_STOP_SECONDS

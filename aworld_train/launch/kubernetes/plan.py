@@ -64,13 +64,7 @@ _OF_ITS_OWN_ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """A run on Kubernetes.
-
-    Attributes:
-        loaded: The checked recipe.
-        run_dir: The run folder on the claim, under the path that pods see.
-        resume: Go on from the last checkpoint.
-    """
+    """A run on Kubernetes, whose folder on the claim has the path that pods see."""
 
     loaded: LoadedRecipe
     run_dir: PurePosixPath
@@ -78,16 +72,13 @@ class KubernetesPlan:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe with its values."""
         return self.loaded.recipe
 
     @property
     def names(self) -> RunNames:
-        """The names of the run's objects."""
         return names_of(self.recipe.name, self.recipe.cluster.kubernetes.namespace)
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Every object but the Secrets."""
         names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
         _check(self.recipe, demand)
         job = ClusterJob(
@@ -115,7 +106,7 @@ class KubernetesPlan:
         ]
 
     def secrets(self) -> list[dict[str, Any]]:
-        """The Secrets, with their values: for a pipe, never for a file."""
+        """With their values: for a pipe, never for a file."""
         names, environment = self.names, self.environment()
         variables = job_variables(self.loaded)
         if environment is None:
@@ -205,12 +196,10 @@ class KubernetesPlan:
 
 
 def demand_of(recipe: Recipe) -> Demand:
-    """What a recipe takes of a cluster."""
     return Demand(recipe.cluster.nodes, recipe.cluster.gpus_per_node)
 
 
 def plan_in(run_dir: Path) -> KubernetesPlan:
-    """The plan of the run that was rendered into a folder."""
     file = run_dir / RECIPE
     if not file.is_file():
         raise UsageError(f"There is no {file}: render the run first, with `train ... --launcher kubernetes`.")

@@ -1,9 +1,9 @@
 """The tool environment of a run on Kubernetes: one pod with the gateway and its workers, isolated as with Docker.
 
-What Docker's options say (``env.containers``) is said here by security contexts, volumes in memory, limits, and a
-NetworkPolicy that lets the run's own pods in and nothing out. Two things differ. The containers of a pod share its
-network, so it is the policy, which the cluster's network plugin has to enforce, that keeps tools from the network. And
-Kubernetes limits processes per pod in the kubelet alone (``podPidsLimit``); the limit per worker is that of its user.
+Security contexts, volumes in memory, limits and a NetworkPolicy say what Docker's options do (``env.containers``). The
+containers of a pod share its network, so the policy, which the cluster's network plugin has to enforce, keeps tools
+from the network. Kubernetes limits processes per pod in the kubelet alone (``podPidsLimit``); the limit per worker is
+that of its user.
 """
 
 import json
@@ -29,7 +29,6 @@ from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 SECRET_KEY = "gateway-secret"
-"""The key of the gateway's secret in the Secret of the environment."""
 _GATEWAY_LIMITS = {"cpu": 1, "memory": "512Mi"}
 _PREPARE_LIMITS = {"cpu": "100m", "memory": "64Mi"}
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(\S+)", re.MULTILINE | re.IGNORECASE)
@@ -45,19 +44,13 @@ _PREPARE = (
 
 @dataclass(frozen=True)
 class ToolSize:
-    """Limits of each worker.
-
-    Attributes:
-        cpus: Processor cores.
-        memory: As Kubernetes writes it, such as ``4Gi``.
-    """
+    """Limits of each worker; ``memory`` as Kubernetes writes it, such as ``4Gi``."""
 
     cpus: float
     memory: str
 
     @property
     def limits(self) -> dict[str, Any]:
-        """Limits of a container."""
         return {"cpu": self.cpus, "memory": self.memory}
 
     def share(self, part: float) -> str:
@@ -67,12 +60,10 @@ class ToolSize:
 
 
 def channel_key(number: int) -> str:
-    """The key of the secret of the channel to a worker, in the Secret of the environment."""
     return f"channel-{number}"
 
 
 def tools_url(names: RunNames) -> str:
-    """The MCP endpoint of the environment, for the run's pods."""
     return f"http://{names.tools}.{names.namespace}.svc:{GATEWAY_PORT}/mcp"
 
 
@@ -86,13 +77,8 @@ def tool_manifests(
 ) -> list[dict[str, Any]]:
     """Deployment, Service and NetworkPolicy of the environment.
 
-    Args:
-        names: The names of the run.
-        plan: The environment; its secrets are not used.
-        image: Its image, in a registry that the cluster reaches.
-        size: Limits of each worker.
-        keys: Names of the variables for its tool servers, which are keys of its Secret.
-        pull: What the pod says about how its image is pulled.
+    The secrets of ``plan`` are not used; ``keys`` are names of variables for its tool servers, which are keys of its
+    Secret.
     """
     users = [new_user(mapped=False) for _ in range(plan.all_workers)]
     sockets = [f"socket-{number}" for number in range(plan.all_workers)]
@@ -171,7 +157,7 @@ def _policy(names: RunNames, selector: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(image: str, users: list[int]) -> dict[str, Any]:
-    """The container that gives every folder to its owner before the others start."""
+    """Gives every folder to its owner before the other containers start."""
     owners = [(f"{SOCKETS}/{number}", USER) for number in range(len(users))]
     mounts = [_mount(f"socket-{number}", folder) for number, (folder, _) in enumerate(owners)]
     for number, user in enumerate(users):

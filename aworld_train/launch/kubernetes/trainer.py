@@ -35,17 +35,7 @@ def ray_job(
     variables: Iterable[str],
     tools_url: str | None,
 ) -> dict[str, Any]:
-    """The RayJob.
-
-    Args:
-        names: The names of the run.
-        section: ``cluster.kubernetes`` of the recipe.
-        demand: Machines and GPUs.
-        job: What the head runs.
-        on_gpus: Whether the GPUs are real.
-        variables: Names of the variables in the Secret of the trainer.
-        tools_url: MCP endpoint of the tool environment, if the run has its own.
-    """
+    """The RayJob; ``variables`` are names in the trainer's Secret."""
     command = job.command(Path(JOB_FOLDER, FILE))
     gpus = demand.gpus_per_node
     limits: dict[str, Any] = {"cpu": section.cpus, "memory": section.memory}
@@ -106,13 +96,11 @@ def ray_job(
 
 
 def image_pull(section: KubernetesSection) -> dict[str, Any]:
-    """What a pod says about how its images are pulled."""
     secrets = [{"name": name} for name in section.pull_secrets]
     return {"imagePullSecrets": secrets} if secrets else {}
 
 
 def job_config(names: RunNames, job: ClusterJob, recipe: str) -> dict[str, Any]:
-    """The ConfigMap with the description of the job and its recipe, neither of which holds a secret."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

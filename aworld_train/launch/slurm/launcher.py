@@ -38,12 +38,10 @@ _STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and re
 
 
 class SlurmLauncher:
-    """Implements ``Launcher``."""
-
     name = "slurm"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``; inside an allocation the recipe runs there, and nothing is submitted."""
+        """Inside an allocation the recipe runs there, and nothing is submitted."""
         if inside_allocation():
             return _run_inside(processor, options, current_allocation())
         run_dir = processor.run_dir(processor.checked.recipe).resolve()
@@ -68,16 +66,13 @@ class SlurmLauncher:
             raise
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``."""
         files = job_files(processor.checked, folder, Path(processor.run_path), resume=False)
         return DryRun(files, SCRIPT, ["sbatch", "--export=ALL", str(folder.resolve() / SCRIPT)])
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
         return scheduler.status(_record(run_dir).job)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``."""
         job = _record(run_dir).job
         scheduler.cancel(job)
         deadline = time.monotonic() + _MAX_STOP_SECONDS
@@ -89,7 +84,6 @@ class SlurmLauncher:
             time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``."""
         record = _record(run_dir)
         if not record.log:
             raise UsageError(
@@ -112,11 +106,7 @@ class SlurmLauncher:
 def _run_inside(
     processor: FrameworkProcessor, options: LaunchOptions, allocation: Allocation
 ) -> RunSummary | None:
-    """Run a recipe over the nodes of the allocation that this process belongs to.
-
-    Returns:
-        The summary; None if the job was requeued, or if the command that submitted it shows the summary.
-    """
+    """The summary; None if the job was requeued, or if the command that submitted it shows the summary."""
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
@@ -158,7 +148,6 @@ def _no_further(run_dir: Path, message: str) -> TrainingFailure:
 
 @contextmanager
 def _shared_folder(run_dir: Path, job: str) -> Iterator[Path]:
-    """A private folder for the time of a job that all its nodes can reach."""
     folder = launch_folder(run_dir) / f"job-{job}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
@@ -222,8 +211,7 @@ def waiting_note(job: str, status: JobStatus) -> str:
 class _Poll:
     """Asks SLURM about a job; a controller that is down for a while does not end the waiting.
 
-    Attributes:
-        reason: Why the job does not run yet, in a sentence; empty otherwise.
+    ``reason`` says in a sentence why the job does not run yet.
     """
 
     def __init__(self, job: str):
@@ -232,7 +220,6 @@ class _Poll:
         self._answered = time.monotonic()
 
     def ended(self) -> bool:
-        """Whether SLURM says that the job has ended, or knows it no more."""
         try:
             status = scheduler.status(self._job)
         except TrainingFailure as error:

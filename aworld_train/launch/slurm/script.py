@@ -1,5 +1,3 @@
-"""Renders the script of a job from the template ``job.sbatch``."""
-
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +13,6 @@ LOG = "job-%j.log"
 """The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
 _TEMPLATE = "job.sbatch"
 SCRIPT = f"{LAUNCH_FOLDER}/{_TEMPLATE}"
-"""The script, below the folder of the job's files."""
 
 
 class _Template(Template):
@@ -38,12 +35,7 @@ def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -
 
 
 def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:
-    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence.
-
-    Args:
-        recipe: A recipe with the launcher ``slurm``.
-        folder: The folder of the launch, for the job's log.
-    """
+    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence."""
     cluster, section = recipe.cluster, recipe.cluster.slurm
     on_gpus = not on_cpu(recipe)
     cores = section.cpus_per_node

@@ -33,9 +33,7 @@ _TOKENS_BEFORE_STOP = 8
 
 @dataclass
 class GenerationRequest:
-    """One generation: ``versions`` are those of the weights when it began and ended, ``top_logprobs`` as many as
-    wanted.
-    """
+    """One generation; ``versions`` are those of the weights when it began and when it ended."""
 
     request_id: str
     prompt: list[int]

@@ -26,9 +26,7 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
     def update_weights_from_ipc(
         self, peft_config: Any = None, base_sync_done: bool = False, use_shm: bool = True
     ) -> None:
-        """Take all weights of the model, or those of its LoRA adapter, from the trainer; RuntimeError if some were left
-        out.
-        """
+        """Take all weights of the model, or of its LoRA adapter; RuntimeError if some were left out."""
         self.device = torch.device("cpu")
         if peft_config and base_sync_done:
             self._update_adapter(peft_config, use_shm)
