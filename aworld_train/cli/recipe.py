@@ -302,7 +302,7 @@ def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
     plan = framework.memory_plan(loaded, 0)
     if plan is None and online:
         from aworld_train.doctor import Machine, Needs
-        from aworld_train.doctor.gpu_memory import plan_of
+        from aworld_train.doctor.gpu import plan_of
 
         plan = plan_of(Machine(), Needs(loaded, online=True))
     if plan:

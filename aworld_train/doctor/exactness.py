@@ -26,7 +26,7 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.training.alarms import MAX_EXACT_DIFFERENCE, MAX_MEAN_DIFFERENCE
 
-AREA = "engine"
+_AREA = "engine"
 _MAX_PROMPTS = 32
 _MAX_TOKENS = 64  # of each answer
 
@@ -52,14 +52,13 @@ def check_exactness(recipe: Recipe) -> Finding:
             finding = finding_of(recipe, measure(recipe, folder))
     except (AworldTrainError, EpisodeFailure) as error:
         finding = fail(
-            AREA,
             f"The engine's probabilities were not compared: {str(error).rstrip('.')}.",
             "Mend it: a run needs the same engine and model.",
         )
     except Exception as error:  # of any engine's library; all that was examined is still to be shown
         reason = f"{type(error).__name__}: {error}"
-        finding = fail(AREA, f"The engine or the trainer's model failed: {reason}.", "Look at it by hand.")
-    return Finding(finding.area, finding.status, mask(finding.what), mask(finding.remedy))
+        finding = fail(f"The engine or the trainer's model failed: {reason}.", "Look at it by hand.")
+    return Finding(finding.status, mask(finding.what), mask(finding.remedy), _AREA)
 
 
 def finding_of(recipe: Recipe, differences: Differences) -> Finding:
@@ -69,26 +68,24 @@ def finding_of(recipe: Recipe, differences: Differences) -> Finding:
         f"in float32 by {differences.mean:.1e} on average and {differences.highest:.1e} at most"
     )
     if not math.isfinite(differences.highest):
-        return fail(AREA, f"{what}: some are no numbers.", "Take another engine, or rollout.dtype=float32.")
+        return fail(f"{what}: some are no numbers.", "Take another engine, or rollout.dtype=float32.")
     if kind is SamplingType.float32:
         if differences.highest > MAX_EXACT_DIFFERENCE:
             return warn(
-                AREA,
                 f"{what}; {MAX_EXACT_DIFFERENCE:g} is more than rounding.",
                 "The engine computes another model than the trainer: take another version of it or the other engine. "
                 "algorithm.rollout_correction=token weighs each token by the difference.",
             )
-        return ok(AREA, f"{what}, which is rounding.")
+        return ok(f"{what}, which is rounding.")
     if differences.mean > MAX_MEAN_DIFFERENCE:
         corrected = recipe.algorithm.rollout_correction is not RolloutCorrection.off
         return warn(
-            AREA,
             f"{what}; {MAX_MEAN_DIFFERENCE:g} on average is much.",
             "Set rollout.dtype=float32: the correction that the recipe has is for less."
             if corrected
             else "Set algorithm.rollout_correction=token, which weighs each token by it, or rollout.dtype=float32.",
         )
-    return ok(AREA, f"{what}; algorithm.rollout_correction=token corrects for what bfloat16 rounds.")
+    return ok(f"{what}; algorithm.rollout_correction=token corrects for what bfloat16 rounds.")
 
 
 def measure(recipe: Recipe, folder: Path) -> Differences:

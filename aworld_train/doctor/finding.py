@@ -20,36 +20,35 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen in one area, in a sentence that never holds a secret; ``remedy`` is empty where nothing has to be
-    done.
+    """What was seen in an area, in a sentence that never holds a secret, and what to do about it.
 
     ``fail``: a run cannot go well; ``warn``: it may not, or it could not be looked at.
     """
 
-    area: str
     status: Status
     what: str
     remedy: str = ""
+    area: str = ""
 
 
 Probe = Callable[[Machine, Needs], Iterator[Finding]]
 
 
-def ok(area: str, what: str) -> Finding:
-    return Finding(area, Status.ok, what)
+def ok(what: str) -> Finding:
+    return Finding(Status.ok, what)
 
 
-def warn(area: str, what: str, remedy: str) -> Finding:
-    return Finding(area, Status.warn, what, remedy)
+def warn(what: str, remedy: str) -> Finding:
+    return Finding(Status.warn, what, remedy)
 
 
-def fail(area: str, what: str, remedy: str) -> Finding:
-    return Finding(area, Status.fail, what, remedy)
+def fail(what: str, remedy: str) -> Finding:
+    return Finding(Status.fail, what, remedy)
 
 
-def fault(area: str, needed: bool, what: str, remedy: str) -> Finding:
+def fault(needed: bool, what: str, remedy: str) -> Finding:
     """``fail`` where it is needed, ``warn`` where it is not."""
-    return Finding(area, Status.fail if needed else Status.warn, what, remedy)
+    return Finding(Status.fail if needed else Status.warn, what, remedy)
 
 
 def listed(names: list[str], most: int = 4) -> str:
