@@ -29,6 +29,7 @@ from aworld_train.launch.cluster_nodes import Demand
 from aworld_train.launch.job import RECIPE, job_command
 from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
+from aworld_train.launch.kubernetes.templates import image_pull
 from aworld_train.launch.kubernetes.tools import (
     SECRET_KEY,
     ToolSize,
@@ -36,7 +37,7 @@ from aworld_train.launch.kubernetes.tools import (
     tool_manifests,
     tools_url,
 )
-from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, image_pull, job_config, ray_job
+from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, trainer_manifests
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
@@ -45,19 +46,9 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.serving import channel, tokens
 
 _TOKEN_SECONDS = 30 * 24 * 3600
-_OF_ITS_OWN_ENVIRONMENT = (
-    *(
-        "docker_dir",
-        "mcp_servers",
-        "backend",
-        "egress",
-        "egress_hosts",
-        "workers",
-        "scoring_workers",
-        "env_file",
-        "data",
-        "runtime",
-    ),
+_STARTS_ENVIRONMENT = (
+    *("docker_dir", "mcp_servers", "backend", "egress", "egress_hosts", "workers", "scoring_workers"),
+    *("env_file", "data", "runtime"),
 )
 """Keys of ``env`` that say how an environment is started; in the job it runs already."""
 
@@ -91,19 +82,17 @@ class KubernetesPlan:
             gpus_per_node=demand.gpus_per_node,
         )
         environment = self.environment()
-        return [
-            job_config(names, job, dump(self._recipe_of_job())),
-            *(self._tool_manifests(environment) if environment else []),
-            ray_job(
-                names,
-                section,
-                demand,
-                job,
-                on_gpus=not on_cpu(self.recipe),
-                variables=job_variables(self.loaded),
-                tools_url=tools_url(names) if environment else None,
-            ),
-        ]
+        config, ray_job = trainer_manifests(
+            names,
+            section,
+            demand,
+            job,
+            recipe=dump(self._recipe_of_job()),
+            on_gpus=not on_cpu(self.recipe),
+            variables=job_variables(self.loaded),
+            tools_url=tools_url(names) if environment else None,
+        )
+        return [config, *(self._tool_manifests(environment) if environment else []), ray_job]
 
     def secrets(self) -> list[dict[str, Any]]:
         """With their values: for a pipe, never for a file."""
@@ -189,9 +178,7 @@ class KubernetesPlan:
         """The recipe for the head, where the tool environment runs already."""
         tree: dict[str, Any] = deepcopy(dict(self.loaded.unresolved))
         if self.recipe.env.started_from is not None:
-            tree["env"] = {
-                key: value for key, value in tree["env"].items() if key not in _OF_ITS_OWN_ENVIRONMENT
-            }
+            tree["env"] = {key: value for key, value in tree["env"].items() if key not in _STARTS_ENVIRONMENT}
         return tree
 
 
