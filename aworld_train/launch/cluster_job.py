@@ -8,14 +8,16 @@ that submitted the job.
 
 import json
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from aworld_train import __version__
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_nodes import Demand, check_nodes
+from aworld_train.recipe.schema import Recipe
 from aworld_train.sealed import JOB_VARIABLES_VARIABLE, ray_token, unseal
 
 INSIDE_VARIABLE = "AWORLD_TRAIN_CLUSTER_JOB"
@@ -41,6 +43,19 @@ class ClusterJob:
     arguments: Sequence[str]
     nodes: int
     gpus_per_node: int
+
+    @classmethod
+    def of(cls, recipe: Recipe, run_dir: PurePath, directory: str, command: Sequence[str]) -> "ClusterJob":
+        """The job of a new launch; its ``command`` is that of ``job_command``."""
+        return cls(
+            secrets.token_hex(8),
+            str(run_dir),
+            __version__,
+            directory,
+            command[command.index("aworld_train") + 1 :],
+            recipe.cluster.nodes,
+            recipe.cluster.gpus_per_node,
+        )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"

@@ -11,8 +11,8 @@ import yaml
 
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
-from aworld_train.launch.following import follow_log
-from aworld_train.launch.unused import unused_resources
+from aworld_train.launch.log_tail import follow_log
+from aworld_train.launch.slurm_variables import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import holder_of, is_in_use

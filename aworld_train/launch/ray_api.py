@@ -11,7 +11,7 @@ import httpx
 
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.base import JobState, JobStatus
-from aworld_train.launch.following import ClusterSilent
+from aworld_train.launch.log_tail import ClusterSilent
 from aworld_train.network import is_near
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"

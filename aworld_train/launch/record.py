@@ -52,3 +52,10 @@ def read_record(run_dir: Path) -> LaunchRecord | None:
             f"{file} cannot be read ({error}), so the job of this run is not known. Remove the file to start the run "
             "again."
         ) from error
+
+
+def submitted_record(run_dir: Path) -> LaunchRecord:
+    record = read_record(run_dir)
+    if record is None:
+        raise UsageError(f"{run_dir} has no launch.json: its run was not submitted to a cluster.")
+    return record

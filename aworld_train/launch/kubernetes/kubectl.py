@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aworld_train.errors import DependencyMissing, TrainingFailure
-from aworld_train.launch.following import ClusterSilent
+from aworld_train.launch.log_tail import ClusterSilent
 
 _SECONDS = 120.0
 _REQUEST = "--request-timeout=30s"

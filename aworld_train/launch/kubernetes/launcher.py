@@ -9,19 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import yaml
-from rich.console import Console
 
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import INSIDE_VARIABLE
-from aworld_train.launch.following import ClusterSilent, follow_log
 from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan
 from aworld_train.launch.kubernetes.kubectl import apply, kubectl
 from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
-from aworld_train.launch.record import LaunchRecord, read_record, write_record
+from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
+from aworld_train.launch.record import LaunchRecord, submitted_record, write_record
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER
@@ -56,12 +55,12 @@ class KubernetesLauncher:
         write_files(run_dir, files)
         file = run_dir / FILE
         if not options.submit:
-            _show(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
+            show_line(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
             for line in _commands(run_dir, file, rendered.names.namespace):
-                _show(f"  {line}")
+                show_line(f"  {line}")
             return None
         self._submit(rendered, run_dir, file)
-        _show(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
+        show_line(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
         return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
@@ -71,7 +70,7 @@ class KubernetesLauncher:
         return DryRun({**processor.plan_in(folder).files, **files}, FILE, command)
 
     def status(self, run_dir: Path) -> JobStatus:
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
         try:
             return _status(record.job, record.address)
         except ClusterSilent as error:
@@ -79,12 +78,12 @@ class KubernetesLauncher:
 
     def stop(self, run_dir: Path) -> None:
         """Every object of the run is deleted, its tool environment and Secrets included."""
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
         _delete(record.job, record.address)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
         """What KubeRay's submitter prints, which is the job's own output."""
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
 
         def read() -> str:
             try:
@@ -100,12 +99,12 @@ class KubernetesLauncher:
     def _follow(self, rendered: plan.KubernetesPlan, run_dir: Path, *, quiet: bool) -> RunSummary | None:
         """Follow the job to its end, then remove the tool environment, which KubeRay does not know."""
         try:
-            return attach(self, run_dir, _ignore if quiet else _show)
+            return attach(self, run_dir, (lambda _: None) if quiet else show_line)
         except TrainingFailure:
             if self.status(run_dir).exit_code != 0:
                 raise
             # This machine does not see the claim.
-            _show(f"The run is complete; see summary.json on the claim, below {rendered.run_dir}.")
+            show_line(f"The run is complete; see summary.json on the claim, below {rendered.run_dir}.")
             return None
         finally:
             if self.status(run_dir).state is JobState.ended:
@@ -181,18 +180,3 @@ def _delete_objects(selector: str, namespace: str) -> None:
 
 def _of_run(run: str) -> str:
     return f"{RUN_LABEL}={run}"
-
-
-def _record(run_dir: Path) -> LaunchRecord:
-    record = read_record(run_dir)
-    if record is None:
-        raise UsageError(f"{run_dir} has no launch.json: its run was rendered at most, and not submitted.")
-    return record
-
-
-def _show(line: str) -> None:
-    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _ignore(line: str) -> None:
-    return None

@@ -8,7 +8,6 @@ The Secrets are made when they are applied, from the environment variables and k
 
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aworld_train import __version__
 from aworld_train.env.backend import EnvPlan, Size
 from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
@@ -26,8 +24,7 @@ from aworld_train.env.record import Credentials
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_job import ClusterJob
 from aworld_train.launch.cluster_nodes import Demand
-from aworld_train.launch.job import RECIPE, job_command
-from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.job import RECIPE, job_command, job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
 from aworld_train.launch.kubernetes.templates import image_pull
 from aworld_train.launch.kubernetes.tools import (
@@ -72,15 +69,9 @@ class KubernetesPlan:
     def manifests(self) -> list[dict[str, Any]]:
         names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
         _check(self.recipe, demand)
-        job = ClusterJob(
-            nonce=secrets.token_hex(8),
-            run_dir=str(self.run_dir),
-            version=__version__,
-            directory=section.folder,
-            arguments=self._arguments(),
-            nodes=demand.nodes,
-            gpus_per_node=demand.gpus_per_node,
-        )
+        runs, recipe = Path(self.run_dir).parent, Path(JOB_FOLDER, RECIPE_FILE)
+        command = job_command(recipe, runs, "kubernetes", resume=self.resume)
+        job = ClusterJob.of(self.recipe, self.run_dir, section.folder, command)
         environment = self.environment()
         config, ray_job = trainer_manifests(
             names,
@@ -168,11 +159,6 @@ class KubernetesPlan:
         return tool_manifests(
             self.names, environment, section.env_image, size, environment.keys, image_pull(section)
         )
-
-    def _arguments(self) -> list[str]:
-        recipe = Path(JOB_FOLDER, RECIPE_FILE)
-        command = job_command(recipe, Path(self.run_dir).parent, "kubernetes", resume=self.resume)
-        return command[command.index("aworld_train") + 1 :]
 
     def _recipe_of_job(self) -> dict[str, Any]:
         """The recipe for the head, where the tool environment runs already."""

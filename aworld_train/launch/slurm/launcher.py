@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
-from aworld_train.launch.defaults import inside_allocation
+from aworld_train.launch.log_tail import show_line
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.allocation import (
@@ -22,7 +20,7 @@ from aworld_train.launch.slurm.allocation import (
     nodes_for_run,
 )
 from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
-from aworld_train.launch.unused import unused_resources
+from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER
@@ -51,18 +49,15 @@ class SlurmLauncher:
         job = scheduler.submit(run_dir / SCRIPT)
         log = f"{LAUNCH_FOLDER}/{LOG.replace('%j', job)}"
         write_record(run_dir, LaunchRecord(self.name, job, os.environ.get("SLURM_CLUSTER_NAME", ""), log))
-        console = Console(stderr=True)
-        _print(console, f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
+        show_line(f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
         if options.detach:
             if reason := waiting_note(job, scheduler.status(job)):
-                _print(console, reason)
+                show_line(reason)
             return None
         try:
-            return attach(
-                self, run_dir, (lambda _: None) if options.quiet else lambda line: _print(console, line)
-            )
+            return attach(self, run_dir, (lambda _: None) if options.quiet else show_line)
         except KeyboardInterrupt:
-            _print(console, f"The job goes on; `scancel {job}` ends it.")
+            show_line(f"The job goes on; `scancel {job}` ends it.")
             raise
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
@@ -128,7 +123,7 @@ def _run_inside(
             message = error.message
     if _checkpoint(run_dir) == checkpoint:
         raise _no_further(run_dir, message)
-    _print(Console(stderr=True), f"{message} The job is requeued, and does that.")
+    show_line(f"{message} The job is requeued, and does that.")
     scheduler.requeue(allocation.job)
     return None
 
@@ -229,7 +224,3 @@ class _Poll:
         self._answered = time.monotonic()
         self.reason = waiting_note(self._job, status)
         return status.state in (JobState.ended, JobState.unknown)
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

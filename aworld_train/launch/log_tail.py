@@ -3,11 +3,17 @@
 import time
 from collections.abc import Callable, Iterator
 
+from rich.console import Console
+
 from aworld_train.errors import AworldTrainError
 
 POLL_SECONDS = 1.0
 MAX_SILENT_SECONDS = 120.0
 """How long a cluster may be silent while a job is followed. The job goes on in any case."""
+
+
+def show_line(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class ClusterSilent(AworldTrainError):
