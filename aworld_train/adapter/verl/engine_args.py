@@ -34,144 +34,90 @@ _GPUS = (
 )
 _LORA = "the recipe's model.lora says which adapters there are"
 _WEIGHTS = "VeRL brings the trainer's weights to the engine by it"
-OWNED_ARGS = {
-    **dict.fromkeys(
-        (
-            "model",
-            "model_weights",
-            "served_model_name",
-            "tokenizer",
-            "tokenizer_revision",
-            "skip_tokenizer_init",
-            "hf_config_path",
-            "hf_overrides",
-            "revision",
-            "code_revision",
-            "runner",
-            "convert",
-        ),
-        _MODEL,
-    ),
-    "hf_token": "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit",
-    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
-    "dtype": "the recipe has a key for it, `rollout.dtype`",
-    "seed": "the recipe has a key for it, `trainer.seed`",
-    "max_num_seqs": "the recipe has a key for it, `rollout.max_running`",
-    "gpu_memory_utilization": "the recipe has a key for it, `rollout.gpu_memory`",
-    "tensor_parallel_size": "the recipe has a key for it, `rollout.tensor_parallel`",
-    "logprobs_mode": "training rows have the probabilities with which tokens were sampled",
-    "logits_processors": _SAMPLED,
-    "generation_config": _SAMPLED,
-    "override_generation_config": _SAMPLED,
-    **dict.fromkeys(("enable_lora", "max_loras", "max_lora_rank", "fully_sharded_loras"), _LORA),
-    **dict.fromkeys(("default_mm_loras", "lora_target_modules"), _LORA),
-    "worker_extension_cls": _WEIGHTS,
-    "weight_transfer_config": _WEIGHTS,
-    "distributed_executor_backend": "VeRL reaches the engine's workers as processes",
-    **dict.fromkeys(
-        (
-            "pipeline_parallel_size",
-            "data_parallel_size",
-            "data_parallel_size_local",
-            "data_parallel_rank",
-            "data_parallel_start_rank",
-            "data_parallel_address",
-            "data_parallel_rpc_port",
-            "data_parallel_backend",
-            "data_parallel_hybrid_lb",
-            "data_parallel_external_lb",
-            "data_parallel_multi_port_external_lb",
-            "device_ids",
-            "nnodes",
-            "node_rank",
-            "master_addr",
-            "master_port",
-        ),
-        _GPUS,
-    ),
-    "max_model_len": (
+_IN_RECIPE, _IN_VERL = "the recipe has a key for it, `{}`", f"VeRL has a key for it, `{_RAW}.{{}}`"
+
+
+def _owned(
+    by_reason: Mapping[str, str], *, in_recipe: Mapping[str, str], in_verl: Mapping[str, str]
+) -> dict[str, str]:
+    """Each argument with its reason, from the names of the arguments by reason, and the keys that stand for others."""
+    return {
+        **{name: reason for reason, names in by_reason.items() for name in names.split()},
+        **{name: _IN_RECIPE.format(key) for name, key in in_recipe.items()},
+        **{name: _IN_VERL.format(key) for name, key in in_verl.items()},
+    }
+
+
+OWNED_ARGS = _owned(
+    {
+        _MODEL: "model model_weights served_model_name tokenizer tokenizer_revision skip_tokenizer_init "
+        "hf_config_path hf_overrides revision code_revision runner convert",
+        "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit": "hf_token",
+        "training rows have the probabilities with which tokens were sampled": "logprobs_mode",
+        _SAMPLED: "logits_processors generation_config override_generation_config",
+        _LORA: "enable_lora max_loras max_lora_rank fully_sharded_loras default_mm_loras lora_target_modules",
+        _WEIGHTS: "worker_extension_cls weight_transfer_config",
+        "VeRL reaches the engine's workers as processes": "distributed_executor_backend",
+        _GPUS: "pipeline_parallel_size data_parallel_size data_parallel_size_local data_parallel_rank "
+        "data_parallel_start_rank data_parallel_address data_parallel_rpc_port data_parallel_backend "
+        "data_parallel_hybrid_lb data_parallel_external_lb data_parallel_multi_port_external_lb device_ids nnodes "
+        "node_rank master_addr master_port",
         "it is the sum of dataset.max_prompt_tokens and rollout.max_response_tokens; more is "
-        f"{_RAW}.max_model_len"
-    ),
-    "enable_expert_parallel": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
-    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
-    "limit_mm_per_prompt": f"VeRL has a key for it, `{_RAW}.limit_images`",
-    "kv_transfer_config": f"VeRL has a key for it, `{_RAW}.disaggregation`",
-    "profiler_config": f"VeRL has a key for it, `{_RAW}.profiler`",
-    **{
-        name: f"VeRL has a key for it, `{_RAW}.{name}`"
-        for name in (
-            "load_format",
-            "quantization",
-            "enforce_eager",
-            "cudagraph_capture_sizes",
-            "enable_chunked_prefill",
-            "enable_prefix_caching",
-            "enable_sleep_mode",
-            "max_num_batched_tokens",
-            "scheduling_policy",
-            "disable_log_stats",
-        )
+        f"{_RAW}.max_model_len": "max_model_len",
     },
-}
+    in_recipe={
+        "trust_remote_code": "model.trust_remote_code",
+        "dtype": "rollout.dtype",
+        "seed": "trainer.seed",
+        "max_num_seqs": "rollout.max_running",
+        "gpu_memory_utilization": "rollout.gpu_memory",
+        "tensor_parallel_size": "rollout.tensor_parallel",
+    },
+    in_verl={
+        "enable_expert_parallel": "expert_parallel_size",
+        "enable_return_routed_experts": "enable_rollout_routing_replay",
+        "limit_mm_per_prompt": "limit_images",
+        "kv_transfer_config": "disaggregation",
+        "profiler_config": "profiler",
+        **{
+            name: name for name in ("load_format", "quantization", "enforce_eager", "cudagraph_capture_sizes")
+        },
+        **{name: name for name in ("enable_chunked_prefill", "enable_prefix_caching", "enable_sleep_mode")},
+        **{name: name for name in ("max_num_batched_tokens", "scheduling_policy", "disable_log_stats")},
+    },
+)
 """vLLM's that a recipe may not set, with the reason as a part of a sentence; a test holds them against VeRL's."""
 
-SGLANG_OWNED_ARGS = {
-    **dict.fromkeys(
-        (
-            "model_path",
-            "tokenizer_path",
-            "served_model_name",
-            "skip_tokenizer_init",
-            "revision",
-            "json_model_override_args",
-            "is_embedding",
-            "weight_version",
-        ),
-        _MODEL,
-    ),
-    **dict.fromkeys(("host", "port", "nccl_port"), "VeRL chooses where its servers listen"),
-    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
-    "dtype": "the recipe has a key for it, `rollout.dtype`",
-    "random_seed": "the recipe has a key for it, `trainer.seed`",
-    "max_running_requests": "the recipe has a key for it, `rollout.max_running`",
-    "mem_fraction_static": "the recipe has a key for it, `rollout.gpu_memory`",
-    "tp_size": "the recipe has a key for it, `rollout.tensor_parallel`",
-    "context_length": "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens",
-    "allow_auto_truncate": "training rows have the prompts with which tokens were sampled",
-    **dict.fromkeys(
-        (
-            "sampling_defaults",
-            "preferred_sampling_params",
-            "enable_custom_logit_processor",
-            "speculative_accept_threshold_single",
-            "speculative_accept_threshold_acc",
-        ),
-        _SAMPLED,
-    ),
-    **dict.fromkeys(("enable_lora", "max_lora_rank", "lora_target_modules", "lora_paths"), _LORA),
-    **dict.fromkeys(("custom_weight_loader", "enable_memory_saver", "enable_weights_cpu_backup"), _WEIGHTS),
-    **dict.fromkeys(
-        (
-            "dp_size",
-            "pp_size",
-            "attn_cp_size",
-            "nnodes",
-            "node_rank",
-            "dist_init_addr",
-            "base_gpu_id",
-            "gpu_id_step",
-            "device",
-            "use_ray",
-            "disaggregation_mode",
-        ),
-        _GPUS,
-    ),
-    "ep_size": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
-    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
-    "disable_cuda_graph": f"VeRL has a key for it, `{_RAW}.enforce_eager`",
-    **{name: f"VeRL has a key for it, `{_RAW}.{name}`" for name in ("load_format", "quantization")},
-}
+SGLANG_OWNED_ARGS = _owned(
+    {
+        _MODEL: "model_path tokenizer_path served_model_name skip_tokenizer_init revision json_model_override_args "
+        "is_embedding weight_version",
+        "VeRL chooses where its servers listen": "host port nccl_port",
+        "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens": "context_length",
+        "training rows have the prompts with which tokens were sampled": "allow_auto_truncate",
+        _SAMPLED: "sampling_defaults preferred_sampling_params enable_custom_logit_processor "
+        "speculative_accept_threshold_single speculative_accept_threshold_acc",
+        _LORA: "enable_lora max_lora_rank lora_target_modules lora_paths",
+        _WEIGHTS: "custom_weight_loader enable_memory_saver enable_weights_cpu_backup",
+        _GPUS: "dp_size pp_size attn_cp_size nnodes node_rank dist_init_addr base_gpu_id gpu_id_step device use_ray "
+        "disaggregation_mode",
+    },
+    in_recipe={
+        "trust_remote_code": "model.trust_remote_code",
+        "dtype": "rollout.dtype",
+        "random_seed": "trainer.seed",
+        "max_running_requests": "rollout.max_running",
+        "mem_fraction_static": "rollout.gpu_memory",
+        "tp_size": "rollout.tensor_parallel",
+    },
+    in_verl={
+        "ep_size": "expert_parallel_size",
+        "enable_return_routed_experts": "enable_rollout_routing_replay",
+        "disable_cuda_graph": "enforce_eager",
+        "load_format": "load_format",
+        "quantization": "quantization",
+    },
+)
 """As ``OWNED_ARGS``, for SGLang 0.5.12."""
 
 

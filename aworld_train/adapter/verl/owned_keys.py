@@ -41,13 +41,12 @@ REASONS = {
         "that are too long"
     ),
     "data.filter_prompts": "tasks would be left out without a word, and `eval` would count them as errors",
-    f"{ACTOR}.checkpoint.save_contents": _WHOLE,
-    f"{ACTOR}.checkpoint.load_contents": _WHOLE,
-    f"{ACTOR}.checkpoint.async_save": _WHOLE,
     f"{ACTOR}.checkpoint.save_lora_only": _WHOLE,
-    "critic.checkpoint.save_contents": _WHOLE,
-    "critic.checkpoint.load_contents": _WHOLE,
-    "critic.checkpoint.async_save": _WHOLE,
+    **{
+        f"{role}.checkpoint.{key}": _WHOLE
+        for role in (ACTOR, "critic")
+        for key in ("save_contents", "load_contents", "async_save")
+    },
     f"{ACTOR}.fsdp_config.forward_only": "the actor is what a run trains",
     f"{ACTOR}.megatron.forward_only": "the actor is what a run trains",
     "actor_rollout_ref.nccl_timeout": _UNREAD,

@@ -8,40 +8,18 @@ private folder, and holds nothing else. The path is short, because the paths of 
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 SECRET_BYTES = 32
 
 
-@dataclass(frozen=True)
 class PrivateFolder:
-    path: Path
-
-    @property
-    def ray(self) -> Path:
-        """Ray's own folder, which it makes in ``RAY_TMPDIR``."""
-        return self.path / "ray"
-
-    @property
-    def token(self) -> Path:
-        return self.path / "token"
-
-    @property
-    def queue_key(self) -> Path:
-        return self.path / "queue-key"
-
-    @property
-    def fork_server(self) -> Path:
-        return self.path / "forks"
-
-    @property
-    def rendezvous(self) -> Path:
-        return self.path / "rendezvous"
-
-    @property
-    def scratch(self) -> Path:
-        return self.path / "tmp"
+    def __init__(self, path: Path):
+        self.path = path
+        self.ray = path / "ray"  # which Ray makes in RAY_TMPDIR
+        self.token, self.queue_key = path / "token", path / "queue-key"
+        self.fork_server = path / "forks"
+        self.rendezvous, self.scratch = path / "rendezvous", path / "tmp"
 
     def fill(self) -> None:
         """Make the folder if it does not exist, its subfolders, and new secrets."""

@@ -5,8 +5,7 @@ synchronisation does nothing. The machine declares *logical* GPUs to Ray, one pe
 workers by that resource.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -16,66 +15,34 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
+def _nothing(*_: object) -> None:
+    """There is one device, no allocator's cache and no profiler, and nothing to wait for."""
+
+
+def _memory(device: object = None) -> tuple[int, int]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return memory.available, memory.total
+
+
 class _CpuDeviceModule(ModuleType):
     """``torch.cpu`` with the functions that VeRL calls on an accelerator's module."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
 
-    @staticmethod
-    def is_available() -> bool:
-        return False
-
-    @staticmethod
-    def device_count() -> int:
-        return 1
-
-    @staticmethod
-    def get_device_name(device: object = None) -> str:
-        return "CPU"
-
-    @staticmethod
-    def set_device(device: object) -> None:
-        return None
-
-    @staticmethod
-    def empty_cache() -> None:
-        return None
-
-    @staticmethod
-    def ipc_collect() -> None:
-        return None
-
-    @staticmethod
-    def memory_allocated(device: object = None) -> int:
-        return 0
-
-    max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
-
-    @staticmethod
-    def reset_peak_memory_stats(device: object = None) -> None:
-        return None
-
-    @staticmethod
-    def mem_get_info(device: object = None) -> tuple[int, int]:
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return memory.available, memory.total
-
-    @staticmethod
-    def get_rng_state(device: object = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    @staticmethod
-    def set_rng_state(state: torch.Tensor, device: object = None) -> None:
-        torch.set_rng_state(state)
-
-    @staticmethod
-    def manual_seed(seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
+    is_available = staticmethod(lambda: False)
+    device_count = staticmethod(lambda: 1)
+    get_device_name = staticmethod(lambda device=None: "CPU")
+    set_device = empty_cache = ipc_collect = reset_peak_memory_stats = staticmethod(_nothing)
+    memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = staticmethod(
+        lambda device=None: 0
+    )
+    mem_get_info = staticmethod(_memory)
+    get_rng_state = staticmethod(lambda device=None: torch.get_rng_state())
+    set_rng_state = staticmethod(lambda state, device=None: torch.set_rng_state(state))
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
 
 @PlatformRegistry.register(platform="cpu")
@@ -86,64 +53,19 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
     vendor_name = property(lambda self: "cpu")
     device_module = property(lambda self: self._module)
 
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> Any:
-        return torch.device("cpu")
-
-    def device_count(self) -> int:
-        return 1
-
-    def set_device(self, device_index: int) -> None:
-        """There is one device."""
-        return
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        return
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return
-
-    def empty_cache(self) -> None:
-        return
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        return None, None
-
-    def communication_backend_name(self) -> str:
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:
-        return "CUDA_VISIBLE_DEVICES"
-
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
-        yield
-
-    def profiler_start(self) -> None:
-        return
-
-    def profiler_stop(self) -> None:
-        return
-
-    def ray_resource_name(self) -> str:
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-    def is_ipc_supported(self) -> bool:
-        return False
-
-    def cudart(self) -> Any:
-        return None
+    is_available = staticmethod(lambda: True)
+    current_device = staticmethod(lambda: torch.device("cpu"))
+    device_count = staticmethod(lambda: 1)
+    set_device = synchronize = set_allocator_settings = empty_cache = staticmethod(_nothing)
+    profiler_start = profiler_stop = cudart = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_device_capability = staticmethod(lambda device_index=0: (None, None))
+    communication_backend_name = staticmethod(lambda: "gloo")
+    visible_devices_envvar = staticmethod(lambda: "CUDA_VISIBLE_DEVICES")
+    nvtx_range = staticmethod(nullcontext)
+    ray_resource_name = staticmethod(lambda: "GPU")
+    ray_noset_envvars = staticmethod(lambda: ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
+    is_ipc_supported = staticmethod(lambda: False)
 
 
 def initialize_process_group(timeout_second: float | None = None, backend: str | None = None) -> None:
