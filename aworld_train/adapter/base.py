@@ -75,11 +75,10 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a run on GPUs holds, by estimate.
+    """What a run on GPUs holds, by estimate, in bytes: of each GPU by phase and part, and of each machine's memory.
 
-    ``phases`` are bytes on each GPU by phase and part; ``waits`` and ``copy`` are bytes of each machine's memory that
-    wait while not used, and of the whole weights that the first machine holds while it loads and saves. The other ranks
-    wait ``max_wait`` seconds at most while it writes them.
+    ``waits`` is there while not used, ``copy`` on the first machine while it loads and saves; others wait ``max_wait``
+    s.
     """
 
     parameters: int

@@ -1,8 +1,7 @@
 """What this machine has, beside what training and a recipe need: ``aworld-train doctor``.
 
 A probe is a generator of findings that reads the machine through a `Machine` and what is needed through a `Needs`.
-`examine` runs all probes, each within a time limit; they change nothing and import nothing heavy. What loads a model is
-in ``exactness``, and runs only with ``doctor RECIPE --engine``.
+Probes change nothing and import nothing heavy; ``exactness`` loads the model, with ``doctor RECIPE --engine`` alone.
 """
 
 from aworld_train.doctor.examination import examine

@@ -1,8 +1,4 @@
-"""How far the engine's probabilities are from the trainer's on this machine: ``aworld-train doctor RECIPE --engine``.
-
-The engine samples what is trained on, and the trainer computes the probabilities of those tokens with another program.
-Unlike the probes, this loads the recipe's model, in the engine and then in the trainer, and takes as long as that does.
-"""
+"""How far the engine's probabilities are from the trainer's here: ``aworld-train doctor RECIPE --engine``."""
 
 import asyncio
 import math

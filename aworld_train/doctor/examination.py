@@ -1,7 +1,6 @@
 """Runs the probes of all areas side by side, each within a time limit.
 
-A network file system or a driver can hang in a way that no signal ends. Therefore each probe has a thread of its own,
-which is left behind when its time is over; the process can end all the same.
+A file system or a driver can hang in a way that no signal ends: each probe's thread is left behind at its limit.
 """
 
 import time

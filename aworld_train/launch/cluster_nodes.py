@@ -1,8 +1,4 @@
-"""Checks the nodes of a Ray cluster before a run begins there: what they have free, and whether they share its folder.
-
-VeRL waits without end for processors that the cluster does not have, and a node that does not see the run folder would
-lose episodes and checkpoints. Both checks take seconds.
-"""
+"""Checks what the nodes of a Ray cluster have free, and whether they share the folder, before a run begins there."""
 
 import time
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """What a scheduler's job runs: the command ``train`` once more, with the recipe as it was when the job was submitted.
 
-A job may wait for hours. Its recipe is therefore written into the run folder, with every key, all overrides applied and
-references to environment variables unresolved. On a cluster it gets the variables that the run is known to need and no
-other secret of the user's shell: what the recipe looks up, the keys of its endpoints, the connection to its tools, and
-the settings of the libraries that it uses.
+The recipe is written with every key, overrides applied and references unresolved. On a cluster the job gets the
+variables that the run is known to need and no other secret of the user's shell.
 """
 
 import os

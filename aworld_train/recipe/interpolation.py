@@ -1,8 +1,6 @@
 r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
-In the framework's own section (``verl:``) environment variables are only looked up, so that a missing one fails early:
-its interpolations are resolved against the framework's configuration.
-
+In the framework's own section (``verl:``) environment variables are only looked up, so that a missing one fails early.
 A value from an environment variable keeps its reference (see ``env_text``), also where other keys refer to its key:
 before other keys are resolved, a placeholder replaces every lookup. Files are written in the same grammar (``written``)
 and read with ``resolved``: a lookup stays a lookup, and text that only looks like an interpolation is escaped.

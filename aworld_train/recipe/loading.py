@@ -39,8 +39,7 @@ class LoadedRecipe:
 
 
 def load(source: Source, overrides: Sequence[str] = (), *, also: Sequence[Check] = ()) -> Recipe:
-    """The recipe in ``source``, complete, resolved and checked; one RecipeError has all its faults, each with its
-    place.
+    """The recipe in ``source``, complete, resolved and checked; one RecipeError has all its faults with their places.
 
     ``source`` can be the name of a ready recipe; ``overrides`` are ``key=value`` with dotted keys and YAML values.
     """

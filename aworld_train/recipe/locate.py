@@ -69,8 +69,7 @@ def commands_for(path: str, command: str) -> str:
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:
     """The file that ``name`` refers to: a path from ``folder``, or a ready recipe, with or without ``.yaml``.
 
-    ``named_at`` is the place in which the name is written (``file:line``), and ``ready`` what else could be named
-    (default: the recipes of runs), for the message.
+    For the message: ``named_at`` is where the name is written, and ``ready`` what else could be named.
     """
     path = Path(name).expanduser()
     tries = [folder / path]

@@ -1,8 +1,4 @@
-"""The schema of recipes: every section, key, type and default.
-
-A recipe is one YAML file. These dataclasses are its OmegaConf schema: another key is an error, a value of another type
-is an error, and the text in each field's metadata is the key's documentation.
-"""
+"""The schema of recipes: every section, key, type and default; a field's text is the documentation of its key."""
 
 from dataclasses import dataclass, field
 from enum import Enum

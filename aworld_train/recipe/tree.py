@@ -1,8 +1,4 @@
-"""Merges nested dictionaries and iterates over their leaves.
-
-Maps merge key by key; all other values, lists included, are replaced as a whole, because a list that is merged element
-by element could not become shorter.
-"""
+"""Merges nested dictionaries and iterates over their leaves; lists are replaced as a whole."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy

@@ -30,10 +30,9 @@ class EpisodeAgent(ABC):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Work on a task, a row of a dataset, and return the answer.
+        """Work on a task, a row of a dataset, and return the answer; RequestRefused or EpisodeFailure end the episode.
 
-        Keep ``result`` up to date before each await: an interrupted episode is reported from it. Raise RequestRefused
-        where the model accepts no more requests in this episode, EpisodeFailure where something else ended it.
+        Keep ``result`` up to date before each await: an interrupted episode is reported from it.
         """
 
 

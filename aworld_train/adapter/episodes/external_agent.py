@@ -1,8 +1,7 @@
 """A user-defined agent, a program or an object, that reaches a language model and tools at two addresses.
 
-The language model is the one under training, behind the model gateway, which records every token. The tools are the
-environment's, behind the tool gateway, which counts calls and notices when the environment is lost. Both gateways run
-in this process, serve all its episodes, and give each episode a key that ends with it.
+The model gateway, which records every token, and the tool gateway, which counts calls, run in this process, serve all
+its episodes, and give each episode a key that ends with it.
 """
 
 import asyncio

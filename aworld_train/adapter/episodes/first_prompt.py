@@ -1,7 +1,6 @@
 """Measures the first prompts of a run, tools included, in a process of its own, because that loads transformers.
 
-The schemas of many tools are longer than most tasks, and are known only when the environment runs. If no task's prompt
-fits, every episode would end before its first turn. The same process tries how the chat template continues turns.
+The schemas of many tools are longer than most tasks, and are known only when the environment runs.
 """
 
 import json

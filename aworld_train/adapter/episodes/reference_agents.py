@@ -1,8 +1,7 @@
 """Two agents that check a benchmark itself: one gives every right answer, the other none. Neither asks a model.
 
-A benchmark is sound where the first is right everywhere and the second nowhere. Their answers are scored as those of
-any agent, so a row whose answer its own scorer refuses, or whose schema cannot hold it, is found before a model is
-measured with it. ``composite`` may still pay for being short or for using tools; its part ``correct`` does not.
+A benchmark is sound where the first is right everywhere and the second nowhere, scored as any agent. ``composite`` may
+still pay for being short or for using tools; its part ``correct`` does not.
 """
 
 from collections.abc import Iterable, Mapping

@@ -109,11 +109,7 @@ async def score_episode(
     extra_info: Mapping[str, Any],
     **more: Any,
 ) -> EpisodeScore:
-    """Score one episode by the plan in a run's ``reward.yaml``.
-
-    ``response``, decoded with its tool results, is only used if ``extra_info`` has none; ``extra_info`` is the row's,
-    with ``player.episode_facts``; ``more`` are further arguments for a reward function of the recipe.
-    """
+    """Score one episode by the plan in a run's ``reward.yaml``; ``extra_info`` is the row's, with ``episode_facts``."""
     plan = _plan(file)
     if plan.function:
         result = await score_by_function(

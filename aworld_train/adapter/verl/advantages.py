@@ -1,10 +1,8 @@
 """Advantages of whole samples, and weights of whole episodes, however many rows each has.
 
-VeRL's estimators take each row for a sample of its own. An episode whose agent begins a new context, or that has
-several agents, has more than one. So the rows of a sample are laid end to end, an estimator sees them as one row with
-one reward, and its advantages are cut apart again. A sample is an episode; where the scorer gives an agent a reward of
-its own, the rows of that agent are a sample, which is compared with the same agent's in other episodes of the task.
-The correction for the engine's rounding weighs or rejects an episode in the same way, whoever is rewarded for it.
+VeRL's estimators take each row for a sample of its own. Here the rows of a sample are laid end to end, an estimator
+sees them as one row with one reward, and its advantages are cut apart again. A sample is an episode, or an agent's rows
+where the scorer gives agents rewards of their own.
 """
 
 from collections import Counter

@@ -1,8 +1,4 @@
-"""The agent loop for VeRL: passes a task to the episode player and returns the episode's rows.
-
-VeRL makes one loop object per episode, passes it a task and receives token rows. Sampling goes through VeRL's
-``server_manager.generate``, tokens in and tokens out.
-"""
+"""The agent loop for VeRL: passes a task to the episode player and returns the episode's rows."""
 
 import json
 from functools import lru_cache

@@ -100,11 +100,7 @@ def cluster_environment(
     *,
     trackers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``.
-
-    Ray's address, its token, temporary folders and network interfaces are the cluster's own. Every node reaches
-    ``rendezvous``, whose content is removed.
-    """
+    """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``."""
     shutil.rmtree(rendezvous, ignore_errors=True)
     rendezvous.mkdir(mode=0o700)
     variables = {

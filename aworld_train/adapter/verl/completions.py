@@ -1,8 +1,6 @@
 """An inference server in place of VeRL's engine: tokens in and tokens out over its completions endpoint.
 
-vLLM's OpenAI-compatible server takes a prompt of token ids and, with ``return_token_ids``, returns the tokens that it
-sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not return them cannot be recorded exactly and is
-refused.
+With ``return_token_ids`` vLLM returns the tokens that it sampled; a server that does not is refused.
 """
 
 import asyncio

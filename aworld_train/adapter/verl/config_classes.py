@@ -1,8 +1,4 @@
-"""The dataclasses that verl builds from its configuration, read from its source: importing it costs seconds.
-
-The default configuration does not show every key: a map with ``_target_`` becomes a dataclass, whose fields are valid
-keys too. Types are read from the annotations.
-"""
+"""The dataclasses that verl builds from its configuration, read from its source: importing it costs seconds."""
 
 import ast
 from dataclasses import dataclass, field

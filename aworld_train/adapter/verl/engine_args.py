@@ -1,9 +1,7 @@
 """The arguments of vLLM's or SGLang's engine that a recipe passes through, checked before the engine starts.
 
-One of them could replace what VeRL or the recipe sets, and the engine would refuse a wrong one minutes into a run.
 Names and types are read from the source of ``AsyncEngineArgs`` and ``ServerArgs``: importing an engine takes seconds.
-Where it is not installed only the arguments that a recipe may not set are known; the machine that has it checks the
-others.
+Where it is not installed only the arguments that a recipe may not set are known.
 """
 
 import ast

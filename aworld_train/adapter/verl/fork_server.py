@@ -1,14 +1,12 @@
 """Makes the Python processes of a run on a machine by forking one that has imported Ray, torch and VeRL.
 
-Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that
-one process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
-interpreter; its request has the interpreter's arguments, the working directory, the environment and the standard
-streams, and it ends as the fork does. The key of the run's queue lets it in.
+Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. Ray starts
+``fork_client`` where it would start the interpreter; it sends arguments, directory, environment and streams, and ends
+as the fork does. The key of the run's queue lets it in.
 
 A fork has what modules read and drew when they were imported. A request with other variables of Python or the dynamic
-linker is therefore refused, which starts the interpreter; random generators and torch's threads are set anew; classes
-get their identifiers from the operating system, because Ray's own generator, once used, would give all forks the same;
-and Ray reads two variables of workers when it is imported (``preload``).
+linker is refused, which starts the interpreter; random generators and torch's threads are set anew; and classes get
+their identifiers from the operating system, because Ray's own generator would give all forks the same.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """The tokens of images in a model's prompts, by the processor that VeRL's trainer and vLLM use.
 
-The processor writes as many tokens for an image as the model has features for it. VeRL's vLLM server puts one token in
-place of the run before vLLM expands it again (``qwen2_5_vl_dedup_image_tokens``), and does so for one family of
-processors, that of Qwen-VL; others would be expanded twice.
+VeRL's vLLM server puts one token in place of an image's run of them, before vLLM expands it again, for processors of
+Qwen-VL alone (``qwen2_5_vl_dedup_image_tokens``); those of others would be expanded twice.
 """
 
 import json

@@ -46,11 +46,7 @@ def is_transient(error: str) -> bool:
 
 
 def error_line(error: BaseException) -> str:
-    """An error's type and its cause in one line.
-
-    Ray's errors have up to 15 lines: a remote traceback, whose last error is the cause, or a first sentence with
-    facts about the actor below it.
-    """
+    """An error's type and its cause in one line."""
     text = str(error)
     if causes := errors_in(text):
         return causes[-1]

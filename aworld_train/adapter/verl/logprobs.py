@@ -1,8 +1,7 @@
 """Log-probabilities of tokens from logits, in fp32 and some tokens at a time, in the place of VeRL's own.
 
-VeRL 0.9.1 computes them with flash-attn's kernel, and without it one token after the other
-(``torch_functional.logprobs_from_logits_v2``): in fp32 that is half of the time of a step with a small model, and in
-bf16 the result is rounded to bf16, which at a log-probability of -5 is wrong by up to 0.016.
+Without flash-attn VeRL 0.9.1 computes them one token after the other (``logprobs_from_logits_v2``): half of a step with
+a small model in fp32, and in bf16 rounded, which at a log-probability of -5 is wrong by up to 0.016.
 """
 
 import sys

@@ -1,8 +1,7 @@
 """The weights of a LoRA run, as VeRL saves them, as a model and an adapter that other programs load.
 
-VeRL 0.9.1 writes them under PEFT's names (``base_model.model.X.base_layer.weight``, ``X.lora_A.default.weight``) into
-what should be a model, of which transformers finds no weight and so makes each up. Its merger of shards writes the base
-under plain names, and the adapter beside it.
+VeRL 0.9.1 writes them under PEFT's names (``base_model.model.X.base_layer.weight``), of which transformers finds no
+weight; its merger of shards writes the base under plain names, and the adapter beside it.
 """
 
 import json

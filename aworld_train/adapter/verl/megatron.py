@@ -1,8 +1,7 @@
 """The strategy megatron: the keys with which VeRL trains by Megatron-Core, and what it cannot use.
 
-Megatron divides the layers themselves (tensor and pipeline parallelism), sequences (context) and a layer's experts.
-Weights come from the model's folder and go back to it by Megatron-Bridge. Layers are computed again on the way back, as
-with FSDP. No run of ours has used it: these are VeRL's own keys, with the values of its examples.
+Weights come from the model's folder and go back to it by Megatron-Bridge. No run of ours has used it: these are VeRL's
+own keys, with the values of its examples.
 """
 
 from collections.abc import Iterator

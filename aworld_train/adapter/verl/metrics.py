@@ -1,8 +1,4 @@
-"""Reads VeRL's metrics and gives them the names that all frameworks share.
-
-VeRL's file logger writes a line per log call: a validation before training has step 0, and a validation after a resume
-repeats a step.
-"""
+"""Reads VeRL's metrics, a line per log call, and gives them the names that all frameworks share."""
 
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,7 @@
 """In which order rows are trained, so that an update takes as many episodes as the recipe says.
 
-VeRL divides a batch among ranks, and each rank its part into mini-batches, by rows. Here each mini-batch gets as many
-episodes as the others and all rows of each of them; rows that train nothing fill it up, so that all mini-batches have
-as many rows, and all ranks as many of each.
+VeRL divides a batch by rows. Here each mini-batch gets as many episodes as the others with all their rows; rows that
+train nothing fill it up, so that all mini-batches and all ranks have as many.
 """
 
 import math

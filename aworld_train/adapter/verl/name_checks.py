@@ -1,7 +1,6 @@
 """Checks that VeRL knows the names in a recipe: of estimators, losses, loggers, schedulers and the like.
 
-Code of the user's own can register more names in VeRL's processes, by ``verl.actor_rollout_ref.model.external_lib`` or
-the environment variable VERL_USE_EXTERNAL_MODULES. Where a recipe has such code, names are not checked.
+Where a recipe has code of its own that can register more (``external_lib``), names are not checked.
 """
 
 import os

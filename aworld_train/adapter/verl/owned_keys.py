@@ -1,8 +1,7 @@
 """VeRL's keys that a recipe may not set in its ``verl`` section, each with the recipe's own key or with the reason.
 
-The supervision of a run, its records, its scores and its sizes depend on what ``compose`` writes. A raw key that
-changed one of these would leave a run that looks complete and reports something else than what happened. A key that has
-a recipe key of the same meaning is refused with it; a key on which nothing depends stays free.
+A raw key that changed what ``compose`` writes would leave a run that looks complete and reports something else than
+what happened. A key on which nothing depends stays free.
 """
 
 from aworld_train.adapter.verl.recipe_keys import ACTOR, MODEL, REF, ROLLOUT, SAME_MEANING

@@ -1,8 +1,7 @@
 """The private folder of one start of VeRL: secrets, Ray's files and temporary files, which other users cannot reach.
 
-Ray gives all users full access to its own folder and to most files in it. Ray's folder therefore lies inside the
-private folder, and holds nothing else. The path is short, because the paths of Ray's sockets below it may have at most
-107 characters.
+Ray gives all users full access to its own folder, which lies inside. The path is short, because the paths of Ray's
+sockets below it may have at most 107 characters.
 """
 
 import os

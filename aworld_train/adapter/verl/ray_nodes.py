@@ -1,9 +1,8 @@
 """Ray over several machines: a head on the first node of a run, and one more Ray node on each of the others.
 
-The process that starts VeRL (``main``) brings Ray up before it imports VeRL, which then attaches to it by the variable
-``RAY_ADDRESS``. What ends that process ends everything below it (see ``process_supervisor``), the command that runs on
-the other nodes included; so nothing has to be torn down here. Secrets reach the other nodes through the standard input
-of that command, and appear in no argument and no file of the run folder.
+The process that starts VeRL (``main``) brings Ray up before it imports VeRL, which attaches by ``RAY_ADDRESS``. What
+ends that process ends everything below it (see ``process_supervisor``). Secrets reach the other nodes through the
+standard input of the command that runs there, and appear in no argument and no file of the run folder.
 """
 
 import json

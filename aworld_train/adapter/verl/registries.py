@@ -1,8 +1,6 @@
 """The names that VeRL knows for its algorithms and back ends, read from its source without importing it.
 
-VeRL looks most names up when a step first needs them, minutes after the start, and imports torch to know them. Its
-source shows them in five forms: a decorator or call that registers a name, comparisons of an argument with names, a
-list, the keys of a table, and the imports of a module.
+VeRL looks most names up when a step first needs them, minutes after the start, and imports torch to know them.
 """
 
 import ast

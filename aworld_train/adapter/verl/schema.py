@@ -1,9 +1,8 @@
 """Checks verl configuration against the default configuration that ships with the installed verl.
 
-verl reads its configuration with ``get``: it silently ignores a key that it does not know, and a value of the wrong
-type fails minutes later in another process. Therefore every key must be a key of the default configuration, a field of
-the dataclass that verl builds in its place, a key listed in ``key_rules``, or inside a map that accepts any keys.
-Neither verl nor torch is imported.
+verl silently ignores a key that it does not know, and a value of the wrong type fails minutes later in another process.
+Every key must be in the defaults, a field of the dataclass that verl builds in its place, in ``key_rules``, or inside a
+map that accepts any keys. Neither verl nor torch is imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -163,7 +162,6 @@ def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annot
     """The message about a value of the wrong type; None if its type is right.
 
     Without an annotation the type is that of the default, null is accepted, and a null default accepts any value.
-    Interpolations are accepted, because their value is not known yet.
     """
     if isinstance(value, str) and "${" in value:
         return None
@@ -186,11 +184,7 @@ def _unknown(path: KeyPath, level: set[str]) -> str:
 
 
 def _nearest(path: KeyPath, level: set[str]) -> str | None:
-    """The valid key that the user most likely meant by ``path``.
-
-    A similar name among the keys of the same ``level`` comes first, then the same name in another section, then a
-    similar name in any section; among several keys the one with the most similar path is taken.
-    """
+    """The valid key that the user most likely meant: similar in ``level``, of the same name elsewhere, then similar."""
     name = path[-1]
     for key_path in get_close_matches(name, level, n=1, cutoff=0.8):
         return dotted((*path[:-1], key_path))

@@ -1,9 +1,7 @@
 """VeRL's controller, which keeps values of environment variables out of everything it prints, writes and sends.
 
-VeRL resolves its configuration once, prints it, and passes it to every tracker (Weights & Biases, MLflow, ...). With
-this class both receive the configuration as in ``verl.yaml``, with ``${oc.env:NAME}`` instead of the value.
-
-Ray copies the class to its process by value, so the class may use only names that can be imported in that process.
+What VeRL prints and passes to trackers is the configuration as in ``verl.yaml``, with ``${oc.env:NAME}``. Ray copies
+the class to its process by value, so it may use only names that can be imported in that process.
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Makes a run that goes on the same run in each of its trackers, with every step and the way it ended.
+"""Makes a run that is resumed the same run in each of its trackers, with every step and the way it ended.
 
-VeRL's ``Tracking`` does the tracking, in VeRL's controller. Left alone, it makes a new run in each tracker when a run
-is resumed, goes on without MLflow when MLflow fails, and says in MLflow that a run that failed has finished.
+Left alone, VeRL's ``Tracking`` makes a new run then, continues without MLflow when that fails, and reports a failed run
+as finished.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""Trackers that a recipe names: whether they are installed, and the variables by which they record in the run folder.
-
-Left alone, VeRL puts MLflow's records of every run into one file in ``/tmp``, and W&B fails without a login, after the
-model was loaded.
-"""
+"""Trackers that a recipe names: whether they are installed, and variables by which they record in the run folder."""
 
 import os
 import secrets

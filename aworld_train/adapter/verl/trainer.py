@@ -1,12 +1,9 @@
 """VeRL's trainer, with advantages and updates by episodes, and checkpoints whose model loads elsewhere.
 
 VeRL 0.9.1 compares, weighs and divides rows. Here an episode has one advantage and one weight in an update, however
-many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). How the
-tokens of an episode share its weight is what ``algorithm.loss_aggregation`` says: modes that average over sequences
-average over episodes.
-
-A checkpoint counts as whole from when its ``data.pt`` is there, which is written when its model is complete; older ones
-are removed after that.
+many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). A
+checkpoint counts as complete from when its ``data.pt`` is there, which is written last; older ones are removed after
+that.
 """
 
 import math

@@ -1,9 +1,7 @@
 """The tool environment of a run on Kubernetes, from ``tools.yaml``: one pod with the gateway and its workers.
 
-Security contexts, volumes in memory, limits and a NetworkPolicy say what Docker's options do (``env.containers``). The
-containers of a pod share its network, so the policy, which the cluster's network plugin has to enforce, keeps tools
-from the network. Kubernetes limits processes per pod in the kubelet alone (``podPidsLimit``); the limit per worker is
-that of its user.
+The containers of a pod share its network, so a NetworkPolicy, which the cluster's network plugin has to enforce, keeps
+tools from it. Kubernetes limits processes per pod in the kubelet alone; the limit per worker is that of its user.
 """
 
 import json

@@ -1,11 +1,8 @@
 """Continuous batching on CPU: requests join and leave the running batch between decode steps.
 
-``ContinuousBatcher`` is synchronous and independent of Ray: ``submit`` queues a request; ``step`` admits the requests
-that fit, computes one token for every running sequence and returns the requests that ended. Running sequences are
-computed in one pass of a single column; new ones in passes of similar length, right-aligned, so that the last column
-always holds the needed logits and little is padding. A sequence that outgrows the memory, or began under other
-weights, goes back to the queue with its tokens and is computed again. The model can be any Hugging Face causal language
-model with full attention in every layer.
+Running sequences are computed in one pass of a single column; new ones in passes of similar length, right-aligned, so
+that the last column always holds the needed logits. A sequence that outgrows the memory, or began under other weights,
+goes back to the queue with its tokens and is computed again.
 """
 
 from collections import deque

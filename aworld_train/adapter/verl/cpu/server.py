@@ -1,8 +1,6 @@
 """The rollout server: one Ray actor that turns VeRL's generation requests into steps of the continuous batcher.
 
-Requests arrive and are awaited on the event loop. Only one worker thread uses the batcher, one call at a time, so
-nothing is decoded while weights load. An error in a step is raised in every request that waits for it, so that no
-request waits forever.
+Only one worker thread uses the batcher, one call at a time, so nothing is decoded while weights load.
 """
 
 import asyncio

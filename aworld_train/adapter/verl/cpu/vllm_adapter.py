@@ -1,8 +1,7 @@
 """A LoRA adapter that the trainer sends, as vLLM's model takes it.
 
-VeRL 0.9.1 asks vLLM's map of weight names for ``get_unstacked_mapper``, which vLLM 0.29.0 does not have, so no adapter
-is taken. Here vLLM's own loader gets the map that vLLM uses for adapters in files. A module that it does not know even
-then, it would leave out silently, and the model would sample without it; that is an error.
+VeRL 0.9.1 asks for ``get_unstacked_mapper``, which vLLM 0.29.0 does not have. Here vLLM's own loader gets the map of
+names for adapters in files; a module that it does not know even then is an error, not left out silently.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

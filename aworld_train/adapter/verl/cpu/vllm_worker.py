@@ -1,8 +1,7 @@
 """What vLLM's worker does with the weights that a trainer sends, on CPU.
 
-vLLM packs the weights of linear layers into another form on CPU, so the loaders of its model no longer reach what it
-computes with, and VeRL's worker extension fails or leaves the old weights. vLLM's layer-wise reload unpacks each layer,
-loads it and packs it again; it is used around VeRL's transfer. An adapter's weights are loaded in ``vllm_adapter``.
+There vLLM packs the weights of linear layers into another form, which the loaders of its model do not reach. vLLM's
+layer-wise reload, around VeRL's transfer, unpacks each layer, loads it and packs it again.
 """
 
 from collections.abc import Callable, Sequence
