@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aworld_train.recipe.loading import LoadedRecipe, load, parent_of, read
     from aworld_train.recipe.locate import is_base, is_benchmark, shipped, shipped_folder
     from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
+    from aworld_train.recipe.recipe_template import write_starting_recipe
     from aworld_train.recipe.secret_keys import masked
-    from aworld_train.recipe.starting import write_starting_recipe
 
 __all__ = [
     "AgentSection",

@@ -14,12 +14,13 @@ from aworld_train.errors import RecipeError
 from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.faults import Check, Faults, refuse
-from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, known_keys, types_of
 from aworld_train.recipe.output import to_dict, to_source
-from aworld_train.recipe.overrides import read_override
 from aworld_train.recipe.schema import Recipe, TrainerSection
-from aworld_train.recipe.source import Layer, from_mapping, read_file
-from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, without
+from aworld_train.recipe.secret_keys import MASK, looks_secret, written_out
+from aworld_train.recipe.source import Layer, from_mapping, parse_value, read_file
+from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, nested, without
+from aworld_train.recipe.values import is_text
 
 _FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
 Source = str | Path | Mapping[str, Any] | Recipe
@@ -198,3 +199,32 @@ def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyP
 
 def _located(location: str, text: str) -> str:
     return f"{location}: {text}" if location else text
+
+
+def read_override(text: str) -> Layer:
+    key, equals, raw = text.partition("=")
+    path = tuple(key.strip().split("."))
+    name = f"override {key.strip()}={MASK}" if looks_secret(path) else f"override {text}"
+    if not equals:
+        raise RecipeError(f"`{text}` is not an override: write key=value, such as trainer.steps=20")
+    if not all(path):
+        raise RecipeError(f"{name}: the key has an empty part")
+    if path[0] == "extends":
+        raise RecipeError(f"{name}: `extends` is a key of recipe files and cannot be overridden")
+    if not raw.strip():
+        raise RecipeError(
+            f"{name}: there is no value; write {key}=null for none or {key}='\"\"' for empty text"
+        )
+    takes_text = is_text(known_keys().get(path))
+    try:
+        value = parse_value(raw)
+    except ValueError as error:
+        if not takes_text:
+            raise RecipeError(f"{name}: the value is not YAML: {error}") from error
+        value = raw
+    if takes_text and value is not None and not isinstance(value, str):
+        value = raw
+    tree = nested(path, value)
+    if next(written_out(tree), None):
+        name = f"override {key.strip()}={MASK}"
+    return Layer(tree, name)

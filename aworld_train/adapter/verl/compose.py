@@ -21,9 +21,9 @@ from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.megatron import megatron_keys
 from aworld_train.adapter.verl.model_checks import FUSED, sees_images, ties_head
-from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.recipe_keys import (
     ACTOR,
+    ALWAYS_LOGGED,
     COPIED,
     COPIED_AGAIN,
     FSDP_COPIED,

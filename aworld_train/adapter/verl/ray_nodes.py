@@ -5,6 +5,7 @@ ends that process ends everything below it (see ``process_supervisor``). Secrets
 standard input of the command that runs there, and appear in no argument and no file of the run folder.
 """
 
+import ipaddress
 import json
 import os
 import socket
@@ -16,9 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.compose import OBJECT_STORE_BYTES, logical_cpus
-from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.recipe.device import on_cpu
@@ -269,3 +271,26 @@ def _free_port(address: str, preferred: int) -> int:
     raise ClusterError(
         f"Ray's head cannot listen at {address}, port {preferred} or one of the next {_PORTS_TRIED}: {reason}."
     )
+
+
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_LOOPBACK = "lo"
+
+
+def network_variables(address: str) -> dict[str, str]:
+    interface = _interface(address)
+    return {"VLLM_HOST_IP": address, **(dict.fromkeys(INTERFACE_VARIABLES, interface) if interface else {})}
+
+
+def chosen_interfaces() -> dict[str, str]:
+    return {name: os.environ[name] for name in INTERFACE_VARIABLES if os.environ.get(name)}
+
+
+def _interface(address: str) -> str | None:
+    """The network interface with this address; None if the libraries have to choose one."""
+    if ipaddress.ip_address(address).is_loopback:
+        return _LOOPBACK
+    for name, interface_addresses in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in interface_addresses):
+            return str(name)
+    return None

@@ -1,5 +1,10 @@
 """VeRL's keys by the recipe's: composing, reading VeRL's own files and refusing raw keys all go by this table."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.recipe.tree import map_values
+
 MODEL, ACTOR, REF = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -126,3 +131,46 @@ SAME_MEANING = {
     **COPIED_AGAIN,
 }
 """VeRL's key, or the root of several, and the recipe's key to set in its place."""
+
+
+_SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
+"""Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
+_HYDRA = {"defaults", "hydra"}
+ALWAYS_LOGGED = ("console", "file")
+"""Loggers of every run: its log, and the file that its metrics are read from."""
+
+
+def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A configuration of VeRL as the mapping of a recipe; None if it is none.
+
+    Empty values are left out: such a file has them for the trainer to fill in.
+    """
+    if not _SECTIONS & set(content):
+        return None
+    recipe: dict[str, Any] = {}
+    own = {key: value for key, value in content.items() if key not in _HYDRA}
+    for path, value in map_values(own):
+        if value in (None, "", [], {}):
+            continue
+        key = ".".join(path)
+        if key == "trainer.total_epochs" and _steps(own) is not None:
+            continue  # VeRL trains the steps if it is given both
+        if key == "trainer.logger":
+            names = value if isinstance(value, list) else [value]
+            value = [name for name in names if name not in ALWAYS_LOGGED]
+            _set(recipe, ("trainer", "loggers"), value)
+            continue
+        moved = READ.get(key)
+        _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
+    return recipe
+
+
+def _steps(config: Mapping[str, Any]) -> Any:
+    trainer = config.get("trainer")
+    return trainer.get("total_training_steps") if isinstance(trainer, Mapping) else None
+
+
+def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = value

@@ -17,7 +17,14 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from aworld_train.adapter.verl.config_classes import FieldType, fields_of, verl_folder
+from aworld_train.adapter.verl.config_classes import (
+    FieldType,
+    describe,
+    fields_of,
+    in_words,
+    kind_of,
+    verl_folder,
+)
 from aworld_train.adapter.verl.key_rules import (
     ALSO_TAKES,
     IGNORED_SECTIONS,
@@ -25,7 +32,6 @@ from aworld_train.adapter.verl.key_rules import (
     is_open,
     read_anyway,
 )
-from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.interpolation import EnvLookups

@@ -128,7 +128,7 @@ def test_all_owned_keys_of_a_recipe_are_named_at_once() -> None:
 
 
 def test_a_configuration_of_verl_keeps_its_loggers() -> None:
-    from aworld_train.adapter.verl.own_config import recipe_from
+    from aworld_train.adapter.verl.recipe_keys import recipe_from
 
     content = {"data": {"seed": 1}, "trainer": {"logger": ["console", "wandb"]}}
     assert recipe_from(content) == {"trainer": {"seed": 1, "loggers": ["wandb"]}}
