@@ -174,8 +174,7 @@ class TrainingFramework(Protocol):
         """
 
     @abstractmethod
-    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
-        """The framework's whole configuration for a recipe, to be shown; raises the errors of ``compile``."""
+    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]: ...
 
     @abstractmethod
     def errors_in(self, log: str) -> list[str]:
@@ -186,8 +185,7 @@ class TrainingFramework(Protocol):
         """A reader of the metrics that a start appends to ``file``."""
 
     @abstractmethod
-    def last_checkpoint(self, folder: Path) -> Checkpoint | None:
-        """The last complete checkpoint below a run's ``checkpoints``."""
+    def last_checkpoint(self, folder: Path) -> Checkpoint | None: ...
 
     @abstractmethod
     def model_in(self, checkpoint: Path) -> Path | None:
@@ -238,7 +236,6 @@ class TrainingFramework(Protocol):
         return []
 
     def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
-        """All checkpoints below a run's ``checkpoints``, in order."""
         last = self.last_checkpoint(folder)
         return [StoredCheckpoint(last.step, last.model, "")] if last else []
 

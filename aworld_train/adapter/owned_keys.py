@@ -28,7 +28,6 @@ def owned_faults(
 
 
 def _reason(path: KeyPath, owned: Mapping[str, str]) -> str | None:
-    """The reason of the longest pattern that covers the key."""
     for length in range(len(path), 0, -1):
         covering = dotted(path[:length])
         if covering in owned:

@@ -28,7 +28,6 @@ def check_ray(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _cluster_of_run(machine: Machine, needs: Needs, address: str) -> Finding:
-    """The cluster that a recipe is launched on, asked as the launcher asks it."""
     from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
 
     try:

@@ -44,7 +44,6 @@ class Space:
 
 
 def space_of(machine: Machine, path: Path) -> Space:
-    """The file system of a path, or of the nearest folder above it that exists."""
     columns = "--output=fstype,size,avail,itotal,iavail"
     line = machine.output("df", "-B1", columns, str(existing(path))).splitlines()[-1].split()
     size, free, inodes, free_inodes = (int(value) if value.isdigit() else 0 for value in line[1:5])
@@ -103,7 +102,6 @@ def _temporary(machine: Machine) -> Iterator[Finding]:
 
 
 def _mount_options(machine: Machine, mounted_at: str) -> list[str]:
-    """Of the last file system that was mounted there; empty if none is."""
     lines = [line.split() for line in machine.text("/proc/mounts").splitlines()]
     return next((line[3].split(",") for line in reversed(lines) if line[1:2] == [mounted_at]), [])
 

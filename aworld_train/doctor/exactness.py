@@ -35,8 +35,6 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Differences:
-    """Absolute differences between the engine's and the trainer's probabilities of sampled tokens."""
-
     tokens: int
     mean: float
     highest: float
@@ -85,7 +83,6 @@ def finding_of(recipe: Recipe, differences: Differences) -> Finding:
 
 
 def measure(recipe: Recipe, folder: Path) -> Differences:
-    """Sample with the recipe's engine, and compare with what its framework's trainer computes."""
     check_model(recipe.model.location)
     framework = framework_of(recipe)
     tasks = _first_tasks(recipe)

@@ -73,7 +73,6 @@ def examine(
     probe_seconds: float = PROBE_SECONDS,
     total_seconds: float = TOTAL_SECONDS,
 ) -> list[Finding]:
-    """The findings of all probes, in the order of the areas."""
     waiting = list(probes.items())
     areas = [area for area, _ in waiting]
     end = time.monotonic() + total_seconds

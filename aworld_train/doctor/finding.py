@@ -52,6 +52,5 @@ def fault(needed: bool, what: str, remedy: str) -> Finding:
 
 
 def listed(names: list[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

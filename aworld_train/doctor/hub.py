@@ -36,7 +36,6 @@ def hub_cache(machine: Machine) -> Path:
 
 
 def hub_home(machine: Machine) -> Path:
-    """The folder of huggingface_hub, in which its token is."""
     if home := machine.variable("HF_HOME"):
         return Path(home)
     return Path(machine.variable("XDG_CACHE_HOME") or machine.home() / ".cache") / "huggingface"

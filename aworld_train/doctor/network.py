@@ -87,7 +87,6 @@ _SYNCHRONISE = "Synchronise the clocks of both machines (timedatectl set-ntp tru
 
 
 def check_clock(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Differences in seconds; public servers are asked only where `Needs.online` allows it."""
     folder = existing(needs.run_folder(machine))
     try:
         with tempfile.NamedTemporaryFile(prefix=".aworld-doctor-", dir=folder) as file:

@@ -53,7 +53,6 @@ def profile_of(machine: Machine, needs: Needs) -> str | None:
 
 
 def _unmet(machine: Machine, profile: str | None) -> list[str]:
-    """The package's own requirements that are not installed or have another version."""
     from packaging.requirements import Requirement
 
     own = machine.distribution(_PACKAGE)
@@ -83,7 +82,6 @@ def _other_versions(machine: Machine, profile: str | None) -> list[str]:
 
 
 def _pins(profile: str | None) -> dict[str, str]:
-    """Version by name, of a profile's file of constraints; empty without one."""
     file = _constraints() / f"{profile}.txt"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     pairs = [line.partition("==") for line in lines if not line.startswith("#")]
@@ -160,7 +158,6 @@ def _other_python(machine: Machine, name: str, version: str) -> Iterator[str]:
 
 
 def _unmet_pins(machine: Machine, name: str, version: str) -> Iterator[str]:
-    """Exact versions of torch and of CUDA's libraries (NCCL among them) that a package was built with."""
     from packaging.requirements import Requirement
 
     distribution = machine.distribution(name)

@@ -79,7 +79,6 @@ def check_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _of_machine(machine: Machine) -> tuple[int, int]:
-    """Total and available bytes; 0 where they are not known."""
     kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB", machine.text("/proc/meminfo"), re.MULTILINE))
     return int(kilobytes.get("MemTotal", 0)) * 1024, int(kilobytes.get("MemAvailable", 0)) * 1024
 
@@ -97,7 +96,6 @@ def check_processors(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _shares(machine: Machine) -> Iterator[float]:
-    """Processors by the quotas of control groups."""
     for text in control_group_texts(machine, "cpu", "cpu.max"):
         quota, period = [*text.split(), "100000"][:2]
         if quota.isdigit():

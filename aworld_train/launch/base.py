@@ -40,8 +40,6 @@ class JobState(Enum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """What the scheduler says about a job; ``detail`` is in its own words, such as ``PENDING (Priority)``."""
-
     state: JobState
     detail: str
     exit_code: int | None = None
@@ -69,8 +67,7 @@ class Launcher(Protocol):
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """What a launch would write and start, with its files in ``folder``; writes and starts nothing."""
 
-    def status(self, run_dir: Path) -> JobStatus:
-        """The state of the job that ``launch.json`` in the run folder names."""
+    def status(self, run_dir: Path) -> JobStatus: ...
 
     def stop(self, run_dir: Path) -> None:
         """End the job that ``launch.json`` names and wait, within a limit, until it has ended."""

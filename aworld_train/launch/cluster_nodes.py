@@ -129,7 +129,6 @@ def _not_usable(node: str, run_dir: Path, problem: str) -> str:
 
 
 def _node_check(folder: str, nonce: str) -> Any:
-    """The task of a node: returns what is wrong, or an empty text."""
     # Ray copies the values of local variables with the function, and of the module's only the names.
     version, visible_seconds = __version__, _VISIBLE_SECONDS
     question = _QUESTION.format(nonce=nonce)

@@ -79,7 +79,6 @@ class RayJobs:
         self._json("POST", "/api/jobs/", body=body, seconds=_SUBMIT_SECONDS)
 
     def status(self, job: str) -> JobStatus:
-        """The state of a job; ``unknown`` if the cluster does not know it."""
         response = self._request("GET", f"/api/jobs/{job}")
         if response.status_code == httpx.codes.NOT_FOUND:
             return JobStatus(JobState.unknown, f"not known to the cluster at {self.address}")
@@ -92,7 +91,6 @@ class RayJobs:
         self._json("POST", f"/api/jobs/{job}/stop")
 
     def log(self, job: str) -> str:
-        """All that a job has printed so far; empty while there is no log."""
         response = self._request("GET", f"/api/jobs/{job}/logs")
         if response.status_code == httpx.codes.NOT_FOUND:
             return ""

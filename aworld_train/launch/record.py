@@ -35,7 +35,6 @@ def launch_folder(run_dir: Path) -> Path:
 
 
 def write_record(run_dir: Path, record: LaunchRecord) -> None:
-    """Replace the run folder's record in one step; the folder is made if need be."""
     run_dir.mkdir(parents=True, exist_ok=True)
     write_text(record_file(run_dir), json.dumps(asdict(record), indent=2) + "\n")
 

@@ -324,7 +324,7 @@ def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
 
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Check names and forms; user-defined scorers are imported only when training begins."""
+    """User-defined scorers are imported only when training begins."""
     from aworld_train.recipe.reward_settings import composite_settings
     from aworld_train.reward.composite import composite_faults
     from aworld_train.reward.extraction import check_schema_name
@@ -407,7 +407,6 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Keys that divide models and batches among GPUs."""
     trainer, ranks = recipe.trainer, recipe.cluster.ranks
     if on_cpu(recipe):
         used = {

@@ -19,8 +19,6 @@ class Check:
 
 
 class Faults:
-    """The faults of a recipe that was read from layers, ancestors first."""
-
     def __init__(self, layers: Sequence[Layer]):
         self._layers = layers
         self._found: list[tuple[tuple[int, int], str]] = []
@@ -74,7 +72,6 @@ def refuse(sentences: list[str]) -> None:
 
 
 def _sets(layer: Layer, path: KeyPath) -> bool:
-    """Whether a layer sets the key at ``path``, or a list that it is in."""
     node: Any = layer.data
     for key in path:
         if isinstance(node, list):

@@ -113,7 +113,6 @@ def _resolve(
 
 
 def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
-    """The source and what it extends, ancestors first."""
     if isinstance(source, str | Path):
         path = locate.find(str(source), Path.cwd())
         return path, _with_ancestors(read_file(path, locate.display(path)), path, ())

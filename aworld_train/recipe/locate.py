@@ -94,7 +94,6 @@ def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | N
 
 
 def display(path: Path) -> str:
-    """The path as messages show it: relative to the current folder where it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

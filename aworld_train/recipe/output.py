@@ -12,6 +12,7 @@ from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import RecipeLoader
+from aworld_train.recipe.tree import mapped
 
 _RARE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
@@ -75,13 +76,8 @@ def to_yaml(recipe: Recipe) -> str:
 
 
 def dump(data: dict[str, Any]) -> str:
-    """Plain data as YAML in the order of its keys, long text as blocks."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return value.value if isinstance(value, Enum) else deepcopy(value)
+    return mapped(value, lambda leaf: leaf.value if isinstance(leaf, Enum) else deepcopy(leaf))

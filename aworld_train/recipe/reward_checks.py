@@ -31,7 +31,6 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
 
 
 def reward_remarks(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
-    """What a run's scorers allow a policy to exploit, a sentence each."""
     if recipe.reward.function or "contains" not in reward_settings(recipe).scorers_asked(scorers):
         return []
     return [

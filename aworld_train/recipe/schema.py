@@ -32,16 +32,12 @@ def _doc(text: str, default: Any = None) -> Any:
 
 
 class Engine(Enum):
-    """Which program samples tokens during training."""
-
     transformers = "transformers"
     vllm = "vllm"
     sglang = "sglang"
 
 
 class EnvBackend(Enum):
-    """How a tool environment that the run starts itself is run."""
-
     auto = "auto"
     docker = "docker"
     process = "process"
@@ -57,8 +53,6 @@ class Egress(Enum):
 
 
 class CassetteMode(Enum):
-    """Whether tool calls are recorded, or replayed from a record."""
-
     off = "off"
     record = "record"
     replay = "replay"
@@ -138,8 +132,6 @@ class ContextSection:
 
 @dataclass
 class RepetitionSection:
-    """When an episode is ended because the model repeats itself."""
-
     turns: Repeats = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
     loops: Repeats = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
 
@@ -367,8 +359,6 @@ class EpisodeUse(Enum):
 
 @dataclass
 class OutcomesSection:
-    """How an episode is used, by its outcome."""
-
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
     format: EpisodeUse = _doc(
         "The last turn began a tool call that cannot be read, or a thought that it did not end.",
@@ -397,8 +387,6 @@ class OutcomesSection:
 
 
 class SamplingType(Enum):
-    """In which numbers the engine computes."""
-
     auto = "auto"
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -453,16 +441,12 @@ class Offload(Enum):
 
 
 class Strategy(Enum):
-    """Which library divides the trained model among GPUs."""
-
     fsdp2 = "fsdp2"
     megatron = "megatron"
 
 
 @dataclass
 class MegatronSection:
-    """Into how many parts Megatron divides what."""
-
     tensor_parallel: PositiveInt = _doc("GPUs that share each layer's weights.", 1)
     pipeline_parallel: PositiveInt = _doc("GPUs that have the layers one after the other.", 1)
     context_parallel: PositiveInt = _doc("GPUs that share one sequence.", 1)

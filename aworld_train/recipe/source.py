@@ -63,7 +63,6 @@ class Layer:
 
 
 def read_file(path: Path, name: str) -> Layer:
-    """The recipe in a file, which messages call ``name``."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

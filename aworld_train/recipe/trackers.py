@@ -31,7 +31,6 @@ def missing_package(tracker: str) -> str | None:
 
 
 def missing_sentence(tracker: str, package: str) -> str:
-    """What to do about a package that is not installed."""
     return f"trainer.loggers names {tracker}, and {package} is not installed: pip install {package}."
 
 
@@ -50,7 +49,6 @@ def records_offline(recipe: Recipe) -> bool:
 
 
 def tracker_remarks(recipe: Recipe, run_dir: Path) -> list[str]:
-    """What the user of a recipe needs to know about its trackers before the run."""
     if not records_offline(recipe):
         return []
     return [

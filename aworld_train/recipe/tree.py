@@ -1,6 +1,6 @@
 """Merges nested dictionaries and iterates over their leaves; lists are replaced as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -9,7 +9,6 @@ KeyPath = tuple[str, ...]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A new tree: ``base`` with the values of ``over`` merged into it."""
     merged = {key: deepcopy(value) for key, value in base.items()}
     for key, value in over.items():
         below = merged.get(key)
@@ -50,7 +49,6 @@ def without(tree: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
 
 
 def filled(tree: Any, values: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
-    """``tree`` with the values at the paths that have one."""
     if isinstance(tree, dict):
         return {key: filled(value, values, (*path, key)) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -63,8 +61,21 @@ def dotted(path: KeyPath) -> str:
 
 
 def nested(path: KeyPath, value: Any) -> dict[str, Any]:
-    """The tree that holds ``value`` at ``path`` and nothing else."""
     for key in reversed(path):
         value = {key: value}
     tree: dict[str, Any] = value
     return tree
+
+
+def put(tree: dict[str, Any], path: KeyPath, value: Any) -> None:
+    """Set the value at ``path``, with maps above it where there are none."""
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = value
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """``tree`` with every value that is not a map or a list changed."""
+    if isinstance(tree, dict):
+        return {key: mapped(value, change) for key, value in tree.items()}
+    return [mapped(value, change) for value in tree] if isinstance(tree, list) else change(tree)

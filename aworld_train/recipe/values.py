@@ -43,7 +43,6 @@ def problems(data: Mapping[str, Any], section: type, path: KeyPath = ()) -> Iter
 
 
 def _remedy(path: KeyPath, value: Any) -> str:
-    """What to do about an unknown key, as the end of a sentence."""
     *parents, name = path
     if "." in name:
         names = [*parents, *name.split(".")]
@@ -132,7 +131,6 @@ def describe(value: Any) -> str:
 
 
 def is_text(hint: Any) -> bool:
-    """Whether the key accepts only text, or text and null."""
     return hint is str or (get_origin(hint) in (Union, UnionType) and set(get_args(hint)) <= {str, NoneType})
 
 

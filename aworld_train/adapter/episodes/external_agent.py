@@ -88,7 +88,6 @@ class ExternalAgent(EpisodeAgent):
 
 
 def external_agent(section: Mapping[str, Any]) -> Agent:
-    """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process."""
     kind = next(kind for kind in AGENT_KINDS if section[kind])
     value = section[kind]
     if kind == "command":
@@ -108,6 +107,5 @@ def _program(command: tuple[str, ...], environment: tuple[tuple[str, str], ...])
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """The folder for files of this process's agents: inside the run folder, or temporary outside a run."""
     run = os.environ.get(RUN_DIR_VARIABLE)
     return Path(run) / "logs" / "agents" / str(os.getpid()) if run else Path(tempfile.mkdtemp())

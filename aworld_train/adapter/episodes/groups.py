@@ -15,7 +15,6 @@ class Group:
         self._complete = asyncio.Event()
 
     def report(self, healthy: bool) -> None:
-        """Count an episode whose first attempt is over."""
         self._missing -= 1
         self._healthy += healthy
         # A group that is already large enough does not wait for its other episodes.

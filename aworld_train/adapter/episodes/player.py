@@ -60,8 +60,6 @@ class FinishedEpisode:
 
 
 class EpisodePlayer:
-    """Plays the tasks of a run; one object serves many episodes at the same time."""
-
     def __init__(self, settings: EpisodeSettings, agent: EpisodeAgent | None = None):
         self.settings = settings
         self.agent = agent or episode_agent(settings)
@@ -181,7 +179,6 @@ def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
 
 
 def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
-    """The facts of an episode that scorers receive in addition to the dataset's row."""
     result = finished.result
     return {
         "assistant_text": result.answer,

@@ -30,8 +30,6 @@ _MAX_EXTRACTED_CHARS = 1_000
 
 
 class EpisodeRecord:
-    """The record of one episode, which becomes one line of JSON when the episode is over."""
-
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
         self.id = os.urandom(8).hex()
@@ -121,7 +119,6 @@ class EpisodeRecord:
         self.line["scores"] = {name: value for name, value in figures.items() if _is_figure(value)}
 
     def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
-        """Record the signs of reward hacking, with the texts that a person needs to check them."""
         result = self.result
         if result is None:
             return
@@ -227,7 +224,6 @@ def tool_uses(episode: Episode) -> list[ToolUse]:
 
 
 def _append(line: dict[str, Any]) -> None:
-    """Append to ``traces/episodes.jsonl``; do nothing outside a run."""
     folder = os.environ.get(RUN_DIR_VARIABLE)
     if not folder:
         return
@@ -246,12 +242,10 @@ _current: ContextVar[EpisodeRecord] = ContextVar("current_episode")
 
 
 def current_record() -> EpisodeRecord:
-    """The record of the episode that this asyncio task plays."""
     return _current.get()
 
 
 def open_record(step: int, validate: bool, index: int) -> EpisodeRecord:
-    """A new record for the episode that this asyncio task is about to play."""
     record = EpisodeRecord(step, validate, index)
     _current.set(record)
     return record

@@ -55,7 +55,6 @@ class _Plan:
     settings: RewardSettings
 
     def scorer(self, spec: str | None) -> str | None:
-        """The scorer that a task names, with the absolute path of its file."""
         return absolute_function(spec, self.directory) if spec else None
 
 

@@ -122,7 +122,6 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
 
 
 def _agent_places(agent: AgentSection) -> dict[str, Any]:
-    """The agent's files with absolute paths, which every process can find."""
     return {
         "command": [absolute_argument(part) for part in agent.command],
         "builder": absolute_function(agent.builder) if agent.builder else None,

@@ -97,8 +97,6 @@ def _response(model: EpisodeModel, finished: FinishedEpisode) -> str:
 
 
 class SingleEpisodes:
-    """Plays single episodes of a recipe, with its model in this process or at an inference server."""
-
     def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
         (folder / "traces").mkdir(parents=True, exist_ok=True)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
@@ -112,7 +110,6 @@ class SingleEpisodes:
 
     @property
     def turns(self) -> str:
-        """How the model's chat template continues turns, in one line."""
         return prove(self._model.for_episode().template).line
 
     async def play(self, row: Mapping[str, Any], attempt: int) -> SingleEpisode:

@@ -30,7 +30,6 @@ WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
 
 
 def verl_command(run_dir: Path) -> list[str]:
-    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes no files."""
     return [
         sys.executable,
         "-P",
@@ -55,7 +54,6 @@ def verl_environment(
     *,
     trackers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Variables for VeRL and the private Ray, which are added to the process's own."""
     return {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
         "TMPDIR": str(private.scratch),

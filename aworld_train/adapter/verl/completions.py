@@ -187,7 +187,6 @@ def _is_shaped(sampling_params: dict[str, Any]) -> bool:
 
 
 def _remedy(error: RequestFailed, path: str) -> str:
-    """What to do about an error of vLLM's that its text does not say."""
     match error.status:
         case HTTPStatus.BAD_REQUEST if "context length" in str(error):
             return (

@@ -46,7 +46,7 @@ from aworld_train.recipe.schema import (
     RolloutCorrection,
     Strategy,
 )
-from aworld_train.recipe.tree import KeyPath
+from aworld_train.recipe.tree import KeyPath, put
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
@@ -79,7 +79,6 @@ def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """VeRL's defaults, the keys that the recipe's own sections set, and its raw keys, each over those before it."""
     own = written(_nested(own_keys(recipe, run_dir)))
     defaults = schema.default_config(recipe.trainer.strategy)
     return schema.overlay(schema.overlay(defaults, own), recipe.raw)
@@ -314,9 +313,5 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
 def _nested(keys: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for key, value in keys.items():
-        *parents, leaf = key.split(".")
-        section = tree
-        for parent in parents:
-            section = section.setdefault(parent, {})
-        section[leaf] = value
+        put(tree, tuple(key.split(".")), value)
     return tree

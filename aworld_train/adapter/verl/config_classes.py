@@ -1,7 +1,7 @@
 """The dataclasses that verl builds from its configuration, read from its source: importing it costs seconds."""
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -88,11 +88,17 @@ def _classes() -> dict[str, _Class]:
     trees = [ast.parse(file.read_text()) for pattern in _SOURCES for file in sorted(folder.glob(pattern))]
     nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     names = {node.name for node in nodes}
+
+    def named(name: str) -> FieldType:
+        if name in names:
+            return FieldType(frozenset({"map"}), section=name)
+        return FieldType(frozenset(_KINDS.get(name, ())))
+
     return {
         node.name: _Class(
             bases=[base.id for base in node.bases if isinstance(base, ast.Name) and base.id in names],
             fields={
-                item.target.id: _with_default(_type(item.annotation, names), item.value)
+                item.target.id: _with_default(annotated_type(item.annotation, named), item.value)
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
             },
@@ -101,19 +107,18 @@ def _classes() -> dict[str, _Class]:
     }
 
 
-def _type(annotation: ast.expr, names: set[str]) -> FieldType:
+def annotated_type(annotation: ast.expr, named: Callable[[str], FieldType]) -> FieldType:
+    """The type that an annotation describes; ``named`` knows those that have a name, as ``int`` or a class."""
     match annotation:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _either(_type(left, names), _type(right, names))
+            return _either(annotated_type(left, named), annotated_type(right, named))
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            return _either(_type(inner, names), FieldType(frozenset({"null"})))
+            return _either(annotated_type(inner, named), FieldType(frozenset({"null"})))
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
             values = [option.value for option in options if isinstance(option, ast.Constant)]
             return FieldType(frozenset(type(value).__name__ for value in values))
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
-            if name in names:
-                return FieldType(frozenset({"map"}), section=name)
-            return FieldType(frozenset(_KINDS.get(name, ())))
+            return named(name)
         case ast.Constant(value=None):
             return FieldType(frozenset({"null"}))
     return FieldType()

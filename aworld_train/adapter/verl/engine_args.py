@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aworld_train.adapter.verl.config_classes import describe, in_words, kind_of
+from aworld_train.adapter.verl.config_classes import FieldType, annotated_type, describe, in_words, kind_of
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.errors import nearest
 from aworld_train.recipe.env_text import EnvText
@@ -143,11 +143,9 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "set": frozenset({"list"}),
     "dict": frozenset({"map", "str"}),  # a text is JSON
 }
-_ANYTHING: frozenset[str] = frozenset()
 
 
 def engine_arg_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What the recipe's engine cannot be given: the recipe's key, and one sentence for each."""
     engine = recipe.rollout.engine
     if engine not in _ENGINES:
         if recipe.rollout.engine_args:
@@ -201,7 +199,6 @@ def _accepts_at_random(config: Any) -> bool:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether the environment gives the value, as text that the engine reads."""
     return isinstance(value, EnvText) or (isinstance(value, str) and has_lookup(value))
 
 
@@ -221,7 +218,7 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
     except (OSError, SyntaxError):
         return None
     fields = {
-        item.target.id: _accepted(item.annotation)
+        item.target.id: annotated_type(item.annotation, _named).accepts
         for owner in tree.body
         if isinstance(owner, ast.ClassDef) and owner.name in _CLASSES
         for item in owner.body
@@ -232,22 +229,6 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
     return fields or None
 
 
-def _accepted(annotation: ast.expr) -> frozenset[str]:
-    match annotation:
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            kinds = (_accepted(left), _accepted(right))
-            return _ANYTHING if _ANYTHING in kinds else kinds[0] | kinds[1]
-        case ast.Constant(value=None):
-            return frozenset({"null"})
-        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            accepted = _accepted(inner)
-            return _ANYTHING if accepted is _ANYTHING else accepted | {"null"}
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
-            return frozenset(
-                type(option.value).__name__ for option in options if isinstance(option, ast.Constant)
-            )
-        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
-            if name.endswith("Config"):
-                return _KINDS["dict"]
-            return _KINDS.get(name.lower() if name in ("List", "Dict") else name, _ANYTHING)
-    return _ANYTHING
+def _named(name: str) -> FieldType:
+    kind = "dict" if name.endswith("Config") else name.lower() if name in ("List", "Dict") else name
+    return FieldType(_KINDS.get(kind, frozenset()))

@@ -86,8 +86,6 @@ def preload(job: int = 1) -> bool:
     setproctitle(getproctitle())
 
     class IdsOfSystem:
-        """Stands in for ``ActorClassID`` while classes are defined."""
-
         @staticmethod
         def from_random() -> Any:
             return ActorClassID(os.urandom(ActorClassID.size()))
@@ -270,7 +268,6 @@ class _Program:
     environment: dict[bytes, bytes]
 
     def script(self) -> list[str]:
-        """The script with its arguments; nothing where something else is to be run."""
         rest = list(self.arguments)
         while rest and rest[0] in _SCRIPT_FLAGS:
             del rest[0]

@@ -46,7 +46,6 @@ def is_transient(error: str) -> bool:
 
 
 def error_line(error: BaseException) -> str:
-    """An error's type and its cause in one line."""
     text = str(error)
     if causes := errors_in(text):
         return causes[-1]

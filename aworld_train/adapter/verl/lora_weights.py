@@ -73,7 +73,6 @@ def merge(
 
 
 def _read(model: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The base's weights under plain names, and the matrices A and B of each layer."""
     from safetensors.torch import load_file
 
     weights: dict[str, Any] = {}

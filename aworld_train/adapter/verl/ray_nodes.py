@@ -134,7 +134,6 @@ def ray_start(options: Sequence[str], address: str, *more: str, module: str = RA
 
 
 def start_ray(file: Path) -> None:
-    """Start Ray on the nodes that ``file`` names, and have this process attach to it later."""
     nodes = RayNodes(**json.loads(file.read_text()))
     drop_second_gpu_list()
     deadline = time.monotonic() + MAX_START_SECONDS
@@ -229,7 +228,6 @@ def _wait(
     programs: Sequence[StartedProgram],
     deadline: float,
 ) -> None:
-    """Wait until something is done, and say from time to time what is awaited; ClusterError at the deadline."""
     next_note = time.monotonic() + _NOTE_SECONDS
     while not done():
         for program in programs:

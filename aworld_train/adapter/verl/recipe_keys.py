@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from aworld_train.recipe.tree import map_values
+from aworld_train.recipe.tree import map_values, put
 
 MODEL, ACTOR, REF = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.ref"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -158,19 +158,13 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         if key == "trainer.logger":
             names = value if isinstance(value, list) else [value]
             value = [name for name in names if name not in ALWAYS_LOGGED]
-            _set(recipe, ("trainer", "loggers"), value)
+            put(recipe, ("trainer", "loggers"), value)
             continue
         moved = READ.get(key)
-        _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
+        put(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
     return recipe
 
 
 def _steps(config: Mapping[str, Any]) -> Any:
     trainer = config.get("trainer")
     return trainer.get("total_training_steps") if isinstance(trainer, Mapping) else None
-
-
-def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = value

@@ -63,7 +63,6 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
 
 
 def faults(config: dict[str, Any], overrides: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """As ``check``: verl's key, and one sentence for each fault."""
     return _faults(overrides, config, _resolved_defaults(_strategy_of(config)), (), {})
 
 
@@ -208,7 +207,6 @@ def _likeness(key_a: str, key_b: str) -> float:
 
 @cache
 def _known_keys(strategy: Strategy = Strategy.fsdp2) -> tuple[KeyPath, ...]:
-    """Every key of the defaults and every field of the dataclasses in them."""
     return tuple(sorted(_keys_below(_resolved_defaults(strategy), (), {})))
 
 

@@ -41,8 +41,6 @@ _PARTS = (
 
 @ray.remote
 class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's ``TaskRunnerV1``, which shows no values of environment variables."""
-
     def run(self, config: Any) -> None:
         inherited = super().run
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.

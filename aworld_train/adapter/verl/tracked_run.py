@@ -21,7 +21,6 @@ _MAX_CAUSE_CHARS = 300
 
 
 def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
-    """Prepare trackers in VeRL's controller, before the model is loaded."""
     for name in names:
         if package := missing_package(name):
             raise RuntimeError(missing_sentence(name, package))

@@ -64,7 +64,6 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         return super()._build_replay_buffer()
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
-        """Fill the batch up and put it into the order in which ranks and updates take it."""
         actor = self.config.actor_rollout_ref.actor
         ranks = self._ranks()
         rows = len(batch)
@@ -250,7 +249,6 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
 
 
 def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
-    """VeRL's estimator of the configuration."""
     return compute_advantage(
         data,
         adv_estimator=algorithm.adv_estimator,

@@ -31,7 +31,6 @@ def input_embeddings(
     pixel_values_videos: torch.Tensor | None = None,
     *grids: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """As VeRL's function ``_get_input_embeds``."""
     if pixel_values is not None or pixel_values_videos is not None:
         features: tuple[torch.Tensor, torch.Tensor | None] = _with_features(
             model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids
@@ -47,7 +46,6 @@ def input_embeddings(
 
 
 def mark_tokens_as_ragged(data: Any) -> None:
-    """As VeRL's function ``maybe_fix_3d_position_ids``."""
     positions = data.get("position_ids", None)
     if positions is None or not positions.is_nested or positions.dim() != 3:
         return

@@ -89,7 +89,6 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         return record.is_usable
 
     async def _agent_loop_postprocess(self, output: list[Any], validate: bool, **kwargs: Any) -> None:
-        """Score an episode and pass its rows to VeRL; an episode without a score is left out."""
         if not output:
             return
         record = current_record()

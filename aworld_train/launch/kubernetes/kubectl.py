@@ -36,6 +36,5 @@ def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
 
 
 def apply(manifests: Sequence[dict[str, Any]], *, namespace: str) -> None:
-    """Create or change objects, which reach kubectl through a pipe."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
     kubectl("apply", "-f", "-", namespace=namespace, content=text)

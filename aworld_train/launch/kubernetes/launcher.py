@@ -126,7 +126,6 @@ class KubernetesLauncher:
 
 
 def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, str], plan.KubernetesPlan]:
-    """The objects of the run, without its Secrets, as texts of files by name."""
     loaded = processor.checked
     folder = PurePosixPath(loaded.recipe.cluster.kubernetes.folder)
     runs = PurePosixPath(processor.run_path)
@@ -141,7 +140,6 @@ def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, s
 
 
 def _commands(run_dir: Path, file: Path, namespace: str) -> list[str]:
-    """The shell commands that submit a rendered run: its Secrets through a pipe, then the file."""
     kubectl_command = f"kubectl --namespace {shlex.quote(namespace)} apply -f"
     make_secrets = shlex.join([sys.executable, "-P", "-m", plan.__name__, str(run_dir)])
     return [f"{make_secrets} | {kubectl_command} -", f"{kubectl_command} {shlex.quote(str(file))}"]

@@ -19,6 +19,5 @@ def render(template: str, **values: Any) -> list[dict[str, Any]]:
 
 
 def image_pull(section: KubernetesSection) -> dict[str, Any]:
-    """What a pod says about how its images are pulled."""
     secrets = [{"name": name} for name in section.pull_secrets]
     return {"imagePullSecrets": secrets} if secrets else {}

@@ -135,7 +135,6 @@ def _worker(
 
 
 def _working_directory(directory: EnvDirectory) -> str:
-    """Where the image has the directory's files, which its Dockerfile says."""
     folders = _WORKDIR.findall((directory.path / "Dockerfile").read_text(encoding="utf-8"))
     return str(folders[-1]) if folders else "/"
 

@@ -68,7 +68,6 @@ def nodes_for_run(allocation: Allocation, count: int, shared: Path) -> Nodes:
 
 
 def _port(job: str) -> int:
-    """A port that jobs which run at the same time do not share."""
     return _FIRST_PORT + int(job) * _PORTS_PER_JOB % _PORTS
 
 

@@ -129,7 +129,6 @@ def _run_inside(
 
 
 def _no_further(run_dir: Path, message: str) -> TrainingFailure:
-    """The error of a job that saved nothing new before its limit; the summary gets it too."""
     failure = TrainingFailure(
         f"{message} The job is not requeued, because it would get no further: one step, with the start, takes longer "
         "than the job's time limit allows (cluster.slurm.time)."
@@ -165,7 +164,6 @@ def _record(run_dir: Path) -> LaunchRecord:
 
 
 def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
-    """The lines of a job's log; with ``follow``, until SLURM says that the job has ended."""
     position = 0
     rest = b""
     next_poll = 0.0
@@ -193,7 +191,6 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
 
 
 def waiting_note(job: str, status: JobStatus) -> str:
-    """A sentence about a job that waits for something; empty for any other."""
     if status.state is not JobState.waiting or "(" not in status.detail:
         return ""
     advice = f"`scancel {job}` ends it"

@@ -58,12 +58,10 @@ def requeue(job: str) -> None:
 
 
 def node_names(node_list: str) -> list[str]:
-    """The names in a list of nodes such as ``n[1-3]``."""
     return _run("scontrol", "show", "hostnames", node_list).split()
 
 
 def node_addresses(names: Sequence[str]) -> dict[str, str]:
-    """The address (a name or an IP address) by which SLURM reaches each node."""
     lines = _run("scontrol", "show", "node", "-o", ",".join(names)).splitlines()
     fields = [_fields(line) for line in lines if line.strip()]
     return {entry["NodeName"]: entry["NodeAddr"] for entry in fields}
@@ -77,7 +75,6 @@ def _status(state: str, reason: str, exit_code: str) -> JobStatus:
 
 
 def _exit_code(pair: str) -> int | None:
-    """SLURM's ``code:signal`` as a shell's exit code."""
     code, _, number = pair.partition(":")
     if not code.isdecimal():
         return None

@@ -22,7 +22,6 @@ class _Template(Template):
 
 
 def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -> dict[str, str]:
-    """The script of a job and the recipe that it runs, as texts by name in ``folder``; run folders are in ``runs``."""
     template = _Template((files("aworld_train.launch.slurm") / _TEMPLATE).read_text())
     options = sbatch_options(loaded.recipe, folder.resolve() / LAUNCH_FOLDER)
     script = template.substitute(

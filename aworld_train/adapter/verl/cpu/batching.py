@@ -30,8 +30,6 @@ _TOKENS_BEFORE_STOP = 8
 
 @dataclass
 class GenerationRequest:
-    """One generation; ``versions`` are those of the weights when it began and when it ended."""
-
     request_id: str
     prompt: list[int]
     params: GenerationParams
@@ -136,7 +134,6 @@ class ContinuousBatcher:
         self.cache.rows = 0
 
     def drop(self) -> None:
-        """Forget all requests and all keys and values, because after an error they may be wrong."""
         self.waiting.clear()
         self.running.clear()
         self.prefixes.clear()
@@ -249,7 +246,6 @@ class ContinuousBatcher:
         view: int,
         requests: list[GenerationRequest],
     ) -> None:
-        """Run the model over new tokens ``[rows, new]`` and append one sampled token to each request."""
         self.cache.aim(first, positions, view)
         output = self.model(
             input_ids=tokens,

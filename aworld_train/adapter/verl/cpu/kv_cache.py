@@ -92,7 +92,6 @@ class RowCache(Cache):  # type: ignore[misc]
         return key[self._first : last, :, : self._view], value[self._first : last, :, : self._view]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """How many positions attention may look at."""
         return self._view
 
     def copy_out(self, row: int, length: int) -> torch.Tensor:
@@ -102,13 +101,11 @@ class RowCache(Cache):  # type: ignore[misc]
         )
 
     def copy_in(self, row: int, stored: torch.Tensor, length: int) -> None:
-        """Copy the first ``length`` positions of a result of ``copy_out`` into a row."""
         for store, source in zip((self.keys, self.values), stored, strict=True):
             for layer, tensor in enumerate(store):
                 tensor[row, :, :length] = source[layer, :, :length]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Copy the first ``length`` positions of one row over another."""
         for store in (self.keys, self.values):
             for tensor in store:
                 tensor[target, :, :length] = tensor[source, :, :length]

@@ -27,8 +27,6 @@ def _memory(device: object = None) -> tuple[int, int]:
 
 
 class _CpuDeviceModule(ModuleType):
-    """``torch.cpu`` with the functions that VeRL calls on an accelerator's module."""
-
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
 

@@ -120,7 +120,6 @@ def most_likely(logits: torch.Tensor, params: GenerationParams) -> list[tuple[in
 
 
 def _log_distribution(logits: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:
-    """The log-probability of every token ``[batch, vocabulary]``, after temperature, top-k and top-p."""
     temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
     scores = logits.float() / temperatures[:, None]
     if any(p.top_k > 0 or p.top_p < 1 for p in params):

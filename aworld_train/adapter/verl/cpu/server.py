@@ -179,7 +179,6 @@ class TransformersServer:
                 await self._fail(f"decoding failed: {type(error).__name__}: {error}")
 
     async def _fail(self, reason: str) -> None:
-        """End every request in flight with an error."""
         self._incoming.clear()
         for future in self._futures.values():
             if not future.done():
@@ -212,7 +211,6 @@ class TransformersServer:
 
 
 def eos_token_ids(model_config: HFModelConfig) -> set[int]:
-    """The tokens that end a turn, by the model's generation configuration and its tokenizer."""
     end_tokens: set[int] = set()
     for source in (model_config.generation_config, model_config.tokenizer):
         ids = getattr(source, "eos_token_id", None)

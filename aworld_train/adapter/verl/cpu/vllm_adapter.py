@@ -51,7 +51,6 @@ def adapter_names(model: Any) -> Any:
 
 
 def served_modules(modules: Any) -> set[str]:
-    """The modules, or parts of packed ones, for which vLLM's model takes an adapter's weights."""
     return {*modules.modules, *(part for parts in modules.packed_modules.values() for part in parts)}
 
 
