@@ -18,10 +18,7 @@ _MIN_NETWORKS = 4
 _MIN_IMAGES = 5 * GB
 Network = ipaddress.IPv4Network
 # https://docs.docker.com/engine/network/#automatic-subnet-allocation: base and prefix length of each network.
-_DEFAULT_POOLS = (
-    *((f"172.{number}.0.0/16", 16) for number in range(17, 32)),
-    ("192.168.0.0/16", 20),
-)
+_DEFAULT_POOLS = (*((f"172.{number}.0.0/16", 16) for number in range(17, 32)), ("192.168.0.0/16", 20))
 
 
 def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
@@ -40,11 +37,7 @@ def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
         host = f"unix://{machine.path(DEFAULT_SOCKET)}"
         environment = {**environment, "DOCKER_HOST": host}
     try:
-        client = docker.from_env(
-            environment=environment,
-            timeout=machine.command_seconds,
-            version="auto",
-        )
+        client = docker.from_env(environment=environment, timeout=machine.command_seconds, version="auto")
         information = client.info()
         networks = client.networks.list()
     except Exception as error:  # of docker, requests, urllib3 and sockets, without a common class

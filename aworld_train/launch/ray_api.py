@@ -20,9 +20,7 @@ _SUBMIT_SECONDS = 90.0  # Ray starts a process for each job before it answers
 _STATES = {
     "PENDING": JobState.waiting,
     "RUNNING": JobState.running,
-    "SUCCEEDED": JobState.ended,
-    "FAILED": JobState.ended,
-    "STOPPED": JobState.ended,
+    **dict.fromkeys(("SUCCEEDED", "FAILED", "STOPPED"), JobState.ended),
 }
 
 

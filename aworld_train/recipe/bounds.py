@@ -36,14 +36,12 @@ Limit = Annotated[int, Rule("must be -1 (all) or at least 1", lambda value: valu
 TopK = Annotated[int, Rule("must be -1 (off) or at least 1", lambda value: value == -1 or value >= 1)]
 Name = Annotated[str, Rule("must not be empty", lambda value: bool(value.strip()))]
 WebAddress = Annotated[
-    str,
-    Rule("must begin with http:// or https://", lambda value: value.startswith(("http://", "https://"))),
+    str, Rule("must begin with http:// or https://", lambda value: value.startswith(("http://", "https://")))
 ]
 Function = Annotated[
     str,
     Rule(
-        "must be `module:function` or `file.py:function`",
-        lambda value: bool(FUNCTION_NAME.fullmatch(value)),
+        "must be `module:function` or `file.py:function`", lambda value: bool(FUNCTION_NAME.fullmatch(value))
     ),
 ]
 FolderName = Annotated[

@@ -110,10 +110,7 @@ def _evaluation(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"`eval.prices.{model}` must be {{input: PRICE, output: PRICE}} of a million tokens, it is {prices!r}",
             )
     if section.max_cost is not None and not section.prices:
-        yield (
-            ("eval", "max_cost"),
-            "`eval.max_cost` needs the price of the model's tokens in `eval.prices`",
-        )
+        yield (("eval", "max_cost"), "`eval.max_cost` needs the price of the model's tokens in `eval.prices`")
 
 
 def _is_price(value: Any) -> bool:

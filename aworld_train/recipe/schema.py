@@ -376,8 +376,7 @@ class OutcomesSection:
         EpisodeUse.trained,
     )
     broken_tools: EpisodeUse = _doc(
-        "Its tool worker was lost, and nothing shows that the episode did not do it.",
-        EpisodeUse.trained,
+        "Its tool worker was lost, and nothing shows that the episode did not do it.", EpisodeUse.trained
     )
     environment: EpisodeUse = _doc("The tool environment evidently went away.", EpisodeUse.dropped)
     tool: EpisodeUse = _doc("A helper that tools depend on failed.", EpisodeUse.dropped)

@@ -82,13 +82,7 @@ def measure(
         tool["function"]["name"]: len(template.initial(prompts[0], [tool])) - without_tools for tool in tools
     }
     largest = sorted(by_tool.items(), key=lambda entry: -entry[1])[:_SHOWN_TOOLS]
-    return FirstPrompts(
-        min(lengths),
-        max(lengths),
-        lengths[0] - without_tools,
-        len(tools),
-        dict(largest),
-    )
+    return FirstPrompts(min(lengths), max(lengths), lengths[0] - without_tools, len(tools), dict(largest))
 
 
 async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:

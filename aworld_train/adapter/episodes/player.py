@@ -82,11 +82,7 @@ class EpisodePlayer:
         if prompt := self.settings.agent["system_prompt"]:
             messages.insert(0, Message("system", prompt))
         record = current_record()
-        limits = self.settings.limits(
-            sampling_params,
-            prompt=max_prompt_tokens,
-            response=max_response_tokens,
-        )
+        limits = self.settings.limits(sampling_params, prompt=max_prompt_tokens, response=max_response_tokens)
         began = time.monotonic()
         result = await self._play_until_over(model, limits, messages, task, model_name)
         use = self.settings.use(result.outcome)

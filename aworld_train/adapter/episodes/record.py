@@ -33,12 +33,7 @@ class EpisodeRecord:
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
         self.id = os.urandom(8).hex()
-        self.line: dict[str, Any] = {
-            "episode": self.id,
-            "step": step,
-            "validate": validate,
-            "index": index,
-        }
+        self.line: dict[str, Any] = {"episode": self.id, "step": step, "validate": validate, "index": index}
         self.result: EpisodeResult | None = None
         self.is_written = False
         self._recorder: StoreRecorder | None = None

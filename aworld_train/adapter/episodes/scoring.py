@@ -33,11 +33,7 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     )
     # Tasks may name files relative to the directory of the user.
     plan: dict[str, Any] = written(
-        {
-            "function": _absolute(recipe.reward.function),
-            "directory": str(Path.cwd()),
-            **settings.to_plain(),
-        }
+        {"function": _absolute(recipe.reward.function), "directory": str(Path.cwd()), **settings.to_plain()}
     )
     return plan
 

@@ -23,6 +23,7 @@ from aworld_train.recipe.schema import (
     Requests,
     SmallGroup,
 )
+from aworld_train.recipe.tree import mapped
 from aworld_train.rollout.cassette import Cassette, NoTools, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
@@ -135,9 +136,5 @@ def _cassette(section: CassetteSection) -> dict[str, Any]:
     return {"mode": section.mode.value, "path": path, "rules": section.rules}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+def _plain(tree: Any) -> Any:
+    return mapped(tree, lambda value: value.value if isinstance(value, Enum) else value)

@@ -114,11 +114,7 @@ class SingleEpisodes:
 
     async def play(self, row: Mapping[str, Any], attempt: int) -> SingleEpisode:
         rollout = self._recipe.rollout
-        sampling_params = {
-            "temperature": rollout.temperature,
-            "top_p": rollout.top_p,
-            "top_k": rollout.top_k,
-        }
+        sampling_params = {"temperature": rollout.temperature, "top_p": rollout.top_p, "top_k": rollout.top_k}
         if self._greedy:
             sampling_params = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
         return await play_row(

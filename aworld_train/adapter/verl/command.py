@@ -31,18 +31,14 @@ WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
 
 def verl_command(run_dir: Path) -> list[str]:
     return [
-        sys.executable,
-        "-P",
-        "-m",
-        "aworld_train.adapter.verl.main",
-        "--config-path",
-        str(run_dir.resolve()),
-        "--config-name",
-        "verl",
-        "hydra.run.dir=.",
-        "hydra.output_subdir=null",
-        "hydra/job_logging=none",
-        "hydra/hydra_logging=none",
+        *(sys.executable, "-P", "-m", "aworld_train.adapter.verl.main"),
+        *("--config-path", str(run_dir.resolve()), "--config-name", "verl"),
+        *(
+            "hydra.run.dir=.",
+            "hydra.output_subdir=null",
+            "hydra/job_logging=none",
+            "hydra/hydra_logging=none",
+        ),
     ]
 
 
@@ -92,11 +88,7 @@ def _datasets_cache(private: PrivateFolder) -> dict[str, str]:
 
 
 def cluster_environment(
-    recipe: Recipe,
-    logger_file: Path,
-    rendezvous: Path,
-    *,
-    trackers: Mapping[str, str] = MappingProxyType({}),
+    recipe: Recipe, logger_file: Path, rendezvous: Path, *, trackers: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``."""
     shutil.rmtree(rendezvous, ignore_errors=True)

@@ -20,32 +20,20 @@ _SOURCES = (
 )
 # verl sets these itself while it runs; values from a recipe would be overwritten or refused.
 _RUNTIME_FIELDS = {
-    "architectures",
-    "engine",
-    "generation_config",
-    "global_batch_info",
-    "hf_config",
-    "local_hf_config_path",
-    "local_path",
-    "local_tokenizer_path",
-    "loss_settings",
-    "model_config",
-    "processor",
-    "tokenizer",
+    *("architectures", "engine", "generation_config", "global_batch_info", "hf_config", "model_config"),
+    *(
+        "local_hf_config_path",
+        "local_path",
+        "local_tokenizer_path",
+        "loss_settings",
+        "processor",
+        "tokenizer",
+    ),
 }
 _KINDS = {
-    "int": {"int"},
-    "float": {"float", "int"},
-    "str": {"str"},
-    "bool": {"bool"},
-    "list": {"list"},
-    "List": {"list"},
-    "tuple": {"list"},
-    "set": {"list"},
-    "Iterable": {"list"},
-    "dict": {"map"},
-    "Dict": {"map"},
-    "None": {"null"},
+    **{"int": {"int"}, "float": {"float", "int"}, "str": {"str"}, "bool": {"bool"}, "None": {"null"}},
+    **{name: {"list"} for name in ("list", "List", "tuple", "set", "Iterable")},
+    **{"dict": {"map"}, "Dict": {"map"}},
 }
 
 

@@ -5,11 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import (
-    LoadedModel,
-    RunPlan,
-    StartFiles,
-)
+from aworld_train.adapter.base import LoadedModel, RunPlan, StartFiles
 from aworld_train.adapter.verl import checkpoints, log, recipe_checks, recipe_keys
 from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.command import (

@@ -49,11 +49,7 @@ READ_ANYWAY: dict[str, dict[str, FieldType]] = {
     for pattern, keys in _READ_ANYWAY.items()
 }
 # Keys that accept another type than that of their default.
-ALSO_TAKES = {
-    "data.train_files": {"list"},
-    "data.val_files": {"list"},
-    "trainer.logger": {"str"},
-}
+ALSO_TAKES = {"data.train_files": {"list"}, "data.val_files": {"list"}, "trainer.logger": {"str"}}
 # Sections that are still in verl's defaults and that its trainer no longer reads, with their replacement.
 IGNORED_SECTIONS = {
     "custom_reward_function": "reward.custom_reward_function",

@@ -27,13 +27,7 @@ from aworld_train.launch.cluster_nodes import Demand
 from aworld_train.launch.job import RECIPE, job_command, job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
 from aworld_train.launch.kubernetes.templates import image_pull
-from aworld_train.launch.kubernetes.tools import (
-    SECRET_KEY,
-    ToolSize,
-    channel_key,
-    tool_manifests,
-    tools_url,
-)
+from aworld_train.launch.kubernetes.tools import SECRET_KEY, ToolSize, channel_key, tool_manifests, tools_url
 from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, trainer_manifests
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read

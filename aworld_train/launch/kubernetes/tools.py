@@ -58,12 +58,7 @@ def tools_url(names: RunNames) -> str:
 
 
 def tool_manifests(
-    names: RunNames,
-    plan: EnvPlan,
-    image: str,
-    size: ToolSize,
-    keys: Iterable[str],
-    pull: Mapping[str, Any],
+    names: RunNames, plan: EnvPlan, image: str, size: ToolSize, keys: Iterable[str], pull: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Deployment, Service and NetworkPolicy of the environment.
 

@@ -14,11 +14,7 @@ from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.log_tail import show_line
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
-from aworld_train.launch.slurm.allocation import (
-    Allocation,
-    current_allocation,
-    nodes_for_run,
-)
+from aworld_train.launch.slurm.allocation import Allocation, current_allocation, nodes_for_run
 from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
 from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
