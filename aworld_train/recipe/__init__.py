@@ -72,27 +72,17 @@ __all__ = [
     "write_starting_recipe",
 ]
 
-_HOMES = {
-    "LoadedRecipe": "loading",
-    "changes": "identity",
-    "differences": "identity",
-    "digest": "identity",
-    "dump": "output",
-    "episodes_per_update": "checks",
-    "is_base": "locate",
-    "is_benchmark": "locate",
-    "json_schema": "editor_schema",
-    "load": "loading",
-    "masked": "secret_keys",
-    "parent_of": "loading",
-    "read": "loading",
-    "shipped": "locate",
-    "shipped_folder": "locate",
-    "to_dict": "output",
-    "to_source": "output",
-    "to_yaml": "output",
-    "write_starting_recipe": "starting",
+_MODULES = {
+    "checks": ("episodes_per_update",),
+    "editor_schema": ("json_schema",),
+    "identity": ("changes", "differences", "digest"),
+    "loading": ("LoadedRecipe", "load", "parent_of", "read"),
+    "locate": ("is_base", "is_benchmark", "shipped", "shipped_folder"),
+    "output": ("dump", "to_dict", "to_source", "to_yaml"),
+    "recipe_template": ("write_starting_recipe",),
+    "secret_keys": ("masked",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -40,11 +40,8 @@ def is_benchmark(name: str) -> bool:
 
 def shipped_datasets() -> list[str]:
     folder = shipped_folder()
-    return (
-        []
-        if folder is None
-        else [f"recipes/datasets/{file.name}" for file in sorted(folder.glob("datasets/*.yaml"))]
-    )
+    files = sorted(folder.glob("datasets/*.yaml")) if folder else []
+    return [f"recipes/datasets/{file.name}" for file in files]
 
 
 def shipped_file(path: str) -> str:

@@ -17,17 +17,9 @@ from aworld_train.recipe.tree import dotted
 
 SCHEMA = ".aworld-train-schema.json"
 _CHANGED_FIRST = (
-    ("model", "path"),
-    ("env", "docker_dir"),
-    ("agent", "system_prompt"),
-    ("agent", "max_turns"),
-    ("dataset", "train"),
-    ("dataset", "val"),
-    ("rollout", "n"),
-    ("rollout", "max_response_tokens"),
-    ("trainer", "steps"),
-    ("trainer", "batch_size"),
-    ("trainer", "lr"),
+    *(("model", "path"), ("env", "docker_dir"), ("agent", "system_prompt"), ("agent", "max_turns")),
+    *(("dataset", "train"), ("dataset", "val"), ("rollout", "n"), ("rollout", "max_response_tokens")),
+    *(("trainer", "steps"), ("trainer", "batch_size"), ("trainer", "lr")),
 )
 
 

@@ -1,3 +1,5 @@
+"""The section ``reward`` of a recipe as the settings of scorers."""
+
 from pathlib import Path
 
 from aworld_train.errors import RewardError

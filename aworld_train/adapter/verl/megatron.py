@@ -67,9 +67,8 @@ def megatron_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 def _missing(recipe: Recipe) -> str | None:
     """A package that a run here would lack; none on a machine without GPUs, and for a cluster's own image."""
-    if recipe.cluster.launcher in (LauncherName.ray, LauncherName.kubernetes) or not gpus_of_machine(
-        Device.cuda
-    ):
+    of_cluster = recipe.cluster.launcher in (LauncherName.ray, LauncherName.kubernetes)
+    if of_cluster or not gpus_of_machine(Device.cuda):
         return None
     return next((name for module, name in _PACKAGES.items() if not _is_there(module)), None)
 
@@ -85,15 +84,10 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if config is None:
         return
     experts = next((count for name in _EXPERTS if (count := whole(config, name))), None)
-    heads = whole(config, "num_attention_heads")
+    heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     for name, size, count, what in (
         ("tensor_parallel", sizes.tensor_parallel, heads, "attention heads"),
-        (
-            "tensor_parallel",
-            sizes.tensor_parallel,
-            whole(config, "num_key_value_heads"),
-            "key and value heads",
-        ),
+        ("tensor_parallel", sizes.tensor_parallel, kv_heads, "key and value heads"),
         ("pipeline_parallel", sizes.pipeline_parallel, whole(config, "num_hidden_layers"), "layers"),
         ("expert_parallel", sizes.expert_parallel, experts, "experts of a layer"),
     ):

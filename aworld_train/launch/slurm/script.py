@@ -1,3 +1,5 @@
+"""The script of a job, from the template ``job.sbatch``."""
+
 import shlex
 from importlib.resources import files
 from pathlib import Path
