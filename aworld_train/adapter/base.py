@@ -1,11 +1,7 @@
 """The interface of a training framework, and the lookup of a framework by its name.
 
-The rest of the package uses a framework through ``TrainingFramework`` alone: the framework compiles a recipe into a
-``RunPlan``; the package writes the plan's files, starts its command, reads its log and its metrics, and keeps the run's
-folder, record and summary. A recipe names its framework in ``trainer.framework``.
-
-A framework is a class whose constructor takes no arguments. An entry point in the group ``aworld_train.frameworks``
-makes a framework of another package known; ``register`` makes one of this process known.
+The rest of the package uses a framework through ``TrainingFramework`` alone. A framework is a class whose constructor
+takes no arguments; an entry point in the group ``aworld_train.frameworks``, or ``register``, makes it known.
 """
 
 from abc import abstractmethod
@@ -34,13 +30,10 @@ SAVE_REQUEST = "save-request"
 class Nodes:
     """The machines that a run uses together; the framework is started on the first.
 
-    Attributes:
-        addresses: The IP address of each on their common network, by name, in order.
-        command: A command to which a program and its arguments are appended. It runs the program once on every other
-            node, with the environment variables and the standard input of the command, and ends when they all end.
-        name_variable: The environment variable in which such a program finds the name of its node.
-        shared: A folder with mode 0700 that every node can reach.
-        port: A port on the first node that no other run prefers.
+    ``command`` takes a program with arguments and runs it once on every other node, with its own environment variables
+    and standard input, and ends when they all end; ``name_variable`` holds the node's name there. ``addresses`` are IP
+    addresses by node, ``shared`` is a folder with mode 0700 that every node can reach, and no other run prefers
+    ``port``.
     """
 
     addresses: Mapping[str, str]
@@ -54,11 +47,8 @@ class Nodes:
 class StartFiles:
     """The files, and the machines, that belong to one start of a plan.
 
-    Attributes:
-        private: A folder with mode 0700 and a short, unguessable path outside the run folder: for secrets, sockets and
-            temporary files. It exists when the start begins and is removed when the start ends.
-        metrics: The file to which the framework appends its metrics; it exists and is empty.
-        nodes: The machines of a recipe whose launcher is not ``local``; None is this one.
+    ``private`` is a folder with mode 0700 and a short, unguessable path outside the run folder, removed when the start
+    ends. The framework appends its metrics to ``metrics``, which exists. ``nodes`` is None for this machine alone.
     """
 
     private: Path
@@ -68,16 +58,10 @@ class StartFiles:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How a recipe is run in a folder.
+    """How a recipe is run in a folder, which is the command's working directory.
 
-    Attributes:
-        files: Text of the files that the framework reads, by name in the run folder.
-        config: Name of the file among them that a person reads.
-        command: Program and arguments; its working directory is the run folder.
-        environment: Fills the private folder of a start and returns the variables to add to this process's own.
-        without_first_validation: Arguments that switch off the validation before the first step.
-        template_options: Further arguments of the model's chat template.
-        remarks: Sentences on what the framework chose, for whoever starts the run.
+    ``environment`` fills the private folder of a start and returns the variables to add to this process's own;
+    ``config`` is the file among ``files`` that a person reads; ``remarks`` are sentences on what the framework chose.
     """
 
     files: Mapping[str, str]
@@ -91,14 +75,10 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a run on GPUs holds, by estimate.
+    """What a run on GPUs holds, by estimate, in bytes: of each GPU by phase and part, and of each machine's memory.
 
-    Attributes:
-        parameters: Of the model.
-        phases: Bytes on each GPU by phase (``sample``, ``backward``, ...) and by part (``weights``, ...).
-        waits: Bytes that wait in the memory of each machine while they are not used (``trainer.offload``).
-        copy: Bytes of a whole copy of the weights, which the first machine has while it loads and saves.
-        max_wait: Seconds that the other ranks wait while the first one writes its copy.
+    ``waits`` is there while not used, ``copy`` on the first machine while it loads and saves; others wait ``max_wait``
+    s.
     """
 
     parameters: int
@@ -108,32 +88,23 @@ class MemoryPlan:
     max_wait: int
 
     def total(self, phase: str) -> int:
-        """Bytes on each GPU in a phase."""
         return sum(self.phases[phase].values())
 
     @property
     def fullest(self) -> str:
-        """The phase in which a GPU holds most."""
         return max(self.phases, key=self.total)
 
 
 class StepRow(NamedTuple):
     """What a framework reports about one training step, or about the validation after it.
 
-    Attributes:
-        step: Counted from 1; 0 is the validation before training.
-        figures: The available figures under the names of ``metrics.jsonl``: ``loss`` (only of steps in
-            which weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
-            ``tokens_per_second`` (of each GPU), ``seconds`` (of the step, without its validation), ``val_seconds`` (of
-            the validation after it), ``staleness`` and ``max_staleness`` (mean and maximum over the episodes: steps by
-            which the weights that an episode was begun with were older than those that it trained), ``memory_gb``,
-            ``trained_episodes``, ``padding_rows`` (which fill updates up and weigh nothing), ``updates`` of the
-            optimizer, ``clipped_updates`` (whose gradient was longer than the recipe allows), ``clip_fraction`` (the
-            share of tokens whose ratio was clipped), ``groups`` with several samples to compare, ``equal_groups``
-            (whose rewards are all equal), ``rejected_tokens`` and ``rejected_episodes`` (which the correction for the
-            engine's rounding leaves out).
-        raw: Everything that the framework reported, under its own names.
-        validated: Whether a validation ended.
+    ``step`` 0 is the validation before training. ``figures`` have the names of ``metrics.jsonl`` and are left out where
+    a framework has none: ``loss`` (only where weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
+    ``tokens_per_second`` (of each GPU), ``seconds`` (without the validation), ``val_seconds``, ``staleness`` and
+    ``max_staleness`` (over the episodes: steps by which the weights at their start were older than those they trained),
+    ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
+    gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
+    rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding).
     """
 
     step: int
@@ -143,8 +114,6 @@ class StepRow(NamedTuple):
 
 
 class StepReader(Protocol):
-    """Reads a growing file of metrics."""
-
     def read(self) -> list[StepRow]:
         """The rows added since the last call; a step that is not over may get more rows later."""
 
@@ -172,38 +141,25 @@ class ExtractedModel(NamedTuple):
 
 
 class EpisodeModel(Protocol):
-    """A model that plays episodes outside a training run.
-
-    Attributes:
-        name: What agents call it.
-        tokenizer: A Hugging Face tokenizer; None for a model at an outside endpoint.
-    """
+    """A model that plays episodes outside a training run; its tokenizer is None for a model at an outside endpoint."""
 
     name: str
     tokenizer: Any
 
-    def for_episode(self) -> LanguageModel | ChatModel:
-        """The model as one episode sees it."""
+    def for_episode(self) -> LanguageModel | ChatModel: ...
 
-    async def close(self) -> None:
-        """Free the model's memory and connections."""
+    async def close(self) -> None: ...
 
 
 class LoadedModel(EpisodeModel, Protocol):
-    """A model with training's engine, of which the tokens are known."""
-
-    def for_episode(self) -> LanguageModel:
-        """The model as one episode sees it."""
+    def for_episode(self) -> LanguageModel: ...
 
 
 class TrainingFramework(Protocol):
     """A training framework; a class that inherits from this one may leave out the last ten methods.
 
-    Attributes:
-        name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
-        packages: Distributions whose versions a run's manifest records.
-        owned_keys: Raw keys that a recipe may not set (dotted, without the framework's name, with everything below
-            them, or patterns of them), and why, as a part of a sentence.
+    ``packages`` are the distributions whose versions a run's manifest records. ``owned_keys`` are raw keys, with all
+    below them, or patterns of keys, that a recipe may not set, each with the reason as a part of a sentence.
     """
 
     name: str
@@ -214,14 +170,11 @@ class TrainingFramework(Protocol):
     def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
         """The plan by which the framework runs a recipe in ``folder``; writes nothing.
 
-        Raises:
-            RecipeError: A raw key that the framework does not know, or a combination that cannot work.
-            DependencyMissing: The framework is not installed.
+        Raises RecipeError for a raw key that the framework does not know, and DependencyMissing if it is not installed.
         """
 
     @abstractmethod
-    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
-        """The framework's whole configuration for a recipe, to be shown; raises the errors of ``compile``."""
+    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]: ...
 
     @abstractmethod
     def errors_in(self, log: str) -> list[str]:
@@ -232,8 +185,7 @@ class TrainingFramework(Protocol):
         """A reader of the metrics that a start appends to ``file``."""
 
     @abstractmethod
-    def last_checkpoint(self, folder: Path) -> Checkpoint | None:
-        """The last complete checkpoint below a run's ``checkpoints``."""
+    def last_checkpoint(self, folder: Path) -> Checkpoint | None: ...
 
     @abstractmethod
     def model_in(self, checkpoint: Path) -> Path | None:
@@ -241,23 +193,10 @@ class TrainingFramework(Protocol):
 
     @abstractmethod
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
-        """The recipe's model with training's engine, to play single episodes in this process.
-
-        Args:
-            recipe: A recipe with a model.
-            folder: For files of this process.
-            model_url: An inference server to sample from; None loads the model into this process.
-
-        Raises:
-            ModelError: The model or the server cannot be used.
-        """
+        """The recipe's model with training's engine in this process or at a server, to play single episodes."""
 
     def faults(self, recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-        """What the framework cannot use in a checked recipe: the recipe's key, and one sentence for each.
-
-        Raises:
-            DependencyMissing: The framework is not installed.
-        """
+        """What the framework cannot use in a checked recipe: the recipe's key, and one sentence for each."""
         return iter(())
 
     def trained_logprobs(
@@ -265,34 +204,18 @@ class TrainingFramework(Protocol):
     ) -> list[list[float]]:
         """The log-probabilities that training computes for sampled tokens, with the recipe's model in float32.
 
-        Args:
-            recipe: A recipe with a model; ``rollout.temperature`` is the one of the samples.
-            folder: For files of this process.
-            samples: The tokens of a prompt, and those that were sampled after it.
-
-        Returns:
-            For each sample, those of its sampled tokens.
-
-        Raises:
-            ModelError: The model cannot be used.
-            UsageError: The framework computes none outside a run.
+        Each sample is the tokens of a prompt, and those that were sampled at ``rollout.temperature`` after it.
         """
         raise UsageError(f"The framework {self.name} computes no probabilities outside a run.")
 
     def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.
-
-        Raises:
-            RecipeError: A value has no place in a recipe.
-        """
+        """A configuration in the framework's own form as the mapping of a recipe; None for another file."""
         return None
 
     def memory_plan(self, recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
         """Where the memory of GPUs goes; None on processors, and if the model is not on this machine or not known.
 
-        Args:
-            recipe: A checked recipe.
-            gpu_bytes: What each GPU has; 0 if that is not known, and the engine's share of it with it.
+        ``gpu_bytes`` is what each GPU has; 0 leaves out the engine's share of it.
         """
         return None
 
@@ -309,24 +232,15 @@ class TrainingFramework(Protocol):
         return False
 
     def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-        """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
-
-        Returns:
-            What is wrong with newer checkpoints, in sentences.
-        """
+        """Have the framework continue from a checkpoint, or start anew; returns what is wrong with newer ones."""
         return []
 
     def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
-        """All checkpoints below a run's ``checkpoints``, in order."""
         last = self.last_checkpoint(folder)
         return [StoredCheckpoint(last.step, last.model, "")] if last else []
 
     def extract_model(self, checkpoint: Path, into: Path) -> ExtractedModel:
-        """A checkpoint's model, as other programs load it: the one in it, or one that is made in ``into``.
-
-        Raises:
-            ModelError: There is none, or it cannot be made.
-        """
+        """A checkpoint's model, as other programs load it: the one in it, or one that is made in ``into``."""
         model = self.model_in(checkpoint)
         if model is None:
             raise ModelError(f"{checkpoint} holds no model in Hugging Face's format.")
@@ -342,21 +256,14 @@ def register(name: str, framework: type[TrainingFramework]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove a framework that was registered in this process."""
     _registered.pop(name, None)
 
 
 def framework_names() -> list[str]:
-    """The frameworks that a recipe can name."""
     return sorted({*_registered, *(point.name for point in entry_points(group=ENTRY_POINTS))})
 
 
 def find(name: str) -> TrainingFramework:
-    """The framework of this name.
-
-    Raises:
-        RecipeError: There is none.
-    """
     if name in _registered:
         return _registered[name]()
     for point in entry_points(group=ENTRY_POINTS, name=name):
@@ -373,24 +280,12 @@ def find(name: str) -> TrainingFramework:
 
 
 def recipe_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What a recipe's framework cannot use in it: the recipe's key, and one sentence for each; all of them.
-
-    The configuration that the framework composes is not checked: ``composed`` does that.
-
-    Raises:
-        RecipeError: There is no framework of that name.
-        DependencyMissing: The framework is not installed.
-    """
+    """What a recipe's framework cannot use in it; the composed configuration is not checked: ``composed`` does that."""
     return _faults(recipe, find(recipe.trainer.framework))
 
 
 def framework_of(recipe: Recipe) -> TrainingFramework:
-    """The framework that a recipe names, after a check of the recipe.
-
-    Raises:
-        RecipeError: There is none of that name, or it cannot use the recipe; all faults are reported together.
-        DependencyMissing: The framework is not installed.
-    """
+    """The framework that a recipe names; raises one RecipeError with everything that it cannot use in the recipe."""
     framework = find(recipe.trainer.framework)
     refuse([sentence for _, sentence in _faults(recipe, framework)])
     return framework

@@ -12,10 +12,7 @@ def owned_faults(
 ) -> Iterator[tuple[KeyPath, str]]:
     """The keys in a recipe's section of raw keys that it may not set: the recipe's key, and one sentence for each.
 
-    Args:
-        framework: Its name, which is the section's.
-        owned: Dotted keys, with everything below them, or patterns of them, and the reason as a part of a sentence.
-        raw: The section.
+    ``owned`` has dotted keys, with everything below them, or patterns of keys, and the reason as a part of a sentence.
     """
     for path, value in map_values(raw):
         key = dotted(path)
@@ -31,7 +28,6 @@ def owned_faults(
 
 
 def _reason(path: KeyPath, owned: Mapping[str, str]) -> str | None:
-    """The reason of the longest pattern that covers the key."""
     for length in range(len(path), 0, -1):
         covering = dotted(path[:length])
         if covering in owned:
@@ -43,5 +39,4 @@ def _reason(path: KeyPath, owned: Mapping[str, str]) -> str | None:
 
 
 def _first_below(key: str, owned: Mapping[str, str]) -> str | None:
-    """An owned key inside the section ``key``."""
     return next((pattern for pattern in owned if pattern.startswith(f"{key}.")), None)

@@ -63,7 +63,7 @@ def doctor(
     from aworld_train import recipe as recipes
     from aworld_train.doctor import Machine, Needs, Status, examine
     from aworld_train.errors import UsageError
-    from aworld_train.launch.defaults import cluster_defaults
+    from aworld_train.launch.slurm_variables import cluster_defaults
 
     loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None
     if engine and loaded is None:

@@ -102,10 +102,9 @@ def check(
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
     from aworld_train.model.tool_parser import check_tool_parser
-    from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.device import on_cpu
+    from aworld_train.recipe.env_notes import call_time_note, queue_note, server_limits
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
-    from aworld_train.recipe.worker_queue import queue_note
     from aworld_train.training.recipe_checks import check_data, recipe_checks
 
     training = purpose == "train"
@@ -302,7 +301,7 @@ def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
     plan = framework.memory_plan(loaded, 0)
     if plan is None and online:
         from aworld_train.doctor import Machine, Needs
-        from aworld_train.doctor.gpu_memory import plan_of
+        from aworld_train.doctor.gpu import plan_of
 
         plan = plan_of(Machine(), Needs(loaded, online=True))
     if plan:

@@ -65,7 +65,7 @@ def train(
     from aworld_train import recipe as recipes
     from aworld_train.adapter.episodes.files import write_files
     from aworld_train.errors import UsageError
-    from aworld_train.launch.defaults import cluster_defaults
+    from aworld_train.launch.slurm_variables import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
     from aworld_train.training.recipe_checks import recipe_checks

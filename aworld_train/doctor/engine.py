@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.doctor.disk import space_of
-from aworld_train.doctor.estimate import GB, gigabytes
 from aworld_train.doctor.finding import Finding, fault, ok, warn
+from aworld_train.doctor.hub import GB, gigabytes
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 from aworld_train.env.containers import DEFAULT_SOCKET, engine_host, refuse_ssh
@@ -18,34 +18,26 @@ _MIN_NETWORKS = 4
 _MIN_IMAGES = 5 * GB
 Network = ipaddress.IPv4Network
 # https://docs.docker.com/engine/network/#automatic-subnet-allocation: base and prefix length of each network.
-_DEFAULT_POOLS = (
-    *((f"172.{number}.0.0/16", 16) for number in range(17, 32)),
-    ("192.168.0.0/16", 20),
-)
+_DEFAULT_POOLS = (*((f"172.{number}.0.0/16", 16) for number in range(17, 32)), ("192.168.0.0/16", 20))
 
 
 def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Its version, the address pools for new networks, and the disk of its images."""
     import docker
 
     if needs.processes:
-        yield ok("docker", "The recipe runs its tools as processes and needs no Docker engine.")
+        yield ok("The recipe runs its tools as processes and needs no Docker engine.")
         return
     try:
         refuse_ssh(host := engine_host(machine.environment))
     except UsageError as error:
-        yield fault("docker", needs.docker, error.message, "Use an engine of this machine.")
+        yield fault(needs.docker, error.message, "Use an engine of this machine.")
         return
     environment = machine.environment
     if host == DEFAULT_SOCKET:
         host = f"unix://{machine.path(DEFAULT_SOCKET)}"
         environment = {**environment, "DOCKER_HOST": host}
     try:
-        client = docker.from_env(
-            environment=environment,
-            timeout=machine.command_seconds,
-            version="auto",
-        )
+        client = docker.from_env(environment=environment, timeout=machine.command_seconds, version="auto")
         information = client.info()
         networks = client.networks.list()
     except Exception as error:  # of docker, requests, urllib3 and sockets, without a common class
@@ -63,9 +55,8 @@ def _no_engine(needs: Needs, host: str, error: BaseException) -> Finding:
     reason = str(getattr(error, "strerror", None) or error)
     uses = needs.recipe is None or needs.directory is not None
     if not uses:
-        return ok("docker", "No engine answers, and the recipe starts no tools in containers.")
+        return ok("No engine answers, and the recipe starts no tools in containers.")
     return fault(
-        "docker",
         needs.docker,
         f"No Docker engine answers at {host}: {reason}.",
         "Start it, add your user to the group `docker`, or set DOCKER_HOST; tools that run no code can be processes "
@@ -77,10 +68,8 @@ def _version(information: dict[str, Any]) -> Finding:
     version = str(information.get("ServerVersion", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < _OLDEST:
-        return warn(
-            "docker", f"Docker {version} is older than those that are tested.", "Update to 20.10 or newer."
-        )
-    return ok("docker", f"Docker {version} answers.")
+        return warn(f"Docker {version} is older than those that are tested.", "Update to 20.10 or newer.")
+    return ok(f"Docker {version} answers.")
 
 
 def _networks(
@@ -102,13 +91,12 @@ def _networks(
     )
     if free < _MIN_NETWORKS:
         yield fault(
-            "docker",
             needs.docker and free == 0,
             f"The engine has addresses for {free} more networks; an environment takes one.",
             "aworld-train env down --orphans, docker network prune, or more default-address-pools in daemon.json.",
         )
     else:
-        yield ok("docker", f"Addresses for {free} more networks.")
+        yield ok(f"Addresses for {free} more networks.")
 
 
 def _subnets(base: str, size: int) -> list[Network]:
@@ -132,10 +120,9 @@ def _images(machine: Machine, needs: Needs, information: dict[str, Any]) -> Iter
     free = space_of(machine, machine.path(str(folder))).free
     if free < _MIN_IMAGES:
         yield fault(
-            "docker",
             needs.docker and free < GB,
             f"{gigabytes(free)} are free for images and containers, in {folder}.",
             "docker system prune, or move the engine's data-root to a larger disk.",
         )
     else:
-        yield ok("docker", f"{gigabytes(free)} are free in {folder}.")
+        yield ok(f"{gigabytes(free)} are free in {folder}.")

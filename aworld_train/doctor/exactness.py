@@ -1,8 +1,4 @@
-"""How far the engine's probabilities are from the trainer's on this machine: ``aworld-train doctor RECIPE --engine``.
-
-The engine samples what is trained on, and the trainer computes the probabilities of those tokens with another program.
-Unlike the probes, this loads the recipe's model, in the engine and then in the trainer, and takes as long as that does.
-"""
+"""How far the engine's probabilities are from the trainer's here: ``aworld-train doctor RECIPE --engine``."""
 
 import asyncio
 import math
@@ -26,14 +22,12 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.training.alarms import MAX_EXACT_DIFFERENCE, MAX_MEAN_DIFFERENCE
 
-AREA = "engine"
+_AREA = "engine"
 _MAX_PROMPTS = 32
 _MAX_TOKENS = 64  # of each answer
 
 
 class Sample(NamedTuple):
-    """What the engine sampled after a prompt, and its log-probability of each token."""
-
     prompt: list[int]
     response: list[int]
     logprobs: list[float]
@@ -41,77 +35,54 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Differences:
-    """Absolute differences between the engine's and the trainer's probabilities of sampled tokens.
-
-    Attributes:
-        tokens: How many tokens were sampled.
-        mean: The mean difference.
-        highest: The largest.
-    """
-
     tokens: int
     mean: float
     highest: float
 
 
 def check_exactness(recipe: Recipe) -> Finding:
-    """Measure it; an engine that does not start or fails is a finding too."""
     try:
         with temporary.folder_of("doctor") as folder:
             finding = finding_of(recipe, measure(recipe, folder))
     except (AworldTrainError, EpisodeFailure) as error:
         finding = fail(
-            AREA,
             f"The engine's probabilities were not compared: {str(error).rstrip('.')}.",
             "Mend it: a run needs the same engine and model.",
         )
     except Exception as error:  # of any engine's library; all that was examined is still to be shown
         reason = f"{type(error).__name__}: {error}"
-        finding = fail(AREA, f"The engine or the trainer's model failed: {reason}.", "Look at it by hand.")
-    return Finding(finding.area, finding.status, mask(finding.what), mask(finding.remedy))
+        finding = fail(f"The engine or the trainer's model failed: {reason}.", "Look at it by hand.")
+    return Finding(finding.status, mask(finding.what), mask(finding.remedy), _AREA)
 
 
 def finding_of(recipe: Recipe, differences: Differences) -> Finding:
-    """What the differences say about a run."""
     engine, kind = recipe.rollout.engine.value, sampling_type(recipe)
     what = (
         f"{engine} in {kind.value}: the probabilities of {differences.tokens} sampled tokens differ from the trainer's "
         f"in float32 by {differences.mean:.1e} on average and {differences.highest:.1e} at most"
     )
     if not math.isfinite(differences.highest):
-        return fail(AREA, f"{what}: some are no numbers.", "Take another engine, or rollout.dtype=float32.")
+        return fail(f"{what}: some are no numbers.", "Take another engine, or rollout.dtype=float32.")
     if kind is SamplingType.float32:
         if differences.highest > MAX_EXACT_DIFFERENCE:
             return warn(
-                AREA,
                 f"{what}; {MAX_EXACT_DIFFERENCE:g} is more than rounding.",
                 "The engine computes another model than the trainer: take another version of it or the other engine. "
                 "algorithm.rollout_correction=token weighs each token by the difference.",
             )
-        return ok(AREA, f"{what}, which is rounding.")
+        return ok(f"{what}, which is rounding.")
     if differences.mean > MAX_MEAN_DIFFERENCE:
         corrected = recipe.algorithm.rollout_correction is not RolloutCorrection.off
         return warn(
-            AREA,
             f"{what}; {MAX_MEAN_DIFFERENCE:g} on average is much.",
             "Set rollout.dtype=float32: the correction that the recipe has is for less."
             if corrected
             else "Set algorithm.rollout_correction=token, which weighs each token by it, or rollout.dtype=float32.",
         )
-    return ok(AREA, f"{what}; algorithm.rollout_correction=token corrects for what bfloat16 rounds.")
+    return ok(f"{what}; algorithm.rollout_correction=token corrects for what bfloat16 rounds.")
 
 
 def measure(recipe: Recipe, folder: Path) -> Differences:
-    """Sample with the recipe's engine, and compare with what its framework's trainer computes.
-
-    Args:
-        recipe: The recipe.
-        folder: For files of this process.
-
-    Raises:
-        AworldTrainError: The recipe, its dataset, model or engine cannot be used.
-        EpisodeFailure: The engine failed.
-    """
     check_model(recipe.model.location)
     framework = framework_of(recipe)
     tasks = _first_tasks(recipe)
@@ -121,7 +92,6 @@ def measure(recipe: Recipe, folder: Path) -> Differences:
 
 
 def differences_of(sampled: Sequence[Sequence[float]], trained: Sequence[Sequence[float]]) -> Differences:
-    """The differences of probabilities, from the log-probabilities of each answer's tokens."""
     pairs = [pair for mine, its in zip(sampled, trained, strict=True) for pair in zip(mine, its, strict=True)]
     differences = [abs(math.exp(mine) - math.exp(its)) for mine, its in pairs]
     if any(math.isnan(each) for each in differences):
@@ -130,7 +100,6 @@ def differences_of(sampled: Sequence[Sequence[float]], trained: Sequence[Sequenc
 
 
 def _first_tasks(recipe: Recipe) -> list[list[Message]]:
-    """The messages of the first tasks."""
     files = recipe.dataset.val_files or recipe.dataset.train_files
     if not files:
         raise UsageError("the recipe has no dataset whose tasks could be answered: set dataset.val")

@@ -9,59 +9,48 @@ from aworld_train.doctor.needs import Needs
 
 
 class Status(Enum):
-    """How bad a finding is, from good to bad."""
-
     ok = "ok"
     warn = "warn"
     fail = "fail"
 
     @property
     def rank(self) -> int:
-        """0 for ok, 1 for warn, 2 for fail."""
         return list(Status).index(self)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen in one area.
+    """What was seen in an area, in a sentence that never holds a secret, and what to do about it.
 
-    Attributes:
-        area: The part of the machine.
-        status: ``fail``: a run cannot go well; ``warn``: it may not, or it could not be looked at.
-        what: A sentence with the values that were seen; it never holds a secret.
-        remedy: What to do; empty where nothing has to be done.
+    ``fail``: a run cannot go well; ``warn``: it may not, or it could not be looked at.
     """
 
-    area: str
     status: Status
     what: str
     remedy: str = ""
+    area: str = ""
 
 
 Probe = Callable[[Machine, Needs], Iterator[Finding]]
 
 
-def ok(area: str, what: str) -> Finding:
-    """A finding without a fault."""
-    return Finding(area, Status.ok, what)
+def ok(what: str) -> Finding:
+    return Finding(Status.ok, what)
 
 
-def warn(area: str, what: str, remedy: str) -> Finding:
-    """Something that may go wrong."""
-    return Finding(area, Status.warn, what, remedy)
+def warn(what: str, remedy: str) -> Finding:
+    return Finding(Status.warn, what, remedy)
 
 
-def fail(area: str, what: str, remedy: str) -> Finding:
-    """Something with which a run cannot go well."""
-    return Finding(area, Status.fail, what, remedy)
+def fail(what: str, remedy: str) -> Finding:
+    return Finding(Status.fail, what, remedy)
 
 
-def fault(area: str, needed: bool, what: str, remedy: str) -> Finding:
+def fault(needed: bool, what: str, remedy: str) -> Finding:
     """``fail`` where it is needed, ``warn`` where it is not."""
-    return Finding(area, Status.fail if needed else Status.warn, what, remedy)
+    return Finding(Status.fail if needed else Status.warn, what, remedy)
 
 
 def listed(names: list[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,16 +1,67 @@
-"""The model that is trained, on this machine or on the hub, and how the hub is reached. The token is never shown."""
+"""The model that is trained, on this machine or on the hub, its size, and how the hub is reached, without the token."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aworld_train.api_keys import bearer, can_be_sent
-from aworld_train.doctor.estimate import hub_cache, hub_home, model_folder, weight_files
 from aworld_train.doctor.finding import Finding, fail, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 from aworld_train.model.files import is_hub_name
 from aworld_train.network import is_near
+
+GB = 10**9
+TRAINED_BYTES = 16
+"""Of a trained parameter: weight, gradient and AdamW's two moments, in fp32."""
+_WIDE = ("float32", "float")
+
+
+def model_folder(machine: Machine, model: str) -> Path | None:
+    """The folder of a model's files: its directory, or its snapshot in the hub's cache; None if there is none."""
+    folder = machine.folder / Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    snapshots = hub_cache(machine) / "--".join(("models", *model.split("/"))) / "snapshots"
+    complete = [config.parent for config in snapshots.glob("*/config.json")]
+    return max(complete, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def hub_cache(machine: Machine) -> Path:
+    """The folder of models from the hub, as huggingface_hub chooses it."""
+    if cache := machine.variable("HF_HUB_CACHE") or machine.variable("HUGGINGFACE_HUB_CACHE"):
+        return Path(cache)
+    return hub_home(machine) / "hub"
+
+
+def hub_home(machine: Machine) -> Path:
+    if home := machine.variable("HF_HOME"):
+        return Path(home)
+    return Path(machine.variable("XDG_CACHE_HOME") or machine.home() / ".cache") / "huggingface"
+
+
+def weight_files(folder: Path) -> list[Path]:
+    return [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
+
+
+def parameters(machine: Machine, needs: Needs) -> int:
+    """How many parameters the recipe's model has; 0 if its files are not on this machine."""
+    model = needs.recipe.model.location if needs.recipe is not None else None
+    folder = model_folder(machine, model) if model else None
+    if folder is None:
+        return 0
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+    width = 4 if config.get("dtype", config.get("torch_dtype")) in _WIDE else 2
+    return sum(file.stat().st_size for file in weight_files(folder)) // width
+
+
+def gigabytes(size: float) -> str:
+    return f"{size / GB:.1f} GB" if size >= GB else f"{size / 10**6:.0f} MB"
+
 
 _HUB = "https://huggingface.co"
 _SECONDS = 1.5
@@ -19,15 +70,13 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The cache, whether the hub may be asked, and whether there is a token."""
     offline = _offline(machine)
     mode = f"offline ({offline})" if offline else "the hub may be asked"
-    yield ok("hub", f"Models are kept in {hub_cache(machine)}; {mode}.")
+    yield ok(f"Models are kept in {hub_cache(machine)}; {mode}.")
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         for variable in (name, name.upper()):
             if machine.variable(variable).lower().startswith("socks"):
                 yield warn(
-                    "hub",
                     f"{variable} names a SOCKS proxy, and only HTTP proxies are supported.",
                     "Set HTTP_PROXY and HTTPS_PROXY to an HTTP proxy and unset it, or add what is reached without a "
                     "proxy to NO_PROXY.",
@@ -35,21 +84,17 @@ def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
     token, source = _token(machine)
     if token and not can_be_sent(token):
         yield warn(
-            "hub",
             f"The token in {source} has characters that cannot be sent.",
             "Copy it again, without line breaks or quotation marks.",
         )
     else:
-        yield ok(
-            "hub", f"There is a token ({source})." if token else "No token; models with a gate need one."
-        )
+        yield ok(f"There is a token ({source})." if token else "No token; models with a gate need one.")
 
 
 def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Whether the recipe's model is there, or can be fetched."""
     model = needs.recipe.model.location if needs.recipe is not None else None
     if model is None:
-        yield ok("model", "No recipe, so no model to look for.")
+        yield ok("No recipe, so no model to look for.")
         return
     folder = model_folder(machine, model)
     if folder is not None:
@@ -57,18 +102,18 @@ def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
     elif is_hub_name(model):
         yield _on_hub(machine, needs, model)
     else:
-        yield fail("model", f"There is no model at {model}.", "Correct model.path, or make the model first.")
+        yield fail(f"There is no model at {model}.", "Correct model.path, or make the model first.")
 
 
 def _complete(model: str, folder: Path) -> Iterator[Finding]:
     if not (folder / "config.json").is_file():
         remedy = "Copy the whole model, or correct model.path."
-        yield fail("model", f"{folder} is not a model's directory: it has no config.json.", remedy)
+        yield fail(f"{folder} is not a model's directory: it has no config.json.", remedy)
     elif not weight_files(folder):
         remedy = "Copy or fetch the model again; a fetch may have been interrupted."
-        yield fail("model", f"{folder} has no weights (*.safetensors).", remedy)
+        yield fail(f"{folder} has no weights (*.safetensors).", remedy)
     else:
-        yield ok("model", f"{model} is on this machine, in {folder}.")
+        yield ok(f"{model} is on this machine, in {folder}.")
 
 
 def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
@@ -78,20 +123,19 @@ def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
         "the quickstart's), or correct model.path."
     )
     if offline := _offline(machine):
-        return fail("model", f"{missing}; {offline} is set, so it cannot be fetched.", fetch)
+        return fail(f"{missing}; {offline} is set, so it cannot be fetched.", fetch)
     endpoint = _endpoint(machine)
     if not is_near(endpoint) and not needs.online:
-        return warn("model", f"{missing}; whether the hub has it was not asked (--online does).", fetch)
+        return warn(f"{missing}; whether the hub has it was not asked (--online does).", fetch)
     status = _status(machine, f"{endpoint}/{model}/resolve/main/config.json")
     if isinstance(status, str):
-        return fail("model", f"{missing}; {endpoint} does not answer: {status}.", fetch)
+        return fail(f"{missing}; {endpoint} does not answer: {status}.", fetch)
     if status >= 400:
         return fail(
-            "model",
             f"{missing}; {endpoint} answers {status} for it.",
             "Correct the name, or accept the model's terms there and set HF_TOKEN.",
         )
-    return ok("model", f"{model} will be fetched from {endpoint}.")
+    return ok(f"{model} will be fetched from {endpoint}.")
 
 
 def hub_config(machine: Machine, needs: Needs) -> Mapping[str, Any] | None:
@@ -123,7 +167,6 @@ def _endpoint(machine: Machine) -> str:
 
 
 def _status(machine: Machine, url: str) -> int | str:
-    """The hub's answer, or why there is none."""
     import httpx
 
     token, _ = _token(machine)
@@ -135,7 +178,6 @@ def _status(machine: Machine, url: str) -> int | str:
 
 
 def _token(machine: Machine) -> tuple[str, str]:
-    """The token and where it is; both empty if there is none."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if token := machine.variable(name):
             return token, name
@@ -148,5 +190,4 @@ def _token(machine: Machine) -> tuple[str, str]:
 
 
 def _offline(machine: Machine) -> str:
-    """The variable that forbids to ask the hub; empty if none does."""
     return next((name for name in _OFFLINE if machine.variable(name).upper() in _TRUE), "")

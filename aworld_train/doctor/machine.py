@@ -30,16 +30,7 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, by default this one.
-
-    Attributes:
-        root: The folder that holds ``/proc``, ``/tmp`` and other system folders.
-        environment: Environment variables; programs are looked up in its ``PATH`` and run with them.
-        site_paths: Folders with installed packages, in the order in which Python looks into them.
-        folder: The working directory.
-        python: The version of the interpreter.
-        command_seconds: How long one program may take.
-    """
+    """A machine, by default this one; system folders are below ``root``, programs are found in its ``PATH``."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
@@ -49,35 +40,27 @@ class Machine:
     command_seconds: float = COMMAND_SECONDS
 
     def path(self, absolute: str) -> Path:
-        """A system path below the root."""
         return self.root / absolute.lstrip("/")
 
     def text(self, absolute: str) -> str:
-        """The content of a system file; empty if there is none or it cannot be read."""
+        """The content of a system file; empty if it cannot be read."""
         try:
             return self.path(absolute).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 
     def variable(self, name: str) -> str:
-        """An environment variable without surrounding white space; empty if it is not set."""
+        """Without surrounding white space; empty if it is not set."""
         return self.environment.get(name, "").strip()
 
     def home(self) -> Path:
-        """The user's home folder."""
         return Path(self.variable("HOME") or Path.home())
 
     def program(self, name: str) -> str | None:
-        """The path of a program."""
         return shutil.which(name, path=self.environment.get("PATH", os.defpath))
 
     def output(self, name: str, *arguments: str) -> str:
-        """What a program writes to its standard output.
-
-        Raises:
-            CommandFailed: It is not there, or ended with an error.
-            NoAnswer: It took too long; it has been killed, with all that it started.
-        """
+        """What a program writes to its standard output; one that takes too long is killed with all that it started."""
         program = self.program(name)
         if program is None:
             raise CommandFailed(f"there is no program {name}")
@@ -119,16 +102,13 @@ class Machine:
         return packages
 
     def version(self, package: str) -> str | None:
-        """The version of a package; None if it is not installed."""
         installed = self.packages.get(normalised(package))
         return installed[0] if installed else None
 
     def distribution(self, package: str) -> Distribution | None:
-        """The metadata of a package; None if it is not installed."""
         installed = self.packages.get(normalised(package))
         return Distribution.at(installed[1]) if installed else None
 
 
 def normalised(name: str) -> str:
-    """A package's name in the form in which names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()

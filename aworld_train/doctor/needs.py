@@ -15,13 +15,7 @@ _ENVIRONMENT = "MCP_SERVER_URL"
 
 @dataclass(frozen=True)
 class Needs:
-    """What a machine is looked at for.
-
-    Attributes:
-        recipe: A checked recipe; only what it uses can fail.
-        runs: The folder of run folders.
-        online: Whether servers outside this machine and private networks may be asked.
-    """
+    """What a machine is looked at for; servers outside private networks may be asked where it is ``online``."""
 
     recipe: Recipe | None = None
     runs: Path = Path("runs")
@@ -29,24 +23,20 @@ class Needs:
 
     @property
     def trains(self) -> bool:
-        """Whether a training run is planned."""
         return self.recipe is not None
 
     @property
     def gpus(self) -> int:
-        """GPUs that this machine needs for the recipe; 0 without a recipe, and where it trains on processors."""
         if self.recipe is None or on_cpu(self.recipe):
             return 0
         return self.recipe.cluster.gpus_per_node
 
     @property
     def launcher(self) -> str:
-        """Where the run runs."""
         return self.recipe.cluster.launcher.value if self.recipe is not None else "local"
 
     @cached_property
     def directory(self) -> EnvDirectory | None:
-        """The tool environment that the run starts."""
         if self.recipe is None or self.recipe.env.started_from is None:
             return None
         from aworld_train.env.directory import find_directory
@@ -55,7 +45,6 @@ class Needs:
 
     @cached_property
     def servers(self) -> dict[str, ServerEntry]:
-        """The tool servers that the run starts."""
         if self.recipe is None or self.directory is None:
             return {}
         chosen = self.recipe.env.servers
@@ -95,12 +84,10 @@ class Needs:
         return machine.variable(_ENVIRONMENT) or in_file or ""
 
     def run_folder(self, machine: Machine) -> Path:
-        """The folder of the run, or of all runs; it need not exist."""
         return machine.folder / self.runs / (self.recipe.name if self.recipe is not None else "")
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
     while not path.exists():
         path = path.parent
     return path

@@ -1,5 +1,7 @@
-"""The interpreter, and the installed packages beside what the package's metadata and constraints ask for."""
+"""The interpreter, and the installed packages beside what the package asks for and what wheels were built for."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,42 +14,33 @@ _PYTHONS = ((3, 11), (3, 12))
 
 
 def check_python(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The version of the interpreter."""
     version = ".".join(map(str, machine.python))
     if machine.python in _PYTHONS:
-        yield ok("python", f"Python {version}.")
+        yield ok(f"Python {version}.")
     else:
         yield fail(
-            "python",
             f"Python {version} is not supported: it is 3.11 or 3.12.",
             "Make a virtual environment with one of these and install into it.",
         )
 
 
 def check_packages(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Requirements that are not met, and versions that are not those which were tested."""
     profile = profile_of(machine, needs)
     unmet = _unmet(machine, profile)
     if profile is None:
         yield fault(
-            "packages",
-            needs.trains,
-            "No training profile is installed: there is no torch and no VeRL.",
-            _install("cpu"),
+            needs.trains, "No training profile is installed: there is no torch and no VeRL.", _install("cpu")
         )
     if unmet:
-        yield fail(
-            "packages", f"Missing, or of a version that does not fit: {listed(unmet)}.", _install(profile)
-        )
+        yield fail(f"Missing, or of a version that does not fit: {listed(unmet)}.", _install(profile))
     others = _other_versions(machine, profile)
     if others:
         yield warn(
-            "packages",
             f"{len(others)} versions are not those of requirements/{profile}.txt: {listed(others)}.",
             _install(profile),
         )
     if profile is not None and not unmet and not others:
-        yield ok("packages", f"Profile {profile}: all packages have the versions that were tested.")
+        yield ok(f"Profile {profile}: all packages have the versions that were tested.")
 
 
 def profile_of(machine: Machine, needs: Needs) -> str | None:
@@ -60,7 +53,6 @@ def profile_of(machine: Machine, needs: Needs) -> str | None:
 
 
 def _unmet(machine: Machine, profile: str | None) -> list[str]:
-    """The package's own requirements that are not installed or have another version."""
     from packaging.requirements import Requirement
 
     own = machine.distribution(_PACKAGE)
@@ -90,7 +82,6 @@ def _other_versions(machine: Machine, profile: str | None) -> list[str]:
 
 
 def _pins(profile: str | None) -> dict[str, str]:
-    """Version by name, of a profile's file of constraints; empty without one."""
     file = _constraints() / f"{profile}.txt"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     pairs = [line.partition("==") for line in lines if not line.startswith("#")]
@@ -98,7 +89,6 @@ def _pins(profile: str | None) -> dict[str, str]:
 
 
 def _constraints() -> Path:
-    """The folder of the files of constraints: beside the package in a checkout, else inside it."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "_requirements"
     return inside if inside.is_dir() else package.parent / "requirements"
@@ -110,3 +100,96 @@ def _install(profile: str | None) -> str:
     return (
         f"pip install -c {_constraints()}/{name}.txt 'aworld-train{extras}' (in a checkout: -e '.{extras}')"
     )
+
+
+_COMPILED = ("torch", "vllm", "flash-attn", "flashinfer-python", "xformers", "torchvision", "torchaudio")
+_BUILT_FOR_TORCH = re.compile(r"torch(\d+\.\d+)")
+_BUILT_FOR_CUDA = re.compile(r"[+]cu(\d\d)")
+_OLD_ABI = "cxx11abiFALSE"
+# "PyTorch 2.7 Release": Linux wheels of all CUDA versions are built with the new ABI since then.
+_NEW_ABI_SINCE = (2, 7)
+_REINSTALL = (
+    "Install the profile anew with its constraints, or the wheel of {} for this Python, torch and CUDA."
+)
+
+
+def check_wheels(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    faults = 0
+    for name in _COMPILED:
+        for what in _mismatches(machine, name):
+            faults += 1
+            needed = needs.trains and (name == "torch" or needs.gpus > 0)
+            yield fault(needed, what, _REINSTALL.format(name))
+    if not faults:
+        installed = [f"{name} {machine.version(name)}" for name in _COMPILED if machine.version(name)]
+        yield ok(f"Fit together: {', '.join(installed)}." if installed else "None is installed.")
+
+
+def cuda_of_torch(machine: Machine) -> str | None:
+    """The CUDA version that torch is built for, such as 13.0; None for a build without CUDA, and without torch."""
+    installed = machine.packages.get("torch")
+    if installed is None:
+        return None
+    file = installed[1].parent / "torch" / "version.py"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    match = re.search(r"^cuda\b.*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def _mismatches(machine: Machine, name: str) -> Iterator[str]:
+    version = machine.version(name)
+    if version is None:
+        return
+    yield from _other_python(machine, name, version)
+    yield from _unmet_pins(machine, name, version)
+    if name != "torch":
+        yield from _other_build(machine, name, version)
+
+
+def _other_python(machine: Machine, name: str, version: str) -> Iterator[str]:
+    from packaging.tags import parse_tag, sys_tags
+
+    distribution = machine.distribution(name)
+    lines = (distribution.read_text("WHEEL") or "").splitlines() if distribution else []
+    tags = {tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())}
+    if tags and tags.isdisjoint(sys_tags()):
+        built = ", ".join(sorted(map(str, tags))[:2])
+        yield f"{name} {version} is built for {built}, which this interpreter or system cannot load."
+
+
+def _unmet_pins(machine: Machine, name: str, version: str) -> Iterator[str]:
+    from packaging.requirements import Requirement
+
+    distribution = machine.distribution(name)
+    for requirement in map(Requirement, (distribution.requires if distribution else None) or []):
+        is_library = requirement.name == "torch" or requirement.name.startswith("nvidia-")
+        if not is_library or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        library = machine.version(requirement.name)
+        if library is None or not requirement.specifier.contains(library, prereleases=True):
+            installed = library or "not installed"
+            yield f"{name} {version} needs {requirement.name}{requirement.specifier}, which is {installed}."
+
+
+def _other_build(machine: Machine, name: str, version: str) -> Iterator[str]:
+    """What the file name of a wheel says that it was built for, as flash-attn's does."""
+    torch, cuda = machine.version("torch"), cuda_of_torch(machine)
+    if torch is None:
+        return
+    built = f"{version} {_wheel_url(machine, name)}"
+    if (match := _BUILT_FOR_TORCH.search(built)) and not torch.startswith(f"{match[1]}."):
+        yield f"{name} {version} is built for torch {match[1]}, and torch is {torch}."
+    if (match := _BUILT_FOR_CUDA.search(built)) and match[1] != (cuda or "none").partition(".")[0]:
+        yield f"{name} {version} is built for CUDA {match[1]}, and torch for {f'CUDA {cuda}' if cuda else 'none'}."
+    release = tuple(int(part) for part in re.findall(r"\d+", torch)[:2])
+    if _OLD_ABI in built and release >= _NEW_ABI_SINCE:
+        yield f"{name} {version} is built with the old C++ ABI ({_OLD_ABI}), and torch {torch} with the new one."
+
+
+def _wheel_url(machine: Machine, name: str) -> str:
+    distribution = machine.distribution(name)
+    text = distribution.read_text("direct_url.json") if distribution else None
+    try:
+        return str(json.loads(text or "{}").get("url", ""))
+    except ValueError:
+        return ""

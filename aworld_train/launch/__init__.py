@@ -1,9 +1,7 @@
-"""Where a run runs: on this machine, on a Ray cluster, under SLURM, or on Kubernetes.
+"""Where a run runs, as ``cluster.launcher`` says: on this machine, on a Ray cluster, under SLURM, or on Kubernetes.
 
-The recipe's ``cluster.launcher``, or ``train --launcher``, names the launcher. Every launcher ends in the same training
-run (``aworld_train.training``) with the same run folder. All but ``local`` submit a job that runs the command ``train``
-again, where the job's processes are. ``launch.json`` in the run folder says which launcher started the run and which
-job it is, so that the run can be found, followed and stopped later, by another process.
+Every launcher ends in the same training run (``aworld_train.training``). All but ``local`` submit a job that runs the
+command ``train`` again; ``launch.json`` in the run folder says which, so that another process finds and stops it.
 """
 
 from aworld_train.launch.base import JobState, JobStatus, Launcher, LaunchOptions, find, launcher_of

@@ -14,20 +14,7 @@ _ERROR = "error: "
 
 
 def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> RunSummary:
-    """Show the log of the job in a run folder until the job ends.
-
-    Args:
-        launcher: The launcher that submitted the job.
-        run_dir: The run folder.
-        show: Called with each line.
-
-    Returns:
-        The summary of a completed run.
-
-    Raises:
-        AworldTrainError: The run was not completed. The error has the kind and exit code that the run ended with.
-        KeyboardInterrupt: The user interrupted. The job goes on.
-    """
+    """Show the log of the job in a run folder until it ends; an error has the kind and exit code of the run's."""
     last: str | None = None
     for line in launcher.logs(run_dir, follow=True):
         if last is not None:
@@ -48,13 +35,7 @@ def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> Ru
 
 
 def outcome(run_dir: Path, status: JobStatus, logged_error: str = "") -> RunSummary:
-    """The summary of a run whose job has ended; raises as ``attach``.
-
-    Args:
-        run_dir: The run folder.
-        status: How the job ended.
-        logged_error: The error that ends its log, if any.
-    """
+    """The summary of a run whose job has ended; raises as ``attach``. ``logged_error`` ends its log, if any."""
     summary = read_summary(run_dir) if _is_of_job(run_dir) else None
     if summary is None and logged_error:
         raise (UsageError if status.exit_code == UsageError.exit_code else TrainingFailure)(logged_error)
@@ -86,7 +67,6 @@ def _is_of_job(run_dir: Path) -> bool:
 
 
 def _error(kind: str) -> type[AworldTrainError]:
-    """The class of errors of this kind."""
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
     known = {cls.kind: cls for cls in classes if issubclass(cls, AworldTrainError)}
     return known.get(kind, TrainingFailure)

@@ -18,19 +18,12 @@ _LAUNCHERS = {
     "ray": "aworld_train.launch.ray_job:RayLauncher",
     "kubernetes": "aworld_train.launch.kubernetes:KubernetesLauncher",
 }
-"""``module:class`` by name; the module is imported when the launcher is used."""
+"""Imported when the launcher is used."""
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What the command line says about one launch.
-
-    Attributes:
-        resume: Go on from the last checkpoint.
-        quiet: Show no progress.
-        detach: Return once the job is submitted.
-        submit: Submit what was rendered, where rendering alone is the default (Kubernetes).
-    """
+    """What the command line says; ``submit`` is for Kubernetes, where a run is only rendered by default."""
 
     resume: bool = False
     quiet: bool = False
@@ -39,8 +32,6 @@ class LaunchOptions:
 
 
 class JobState(Enum):
-    """The state of a job."""
-
     waiting = "waiting"
     running = "running"
     ended = "ended"
@@ -49,27 +40,13 @@ class JobState(Enum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """What the scheduler says about a job.
-
-    Attributes:
-        state: The state in the package's words.
-        detail: The scheduler's own words, such as ``PENDING (Priority)``.
-        exit_code: Exit code of a job that has ended; None if the scheduler does not know it.
-    """
-
     state: JobState
     detail: str
     exit_code: int | None = None
 
 
 class DryRun(NamedTuple):
-    """What a launch would write and start.
-
-    Attributes:
-        files: Text of the files, by name in the folder.
-        config: Name of the file among them that a person reads.
-        command: Program and arguments.
-    """
+    """What a launch would write and start; ``config`` is the file among ``files`` that a person reads."""
 
     files: Mapping[str, str]
     config: str
@@ -77,34 +54,20 @@ class DryRun(NamedTuple):
 
 
 class Launcher(Protocol):
-    """A place where runs run. A constructor takes no arguments and contacts nothing.
-
-    Attributes:
-        name: As in ``cluster.launcher``.
-    """
+    """A place where runs run. A constructor takes no arguments and contacts nothing."""
 
     name: str
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """Run a checked recipe, by default to its end.
+        """Run a checked recipe to its end; None if the job was only submitted or rendered.
 
-        Args:
-            processor: Has checked the recipe (``loaded``); its ``run_dir`` is the run folder.
-            options: What the command line says.
-
-        Returns:
-            The summary of a completed run; None if the job was only submitted or rendered.
-
-        Raises:
-            AworldTrainError: The run was not completed, or the job could not be submitted.
-            KeyboardInterrupt: The user interrupted. A submitted job goes on.
+        A KeyboardInterrupt of the user does not end a submitted job.
         """
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """What a launch would write and start, with its files in ``folder``; writes and starts nothing."""
 
-    def status(self, run_dir: Path) -> JobStatus:
-        """The state of the job that ``launch.json`` in the run folder names."""
+    def status(self, run_dir: Path) -> JobStatus: ...
 
     def stop(self, run_dir: Path) -> None:
         """End the job that ``launch.json`` names and wait, within a limit, until it has ended."""
@@ -114,7 +77,6 @@ class Launcher(Protocol):
 
 
 def find(name: str) -> Launcher:
-    """The launcher of this name."""
     if name not in _LAUNCHERS:
         raise UsageError(f"There is no launcher {name!r}; known: {', '.join(_LAUNCHERS)}.")
     module, _, class_name = _LAUNCHERS[name].partition(":")
@@ -123,6 +85,5 @@ def find(name: str) -> Launcher:
 
 
 def launcher_of(run_dir: Path) -> Launcher:
-    """The launcher that started the run in a folder: that of ``launch.json``, or ``local`` without one."""
     record = read_record(run_dir)
     return find(record.launcher if record else "local")

@@ -8,14 +8,16 @@ that submitted the job.
 
 import json
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from aworld_train import __version__
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_nodes import Demand, check_nodes
+from aworld_train.recipe.schema import Recipe
 from aworld_train.sealed import JOB_VARIABLES_VARIABLE, ray_token, unseal
 
 INSIDE_VARIABLE = "AWORLD_TRAIN_CLUSTER_JOB"
@@ -24,21 +26,14 @@ SEALED_VARIABLE = "AWORLD_TRAIN_JOB_SEALED"
 """Holds the variables that come with the job, sealed; see ``aworld_train.sealed``."""
 _MODULE = "aworld_train.launch.cluster_job"
 FILE = "job.json"
-"""Name of the file that describes a job."""
 
 
 @dataclass(frozen=True)
 class ClusterJob:
     """What a job does. The file holds no secret.
 
-    Attributes:
-        nonce: Differs for each launch.
-        run_dir: The run folder, which every node reaches under this path.
-        version: Version of this package that submitted the job.
-        directory: The user's working directory, which relative paths of the recipe count from.
-        arguments: Arguments of ``aworld-train``.
-        nodes: How many machines the run uses.
-        gpus_per_node: GPUs that it uses on each; logical ones if it trains without.
+    ``nonce`` differs for each launch, every node reaches ``run_dir`` under this path, and relative paths of the recipe
+    start from ``directory``.
     """
 
     nonce: str
@@ -49,17 +44,28 @@ class ClusterJob:
     nodes: int
     gpus_per_node: int
 
+    @classmethod
+    def of(cls, recipe: Recipe, run_dir: PurePath, directory: str, command: Sequence[str]) -> "ClusterJob":
+        """The job of a new launch; its ``command`` is that of ``job_command``."""
+        return cls(
+            secrets.token_hex(8),
+            str(run_dir),
+            __version__,
+            directory,
+            command[command.index("aworld_train") + 1 :],
+            recipe.cluster.nodes,
+            recipe.cluster.gpus_per_node,
+        )
+
     def to_json(self) -> str:
-        """The content of the job's file."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def command(self, file: Path) -> list[str]:
-        """The command of the job that is described in a file; ``python`` is that of the node's Ray."""
+        """``python`` is that of the node's Ray."""
         return ["python", "-P", "-m", _MODULE, str(file), self.nonce]
 
 
 def read_job(file: Path, nonce: str) -> ClusterJob:
-    """The job that a file describes."""
     try:
         job = ClusterJob(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -97,7 +103,6 @@ def start(file: Path, nonce: str) -> None:
 
 
 def _set_variables() -> None:
-    """Set the variables that came with the job in this process."""
     sealed = os.environ.pop(SEALED_VARIABLE, None)
     if sealed is None:  # they come from the cluster's own means, such as a Secret of Kubernetes
         return
@@ -112,7 +117,6 @@ def _set_variables() -> None:
 
 
 def main() -> int:
-    """Start the run; returns only if it cannot begin, with an exit code."""
     try:
         start(Path(sys.argv[1]), sys.argv[2])
     except AworldTrainError as error:

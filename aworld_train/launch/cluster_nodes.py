@@ -1,8 +1,4 @@
-"""Checks the nodes of a Ray cluster before a run begins there: what they have free, and whether they share its folder.
-
-VeRL waits without end for processors that the cluster does not have, and a node that does not see the run folder would
-lose episodes and checkpoints. Both checks take seconds.
-"""
+"""Checks what the nodes of a Ray cluster have free, and whether they share the folder, before a run begins there."""
 
 import time
 from dataclasses import dataclass
@@ -25,32 +21,20 @@ _ANSWER = "reach-{nonce}-{node}"
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run takes of a cluster.
-
-    Attributes:
-        nodes: Machines.
-        gpus_per_node: GPUs on each of them, logical ones if the run trains without.
-    """
+    """What a run takes of a cluster; GPUs are logical ones if it trains without."""
 
     nodes: int
     gpus_per_node: int
 
     @property
     def cpus_per_node(self) -> int:
-        """Processors on each of them."""
         return _CPUS_PER_PROCESS * self.gpus_per_node
 
 
 def check_nodes(run_dir: Path, nonce: str, demand: Demand) -> str:
     """Check that the cluster has free what the run takes, and that every node reads and writes the run folder.
 
-    Returns:
-        The IP address of this node on the cluster's network.
-
-    Args:
-        run_dir: The run folder.
-        nonce: Differs for each launch.
-        demand: What the run takes.
+    Returns the IP address of this node on the cluster's network; ``nonce`` differs for each launch.
     """
     import ray
 
@@ -73,7 +57,6 @@ def check_nodes(run_dir: Path, nonce: str, demand: Demand) -> str:
 
 
 def check_free(free: dict[str, dict[str, float]], demand: Demand) -> None:
-    """Check the free resources of each node, by its id."""
     fitting = [
         node
         for node in free.values()
@@ -132,7 +115,6 @@ def _check_folder(ray: Any, run_dir: Path, nonce: str, names: dict[str, str]) ->
 
 
 def _answer(ray: Any, task: Any) -> str:
-    """What a node says is wrong; empty if nothing is."""
     try:
         return str(ray.get(task))
     except Exception as error:
@@ -147,7 +129,6 @@ def _not_usable(node: str, run_dir: Path, problem: str) -> str:
 
 
 def _node_check(folder: str, nonce: str) -> Any:
-    """The task of a node: returns what is wrong, or an empty text."""
     # Ray copies the values of local variables with the function, and of the module's only the names.
     version, visible_seconds = __version__, _VISIBLE_SECONDS
     question = _QUESTION.format(nonce=nonce)

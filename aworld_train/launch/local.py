@@ -11,8 +11,8 @@ import yaml
 
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
-from aworld_train.launch.following import follow_log
-from aworld_train.launch.unused import unused_resources
+from aworld_train.launch.log_tail import follow_log
+from aworld_train.launch.slurm_variables import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import holder_of, is_in_use
@@ -23,12 +23,11 @@ _POLL_SECONDS = 0.2
 
 
 class LocalLauncher:
-    """Implements ``Launcher``. The run's process is found by the lock of the run folder."""
+    """The run's process is found by the lock of the run folder."""
 
     name = "local"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary:
-        """As ``Launcher.launch``."""
         if options.detach:
             raise UsageError(
                 "A run on this machine ends with its command, so it cannot be detached. Leave --detach out (nohup "
@@ -38,12 +37,10 @@ class LocalLauncher:
         return processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``."""
         plan = processor.plan_in(folder)
         return DryRun(plan.files, plan.config, plan.command)
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
         if not is_in_use(run_dir):
             return JobStatus(JobState.ended, "no process works on it")
         holder = holder_of(run_dir)
@@ -51,7 +48,7 @@ class LocalLauncher:
         return JobStatus(JobState.running, f"process{where}")
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``: the run's process gets SIGTERM, which ends it as Ctrl-C does."""
+        """The run's process gets SIGTERM, which ends it as Ctrl-C does."""
         if not is_in_use(run_dir):
             raise UsageError(f"No process works on the run in {run_dir}.")
         holder = holder_of(run_dir)
@@ -74,7 +71,6 @@ class LocalLauncher:
             time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``: the framework's log."""
         log = _log_file(run_dir)
         if not log.is_file():
             raise UsageError(f"The run in {run_dir} has no log yet: there is no {log}.")
@@ -86,7 +82,6 @@ class LocalLauncher:
 
 
 def _log_file(run_dir: Path) -> Path:
-    """The log of the framework that the recipe names."""
     recipe = yaml.safe_load((run_dir / "recipe.yaml").read_text(encoding="utf-8"))
     framework = (recipe.get("trainer") or {}).get("framework", "verl")
     return run_dir / "logs" / f"{framework}.log"

@@ -11,7 +11,7 @@ import httpx
 
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.base import JobState, JobStatus
-from aworld_train.launch.following import ClusterSilent
+from aworld_train.launch.log_tail import ClusterSilent
 from aworld_train.network import is_near
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
@@ -20,9 +20,7 @@ _SUBMIT_SECONDS = 90.0  # Ray starts a process for each job before it answers
 _STATES = {
     "PENDING": JobState.waiting,
     "RUNNING": JobState.running,
-    "SUCCEEDED": JobState.ended,
-    "FAILED": JobState.ended,
-    "STOPPED": JobState.ended,
+    **dict.fromkeys(("SUCCEEDED", "FAILED", "STOPPED"), JobState.ended),
 }
 
 
@@ -48,13 +46,7 @@ def checked_address(address: str) -> str:
 
 
 class RayJobs:
-    """The jobs of one cluster.
-
-    Args:
-        address: URL of the Jobs API.
-        token: The cluster's token.
-        seconds: How long the cluster may take to answer.
-    """
+    """The jobs of one cluster, which may take ``seconds`` to answer."""
 
     def __init__(self, address: str, token: str | None, seconds: float = _SECONDS):
         self.address = address
@@ -62,12 +54,7 @@ class RayJobs:
         self._seconds = seconds
 
     def check(self) -> str:
-        """Check that the cluster answers and lets in only those who have its token; returns its version of Ray.
-
-        Raises:
-            ClusterSilent: It does not answer.
-            UsageError: It does not accept the token, or it asks for none.
-        """
+        """Check that the cluster answers and lets in only those who have its token; returns its version of Ray."""
         if self._request("GET", "/api/version", with_token=False).status_code == httpx.codes.OK:
             raise UsageError(
                 f"The Ray cluster at {self.address} asks for no token: everybody who reaches it, programs of agents "
@@ -80,14 +67,7 @@ class RayJobs:
     def submit(
         self, job: str, entrypoint: str, *, variables: Mapping[str, str], metadata: Mapping[str, str]
     ) -> None:
-        """Submit a job.
-
-        Args:
-            job: Its name, which no other job of the cluster has.
-            entrypoint: The shell command that it runs.
-            variables: The environment variables of its runtime environment; Ray writes them into logs.
-            metadata: What people see beside its name.
-        """
+        """Submit a shell command as a job; Ray writes its variables into logs, and people see ``metadata``."""
         body = {
             "submission_id": job,
             "entrypoint": entrypoint,
@@ -97,7 +77,6 @@ class RayJobs:
         self._json("POST", "/api/jobs/", body=body, seconds=_SUBMIT_SECONDS)
 
     def status(self, job: str) -> JobStatus:
-        """The state of a job; ``unknown`` if the cluster does not know it."""
         response = self._request("GET", f"/api/jobs/{job}")
         if response.status_code == httpx.codes.NOT_FOUND:
             return JobStatus(JobState.unknown, f"not known to the cluster at {self.address}")
@@ -110,7 +89,6 @@ class RayJobs:
         self._json("POST", f"/api/jobs/{job}/stop")
 
     def log(self, job: str) -> str:
-        """All that a job has printed so far; empty while there is no log."""
         response = self._request("GET", f"/api/jobs/{job}/logs")
         if response.status_code == httpx.codes.NOT_FOUND:
             return ""

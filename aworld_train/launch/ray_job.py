@@ -4,25 +4,20 @@ The job belongs to the cluster, so it goes on when the command that submitted it
 """
 
 import os
-import secrets
 import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-
-from aworld_train import __version__
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import FILE, INSIDE_VARIABLE, SEALED_VARIABLE, ClusterJob
-from aworld_train.launch.following import ClusterSilent, follow_log
-from aworld_train.launch.job import RECIPE, job_command, job_recipe
-from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.job import RECIPE, job_command, job_recipe, job_variables
+from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
 from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
-from aworld_train.launch.record import LaunchRecord, read_record, write_record
+from aworld_train.launch.record import LaunchRecord, read_record, submitted_record, write_record
 from aworld_train.recipe.schema import Recipe
 from aworld_train.sealed import ray_token, seal
 from aworld_train.training.framework_processor import FrameworkProcessor
@@ -38,12 +33,9 @@ _STOP_POLL_SECONDS = 0.25
 
 
 class RayLauncher:
-    """Implements ``Launcher``."""
-
     name = "ray"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``."""
         if address := os.environ.get(INSIDE_VARIABLE):
             placement = Placement(address=address)
             processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
@@ -55,7 +47,7 @@ class RayLauncher:
         self._refuse_second_job(run_dir)
         processor.check_run_folder(run_dir, resume=options.resume)
         record = self._submit(processor, jobs, run_dir, options)
-        show = _ignore if options.quiet else _show
+        show = (lambda _: None) if options.quiet else show_line
         show(
             f"The job {record.job} was submitted to {record.address}. It goes on without this command; its log: "
             f"aworld-train runs logs {run_dir}"
@@ -63,22 +55,20 @@ class RayLauncher:
         return None if options.detach else attach(self, run_dir, show)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``: the framework's configuration, and the command of the job."""
         plan = processor.plan_in(folder)
         job, files = _prepare(processor, folder, resume=False)
         return DryRun({**plan.files, **files}, plan.config, job.command(folder.resolve() / _FILE))
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
         try:
             return RayJobs(record.address, ray_token()).status(record.job)
         except ClusterSilent as error:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``; the cluster goes on."""
-        record = _record(run_dir)
+        """The cluster goes on."""
+        record = submitted_record(run_dir)
         jobs = RayJobs(record.address, ray_token())
         if jobs.status(record.job).state is not JobState.ended:
             jobs.stop(record.job)
@@ -94,12 +84,8 @@ class RayLauncher:
             time.sleep(_STOP_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``.
-
-        Raises:
-            ClusterSilent: The cluster has not answered for two minutes.
-        """
-        record = _record(run_dir)
+        """ClusterSilent if the cluster has not answered for two minutes."""
+        record = submitted_record(run_dir)
         jobs = RayJobs(record.address, ray_token())
 
         def has_ended() -> bool:
@@ -129,7 +115,6 @@ class RayLauncher:
         return record
 
     def _refuse_second_job(self, run_dir: Path) -> None:
-        """Refuse to start a run whose last job has not ended."""
         record = read_record(run_dir)
         if record is None or record.launcher != self.name:
             return
@@ -139,14 +124,6 @@ class RayLauncher:
                 f"The run in {run_dir} has a job already: {record.job} at {record.address} ({status.detail}). Follow "
                 "it with `aworld-train runs attach`, or end it with `aworld-train runs stop`."
             )
-
-
-def _show(line: str) -> None:
-    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _ignore(line: str) -> None:
-    return None
 
 
 def _cluster(recipe: Recipe) -> RayJobs:
@@ -161,20 +138,5 @@ def _prepare(
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     command = job_command(folder.resolve() / RECIPE, run_dir.parent, "ray", resume=resume)
-    job = ClusterJob(
-        nonce=secrets.token_hex(8),
-        run_dir=str(run_dir),
-        version=__version__,
-        directory=str(Path.cwd()),
-        arguments=command[command.index("aworld_train") + 1 :],
-        nodes=recipe.cluster.nodes,
-        gpus_per_node=recipe.cluster.gpus_per_node,
-    )
+    job = ClusterJob.of(recipe, run_dir, str(Path.cwd()), command)
     return job, {_FILE: job.to_json(), **job_recipe(processor.checked)}
-
-
-def _record(run_dir: Path) -> LaunchRecord:
-    record = read_record(run_dir)
-    if record is None:
-        raise UsageError(f"{run_dir} has no launch.json: its run was not submitted to a cluster.")
-    return record

@@ -13,16 +13,7 @@ from aworld_train.training.run_files import LAUNCH_FOLDER, LAUNCH_RECORD
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch of a run.
-
-    Attributes:
-        launcher: As in ``cluster.launcher``.
-        job: The scheduler's name of the job.
-        address: Where the scheduler is asked about it: a cluster's name or URL, without credentials.
-        log: The job's log, relative to the run folder.
-        submitted: Time of the submission, UTC.
-        details: What else the launcher needs to find the job.
-    """
+    """One launch of a run; ``address`` has no credentials, ``log`` is relative to the run folder."""
 
     launcher: str
     job: str
@@ -33,7 +24,6 @@ class LaunchRecord:
 
 
 def record_file(run_dir: Path) -> Path:
-    """The file of the record in a run folder."""
     return run_dir / LAUNCH_RECORD
 
 
@@ -45,13 +35,11 @@ def launch_folder(run_dir: Path) -> Path:
 
 
 def write_record(run_dir: Path, record: LaunchRecord) -> None:
-    """Replace the run folder's record in one step; the folder is made if need be."""
     run_dir.mkdir(parents=True, exist_ok=True)
     write_text(record_file(run_dir), json.dumps(asdict(record), indent=2) + "\n")
 
 
 def read_record(run_dir: Path) -> LaunchRecord | None:
-    """The record of the last launch; None if there is none."""
     file = record_file(run_dir)
     try:
         content = json.loads(file.read_text())
@@ -63,3 +51,10 @@ def read_record(run_dir: Path) -> LaunchRecord | None:
             f"{file} cannot be read ({error}), so the job of this run is not known. Remove the file to start the run "
             "again."
         ) from error
+
+
+def submitted_record(run_dir: Path) -> LaunchRecord:
+    record = read_record(run_dir)
+    if record is None:
+        raise UsageError(f"{run_dir} has no launch.json: its run was not submitted to a cluster.")
+    return record

@@ -1,8 +1,7 @@
 """Recipes: a training job in one YAML file, with types, inheritance, overrides, interpolation and checks.
 
-``load`` returns the ``Recipe`` that a command works with; ``read`` returns it together with the unresolved form that a
-run folder stores. Names are imported on first use, so that importing this package does not slow down ``--help``; no
-module of the package imports torch, ray or verl.
+``load`` returns the ``Recipe``, ``read`` also the unresolved form that a run folder stores. Names are imported on first
+use, so that importing this package does not slow down ``--help``; nothing here imports torch, ray or verl.
 """
 
 from importlib import import_module
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from aworld_train.recipe.loading import LoadedRecipe, load, parent_of, read
     from aworld_train.recipe.locate import is_base, is_benchmark, shipped, shipped_folder
     from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
+    from aworld_train.recipe.recipe_template import write_starting_recipe
     from aworld_train.recipe.secret_keys import masked
-    from aworld_train.recipe.starting import write_starting_recipe
 
 __all__ = [
     "AgentSection",
@@ -73,27 +72,17 @@ __all__ = [
     "write_starting_recipe",
 ]
 
-_HOMES = {
-    "LoadedRecipe": "loading",
-    "changes": "identity",
-    "differences": "identity",
-    "digest": "identity",
-    "dump": "output",
-    "episodes_per_update": "checks",
-    "is_base": "locate",
-    "is_benchmark": "locate",
-    "json_schema": "editor_schema",
-    "load": "loading",
-    "masked": "secret_keys",
-    "parent_of": "loading",
-    "read": "loading",
-    "shipped": "locate",
-    "shipped_folder": "locate",
-    "to_dict": "output",
-    "to_source": "output",
-    "to_yaml": "output",
-    "write_starting_recipe": "starting",
+_MODULES = {
+    "checks": ("episodes_per_update",),
+    "editor_schema": ("json_schema",),
+    "identity": ("changes", "differences", "digest"),
+    "loading": ("LoadedRecipe", "load", "parent_of", "read"),
+    "locate": ("is_base", "is_benchmark", "shipped", "shipped_folder"),
+    "output": ("dump", "to_dict", "to_source", "to_yaml"),
+    "recipe_template": ("write_starting_recipe",),
+    "secret_keys": ("masked",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,8 @@
 """Whether the program of ``agent.command`` can start: it is there, and what it imports first can be found.
 
-A program that cannot start is otherwise seen in its first episode, a minute into a run. Nothing of it is run: its own
-interpreter reads the imports that stand at the top level of a Python program and of modules beside it, and looks for
-each. Imports in functions, conditions and ``try`` may be optional and are not looked at, and neither is a program that
-changes where Python looks.
+Nothing of it is run: its own interpreter reads the imports at the top level of a Python program and of modules beside
+it, and looks for each. Imports in functions, conditions and ``try`` may be optional and are not looked at, and neither
+is a program that changes where Python looks.
 """
 
 import json
@@ -75,7 +74,6 @@ print(json.dumps(found))
 """
 
 Look = Callable[[Sequence[str]], str]
-"""Runs a command and returns what it wrote to its standard output."""
 
 
 def executable(command: Sequence[str]) -> str:
@@ -88,11 +86,7 @@ def command_fault(
 ) -> tuple[str, str] | None:
     """What keeps the program of ``agent.command`` from starting, and what to do; None where nothing is seen.
 
-    Args:
-        command: Program and arguments.
-        folder: The working directory, from which files are named; default: that of this process.
-        path: The ``PATH`` in which the program is looked up; default: that of this process.
-        look: Runs the program's interpreter.
+    It is named from ``folder`` and looked up in ``path``, a ``PATH``; ``look`` runs its interpreter.
     """
     folder, program = folder or Path.cwd(), executable(command)
     if which(program, path=path) is None:
@@ -132,8 +126,6 @@ def command_fault(
 
 
 def look_in(folder: Path, variables: Mapping[str, str] | None = None) -> Look:
-    """Runs commands in a folder, with variables beside those of this process."""
-
     def look(command: Sequence[str]) -> str:
         return subprocess.run(
             command,
@@ -150,7 +142,6 @@ def look_in(folder: Path, variables: Mapping[str, str] | None = None) -> Look:
 
 
 def _python_program(arguments: Sequence[str]) -> tuple[str, str]:
-    """What a Python command line runs: ``script`` or ``module``, and its name; empty for anything else."""
     for position, argument in enumerate(arguments):
         if argument == "-m" and position + 1 < len(arguments):
             return "module", arguments[position + 1]

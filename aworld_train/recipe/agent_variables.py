@@ -2,50 +2,19 @@
 
 import re
 
-PROVIDED = frozenset(
-    {
-        "AGENT_FOLDER",
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_BASE_URL",
-        "ANTHROPIC_MODEL",
-        "AWORLD_LOG_PATH",
-        "LLM_API_KEY",
-        "LLM_BASE_URL",
-        "LLM_MODEL_NAME",
-        "LLM_PROVIDER",
-        "MCP_SERVERS",
-        "MCP_SERVER_TOKEN",
-        "MCP_SERVER_URL",
-        "NO_PROXY",
-        "OPENAI_API_BASE",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "OPENAI_MODEL",
-        "TMPDIR",
-        "no_proxy",
-    }
-)
+PROVIDED = {
+    *("OPENAI_API_BASE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+    *("LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL_NAME", "LLM_PROVIDER"),
+    *("MCP_SERVERS", "MCP_SERVER_TOKEN", "MCP_SERVER_URL"),
+    *("AGENT_FOLDER", "AWORLD_LOG_PATH", "NO_PROXY", "TMPDIR", "no_proxy"),
+}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""The form of an environment variable's name."""
-_TRAINING = frozenset(
-    {
-        "AUTOSCALER_METRIC_PORT",
-        "CUDA_VISIBLE_DEVICES",
-        "DASHBOARD_METRIC_PORT",
-        "HF_HUB_OFFLINE",
-        "HOME",
-        "LD_PRELOAD",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "PATH",
-        "PYTHONPATH",
-        "PYTHONUNBUFFERED",
-        "RANK",
-        "TMPDIR",
-        "TOKENIZERS_PARALLELISM",
-        "WORLD_SIZE",
-    }
-)
+_TRAINING = {
+    *("AUTOSCALER_METRIC_PORT", "CUDA_VISIBLE_DEVICES", "DASHBOARD_METRIC_PORT", "HF_HUB_OFFLINE", "HOME"),
+    *("LD_PRELOAD", "MASTER_ADDR", "MASTER_PORT", "PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "RANK", "TMPDIR"),
+    *("TOKENIZERS_PARALLELISM", "WORLD_SIZE"),
+}
 _TRAINING_PREFIXES = ("AWORLD_TRAIN_", "MCP_SERVER_", "RAY_", "VERL_")
 
 

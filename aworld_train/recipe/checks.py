@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, is_dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from aworld_train.errors import RewardError, nearest
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
+from aworld_train.recipe.bounds import FUNCTION_NAME, rules_of
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
@@ -29,179 +30,18 @@ from aworld_train.rollout.formats import unknown_name
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 # Their baseline is computed from the other episodes of the task, so a group of one has no baseline.
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
 _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout", "price_in", "price_out"}
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
-_NAMES = [
-    "model.path",
-    "model.hub",
-    "trainer.project",
-    "agent.name",
-    "agent.tool_parser",
-    "env.docker_dir",
-    "env.cassette.path",
-    "algorithm.name",
-]
 _SIZED = ("trainer", "rollout", "cluster", "dataset", "model")
-_Test = Callable[[Any], bool]
-_MAX_COUNT = 10**9
-"""More of anything is a slip of the pen, or does not fit into what counts it."""
-_RULES: list[tuple[str, _Test, list[str]]] = [
-    (
-        "must be at least 1",
-        lambda value: value >= 1,
-        [
-            "model.lora.alpha",
-            "agent.max_turns",
-            "agent.context.budget",
-            "agent.context.condense_over",
-            "rollout.min_group",
-            "agent.max_tool_result_chars",
-            "reward.judge.concurrency",
-            "reward.judge.attempts",
-            "dataset.max_prompt_tokens",
-            "env.workers",
-            "rollout.n",
-            "rollout.max_response_tokens",
-            "rollout.max_running",
-            "rollout.agent_workers",
-            "trainer.steps",
-            "trainer.batch_size",
-            "trainer.minibatch_size",
-            "trainer.microbatch_size",
-            "trainer.val_every",
-            "trainer.save_every",
-            "trainer.keep_checkpoints",
-            "trainer.epochs",
-            "trainer.max_batch_tokens",
-            "trainer.sequence_parallel",
-            "trainer.megatron.tensor_parallel",
-            "trainer.megatron.pipeline_parallel",
-            "trainer.megatron.context_parallel",
-            "trainer.megatron.expert_parallel",
-            "rollout.tensor_parallel",
-            "rollout.val_n",
-            "cluster.nodes",
-            "cluster.gpus_per_node",
-            "cluster.slurm.cpus_per_node",
-            "cluster.slurm.save_before",
-            "eval.attempts",
-            "eval.concurrency",
-            "eval.max_tokens",
-        ],
-    ),
-    (
-        "must be above 0",
-        lambda value: value > 0,
-        [
-            "agent.tool_timeout",
-            "agent.episode_timeout",
-            "env.ready_timeout",
-            "env.queue_timeout",
-            "reward.timeout",
-            "algorithm.clip_low",
-            "algorithm.clip_high",
-            "rollout.temperature",
-            "trainer.lr",
-            "trainer.grad_clip",
-            "trainer.stall_timeout",
-            "store.max_gb",
-            "eval.request_timeout",
-            "eval.max_seconds",
-            "eval.max_cost",
-        ],
-    ),
-    (
-        "must not be negative",
-        lambda value: value >= 0,
-        [
-            "model.lora.rank",
-            "agent.context.keep",
-            "reward.judge.per_minute",
-            "env.recovery_timeout",
-            "env.scoring_workers",
-            "algorithm.kl_coef",
-            "algorithm.entropy_coef",
-            "algorithm.kl_reward_coef",
-            "rollout.val_temperature",
-            "trainer.log_val_generations",
-            "trainer.early_stop",
-            "trainer.max_restarts",
-            "trainer.warmup_steps",
-            "trainer.weight_decay",
-            "trainer.seed",
-            "eval.temperature",
-            "eval.seed",
-            "eval.max_errors",
-        ],
-    ),
-    (
-        "must be above 0 and at most 1",
-        lambda value: 0 < value <= 1,
-        ["rollout.top_p", "rollout.val_top_p", "rollout.gpu_memory", "eval.top_p"],
-    ),
-    (
-        "must be at most 1,000,000,000",
-        lambda value: value <= _MAX_COUNT,
-        [
-            "trainer.steps",
-            "trainer.epochs",
-            "trainer.batch_size",
-            "trainer.val_every",
-            "trainer.save_every",
-            "trainer.warmup_steps",
-            "rollout.n",
-            "rollout.max_response_tokens",
-            "dataset.max_prompt_tokens",
-            "agent.max_turns",
-            "env.workers",
-            "cluster.nodes",
-            "cluster.gpus_per_node",
-            "eval.attempts",
-            "eval.concurrency",
-        ],
-    ),
-    ("must be above 1", lambda value: value > 1, ["algorithm.clip_c"]),
-    (
-        "must be 0 (never) or at least 2",
-        lambda value: value == 0 or value >= 2,
-        ["agent.repetition.turns", "agent.repetition.loops"],
-    ),
-    ("must be -1 (all) or at least 1", lambda value: value == -1 or value >= 1, ["dataset.val_limit"]),
-    (
-        "must be -1 (off) or at least 1",
-        lambda value: value == -1 or value >= 1,
-        ["rollout.top_k", "eval.top_k"],
-    ),
-    (
-        "must be letters, digits, `.`, `_` and `-`, begin with a letter or digit, and be at most 100 long",
-        lambda value: bool(_FOLDER_NAME.fullmatch(value)),
-        ["name"],
-    ),
-    (
-        "must be `module:function` or `file.py:function`",
-        lambda value: bool(_FUNCTION.fullmatch(value)),
-        ["reward.function", "agent.builder", "agent.loop"],
-    ),
-    (
-        "must begin with http:// or https://",
-        lambda value: value.startswith(("http://", "https://")),
-        ["env.url", "store.otlp"],
-    ),
-    ("must not be empty", lambda value: bool(value.strip()), _NAMES),
-]
 
 
 def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple[KeyPath, str]]:
     """The faults of ``recipe``: the key and one sentence for each.
 
-    Args:
-        recipe: The recipe.
-        faulty: Keys whose faults are known and which have their default here, so that nothing follows from them.
+    Keys in ``faulty`` have known faults and their default here, so that nothing follows from them.
     """
     if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
         yield (
@@ -270,10 +110,7 @@ def _evaluation(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"`eval.prices.{model}` must be {{input: PRICE, output: PRICE}} of a million tokens, it is {prices!r}",
             )
     if section.max_cost is not None and not section.prices:
-        yield (
-            ("eval", "max_cost"),
-            "`eval.max_cost` needs the price of the model's tokens in `eval.prices`",
-        )
+        yield (("eval", "max_cost"), "`eval.max_cost` needs the price of the model's tokens in `eval.prices`")
 
 
 def _is_price(value: Any) -> bool:
@@ -305,10 +142,7 @@ def episodes_per_update(recipe: Recipe) -> int:
 
 
 def batch_tokens(recipe: Recipe) -> int:
-    """Most tokens of one forward and backward pass on one GPU with ``trainer.dynamic_batches``.
-
-    By default four sequences of the greatest length, as the launch scripts of VeRL's examples reckon.
-    """
+    """Most tokens of one pass on one GPU; by default four of the longest sequences, as in VeRL's examples."""
     return recipe.trainer.max_batch_tokens or 4 * recipe.max_episode_tokens
 
 
@@ -321,13 +155,18 @@ def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for path, value in leaves(asdict(recipe)):
         if path[0] != "raw" and isinstance(value, float) and not math.isfinite(value):
             yield path, f"`{'.'.join(path)}` must be a finite number, it is {value}"
-    for sentence, passes, keys in _RULES:
-        for key in keys:
-            value = _at(recipe, key)
-            if isinstance(value, float) and not math.isfinite(value):
-                continue
-            if value is not None and not passes(value):
-                yield tuple(key.split(".")), f"`{key}` {sentence}, it is {value!r}"
+    yield from _bounds(recipe)
+
+
+def _bounds(section: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    section_type: Any = type(section)
+    for name, rules in rules_of(section_type).items():
+        value = getattr(section, name)
+        if is_dataclass(value):
+            yield from _bounds(value, (*path, name))
+        elif value is not None and not (isinstance(value, float) and not math.isfinite(value)):
+            for rule in (rule for rule in rules if not rule.passes(value)):
+                yield (*path, name), f"`{dotted((*path, name))}` {rule.sentence}, it is {value!r}"
 
 
 def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -464,7 +303,6 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
-    """The faults of an endpoint's values."""
     if not str(endpoint["url"]).startswith(("http://", "https://")):
         yield f"url` must begin with http:// or https://, it is {endpoint['url']!r}"
     if not isinstance(endpoint["model"], str) or not endpoint["model"].strip():
@@ -483,7 +321,7 @@ def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
 
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Check names and forms; user-defined scorers are imported only when training begins."""
+    """User-defined scorers are imported only when training begins."""
     from aworld_train.recipe.reward_settings import composite_settings
     from aworld_train.reward.composite import composite_faults
     from aworld_train.reward.extraction import check_schema_name
@@ -491,7 +329,7 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
     reward, composite = recipe.reward, recipe.reward.composite
     for path, name in ((("scorer",), reward.scorer), (("composite", "correct"), composite.correct)):
-        if name is not None and not _FUNCTION.fullmatch(name) and name not in (scorers := scorer_names()):
+        if name is not None and not FUNCTION_NAME.fullmatch(name) and name not in (scorers := scorer_names()):
             yield (
                 ("reward", *path),
                 f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(scorers)}, nor "
@@ -566,7 +404,6 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Keys that divide models and batches among GPUs."""
     trainer, ranks = recipe.trainer, recipe.cluster.ranks
     if on_cpu(recipe):
         used = {
@@ -673,10 +510,3 @@ def _cluster_environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"`{dotted(key)}` must be the value itself as text (put it in quotes), without the character NUL; "
                 "variables of your own environment are inherited",
             )
-
-
-def _at(recipe: Recipe, key: str) -> Any:
-    value: Any = recipe
-    for name in key.split("."):
-        value = getattr(value, name)
-    return value

@@ -1,7 +1,4 @@
-"""What a run computes on: what its recipe says, or else what this machine has.
-
-The engine does not decide it: vLLM runs on processors too, with its build for them.
-"""
+"""What a run computes on: what its recipe says, or else what this machine has."""
 
 import importlib.metadata
 import os
@@ -18,7 +15,6 @@ _version = importlib.metadata.version  # not what another module may put in its 
 
 
 def on_cpu(recipe: Recipe) -> bool:
-    """Whether the recipe's run needs no accelerator."""
     return device_of(recipe) is Device.cpu
 
 
@@ -38,7 +34,6 @@ def device_of(recipe: Recipe) -> Device:
 
 
 def sampling_type(recipe: Recipe) -> SamplingType:
-    """The numbers that the engine computes in."""
     if recipe.rollout.dtype is not SamplingType.auto:
         return recipe.rollout.dtype
     return SamplingType.float32 if on_cpu(recipe) else SamplingType.bfloat16

@@ -16,10 +16,7 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a recipe file, help texts as descriptions.
-
-    Every value may also be text with an interpolation, whose type is known only after loading.
-    """
+    """The JSON Schema (draft 2020-12) of a recipe file; every value may also be text with an interpolation."""
     schema = _section(Recipe)
     # A recipe file uses the framework's name for this section.
     schema["properties"][DEFAULT_FRAMEWORK] = schema["properties"].pop(RAW)

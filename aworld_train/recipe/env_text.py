@@ -1,8 +1,7 @@
 """Text from an environment variable that keeps the reference to its variable.
 
-A loaded recipe holds real values, because this process uses them, but files and messages must contain references
-instead. An ``EnvText`` is equal to its value; ``repr`` and ``recipe.written`` return its reference. YAML's safe dumper
-refuses it, so that a value which would be written by mistake is an error.
+A loaded recipe holds real values, but files and messages must contain references. An ``EnvText`` is equal to its value;
+``repr`` and ``recipe.written`` return its reference. YAML's safe dumper refuses it.
 """
 
 from collections.abc import Mapping
@@ -12,9 +11,7 @@ from typing import Self
 class EnvText(str):
     """A text that comes partly or wholly from environment variables.
 
-    Attributes:
-        reference: The text as a recipe writes it, ``${oc.env:NAME}`` in place of the values.
-        lookups: The value of each ``${...}`` in the reference that looks up a variable.
+    ``reference`` is as a recipe writes it; ``lookups`` has the value of each ``${...}`` in it that looks up a variable.
     """
 
     reference: str
@@ -34,5 +31,4 @@ class EnvText(str):
 
 
 def shown(text: str) -> str:
-    """The text as it may be shown: the reference of an ``EnvText``."""
     return text.reference if isinstance(text, EnvText) else text

@@ -12,27 +12,13 @@ from aworld_train.recipe.tree import KeyPath
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a complete recipe.
-
-    Attributes:
-        faults: Finds the faults: the key and one sentence for each.
-        sections: Sections of the recipe that must have no other fault before it is run.
-    """
+    """A check of a complete recipe: key and sentence of each fault; ``sections`` must have no other fault before it."""
 
     faults: Callable[[Recipe], Iterable[tuple[KeyPath, str]]]
     sections: tuple[str, ...] = ()
 
 
 class Faults:
-    """The faults of a recipe that was read from layers.
-
-    Args:
-        layers: The sources that make up the recipe, ancestors first.
-
-    Attributes:
-        keys: The keys that have a fault.
-    """
-
     def __init__(self, layers: Sequence[Layer]):
         self._layers = layers
         self._found: list[tuple[tuple[int, int], str]] = []
@@ -59,11 +45,9 @@ class Faults:
 
     @property
     def sections(self) -> set[str]:
-        """The sections in which there is a fault."""
         return {key[0] for key in self.keys}
 
     def refuse(self) -> None:
-        """Raise one error that contains every fault; do nothing if there is none."""
         refuse([text for _, text in sorted(self._found, key=lambda fault: fault[0])])
 
     def _layer_of(self, key: KeyPath) -> Layer | None:
@@ -80,7 +64,6 @@ class Faults:
 
 
 def refuse(sentences: list[str]) -> None:
-    """Raise one error that contains every sentence; do nothing if there is none."""
     sentences = list(dict.fromkeys(sentences))
     if len(sentences) == 1:
         raise RecipeError(sentences[0])
@@ -89,7 +72,6 @@ def refuse(sentences: list[str]) -> None:
 
 
 def _sets(layer: Layer, path: KeyPath) -> bool:
-    """Whether a layer sets the key at ``path``, or a list that it is in."""
     node: Any = layer.data
     for key in path:
         if isinstance(node, list):

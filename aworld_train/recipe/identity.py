@@ -13,22 +13,13 @@ _ABSENT = object()
 
 
 def digest(recipe: Recipe | Mapping[str, Any]) -> str:
-    """SHA-256 of a recipe's content, in hexadecimal; it depends neither on the order of keys nor on the environment.
-
-    Args:
-        recipe: A recipe, or its plain data such as ``LoadedRecipe.unresolved``.
-    """
+    """SHA-256 of a recipe's content, in hexadecimal; it depends neither on the order of keys nor on the environment."""
     data = to_source(recipe) if isinstance(recipe, Recipe) else recipe
     return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The dotted keys whose values differ, in alphabetical order; a key that only one recipe has is included.
-
-    Args:
-        old: Plain data of one recipe, such as a run folder's ``recipe.yaml``.
-        new: Plain data of the other.
-    """
+    """The dotted keys whose values differ in plain data, in alphabetical order; one that only one has is included."""
     return sorted(changes(old, new))
 
 

@@ -1,12 +1,9 @@
 r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
-The framework's own section (``verl:``) is left as written, because its interpolations are resolved against the
-framework's configuration. In this section environment variables are only looked up, so that a missing one fails early.
-
+In the framework's own section (``verl:``) environment variables are only looked up, so that a missing one fails early.
 A value from an environment variable keeps its reference (see ``env_text``), also where other keys refer to its key:
-before other keys are resolved, a placeholder replaces every lookup, so that the lookup can be identified in the result.
-Files are written in the same grammar (``written`` in ``output``) and read with ``resolved``: a lookup stays a lookup,
-and text that only looks like an interpolation is escaped as ``\${``.
+before other keys are resolved, a placeholder replaces every lookup. Files are written in the same grammar (``written``)
+and read with ``resolved``: a lookup stays a lookup, and text that only looks like an interpolation is escaped.
 """
 
 import contextlib
@@ -22,7 +19,7 @@ from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 from aworld_train.errors import RecipeError
 from aworld_train.masking import remember
 from aworld_train.recipe.env_text import EnvText
-from aworld_train.recipe.tree import KeyPath, dotted, filled, leaves
+from aworld_train.recipe.tree import KeyPath, dotted, filled, leaves, mapped
 
 _ENV = re.compile(r"\$\{\s*oc\.env\s*:")
 _NEEDED = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
@@ -37,9 +34,8 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any], dict[KeyPath, str]]:
     """Look up every interpolation of ``tree``, except in the section of the framework's own keys.
 
-    Returns:
-        By path the values of the texts that hold interpolations (lists and maps as plain data, text from the
-        environment as ``EnvText``), and by path a sentence about each text that cannot be resolved.
+    Returns by path the values of texts with interpolations (text from the environment as ``EnvText``), and by path a
+    sentence about each text that cannot be resolved.
     """
     values: dict[KeyPath, Any] = {}
     failures: dict[KeyPath, str] = {}
@@ -71,19 +67,19 @@ def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any],
 
 def resolved(tree: Any) -> Any:
     """Plain data from a file that was written with references, with lookups resolved and escapes removed."""
-    if isinstance(tree, dict):
-        return {key: resolved(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [resolved(value) for value in tree]
-    if not isinstance(tree, str) or "${" not in tree:
-        return tree
+    return mapped(tree, _resolved)
+
+
+def _resolved(text: Any) -> Any:
+    if not isinstance(text, str) or "${" not in text:
+        return text
     lookups = EnvLookups()
     try:
-        lookups.look_up(tree)
-        value = lookups.fill(_value(OmegaConf.create([lookups.hide(tree)]), ("0",)))
+        lookups.look_up(text)
+        value = lookups.fill(_value(OmegaConf.create([lookups.hide(text)]), ("0",)))
     except OmegaConfBaseException as error:
-        raise RecipeError(_cause(tree, error)) from error
-    mask_values(lookups.values_in(tree))
+        raise RecipeError(_cause(text, error)) from error
+    mask_values(lookups.values_in(text))
     return value
 
 
@@ -110,12 +106,10 @@ def escape(text: str) -> str:
 
 
 def has_lookup(text: str) -> bool:
-    """Whether ``text``, as a recipe writes it, looks up an environment variable."""
     return any(_ENV.search(text, start, end) for start, end in _expressions(text))
 
 
 def variable_names(tree: Any) -> set[str]:
-    """The environment variables that plain data, as a recipe writes it, looks up."""
     texts = [text for _, text in leaves({"": tree}) if isinstance(text, str) and has_lookup(text)]
     return {name for text in texts for name in _NAME.findall(text)}
 
@@ -128,7 +122,6 @@ def mask_values(lookups: Mapping[str, str]) -> None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a value from the environment is a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
@@ -143,12 +136,7 @@ class EnvLookups:
         self._values: dict[str, Any] = {}
 
     def look_up(self, text: str) -> None:
-        """Resolve and store the lookups in ``text``.
-
-        Raises:
-            OmegaConfBaseException: A variable is not set and has no default.
-            RecipeError: A lookup contains another interpolation, or its value is a list or a map.
-        """
+        """Resolve and store the lookups in ``text``; OmegaConfBaseException if a variable is not set."""
         for expression in _lookups(text):
             if _OTHER.search(expression):
                 raise RecipeError("an environment variable cannot be part of another interpolation")
@@ -158,15 +146,11 @@ class EnvLookups:
             self._values[expression] = value
 
     def values_in(self, text: str) -> dict[str, str]:
-        """The values of the lookups in ``text``, as text."""
         return {each: str(self._values[each]) for each in _lookups(text) if each in self._values}
 
     def hide(self, tree: Any) -> Any:
-        """``tree`` with a placeholder for every lookup."""
-        if isinstance(tree, dict):
-            return {key: self.hide(value) for key, value in tree.items()}
-        if isinstance(tree, list):
-            return [self.hide(value) for value in tree]
+        if isinstance(tree, dict | list):
+            return mapped(tree, self.hide)
         if not isinstance(tree, str) or "${" not in tree:
             return tree
         hidden, at = "", 0
@@ -177,11 +161,8 @@ class EnvLookups:
         return hidden + tree[at:]
 
     def fill(self, template: Any) -> Any:
-        """The resolved result of ``hide``, with values in place of the placeholders."""
-        if isinstance(template, dict):
-            return {key: self.fill(value) for key, value in template.items()}
-        if isinstance(template, list):
-            return [self.fill(value) for value in template]
+        if isinstance(template, dict | list):
+            return mapped(template, self.fill)
         if not isinstance(template, str) or not (placeholders := self._placeholder.findall(template)):
             return template
         values = {self._expression(one): self._values.get(self._expression(one)) for one in placeholders}
@@ -193,10 +174,8 @@ class EnvLookups:
 
     def restore(self, template: Any) -> Any:
         """The resolved result of ``hide`` as recipe text: lookups in place of the placeholders, the rest escaped."""
-        if isinstance(template, dict):
-            return {key: self.restore(value) for key, value in template.items()}
-        if isinstance(template, list):
-            return [self.restore(value) for value in template]
+        if isinstance(template, dict | list):
+            return mapped(template, self.restore)
         if not isinstance(template, str):
             return template
         restored, at = "", 0

@@ -1,7 +1,6 @@
-"""The keys of recipes, and the most similar one to an unknown key.
+"""The keys of recipes, from ``schema``, and the most similar one to an unknown key.
 
-The dataclasses of ``schema`` are the only source. Only ``RAW`` has another name in recipe files: the section of the
-framework's own keys is named after the framework.
+Only ``RAW`` has another name in recipe files: the section of the framework's own keys is named after the framework.
 """
 
 from dataclasses import fields, is_dataclass
@@ -18,20 +17,17 @@ _ALMOST_THE_SAME, _SIMILAR = 0.85, 0.6  # ratios of difflib
 
 
 def is_section(hint: Any) -> bool:
-    """Whether a key of this type holds further keys of its own."""
     return isinstance(hint, type) and is_dataclass(hint)
 
 
 @cache
 def types_of(section: Any) -> dict[str, Any]:
-    """The keys of one section with their types, in the order of the schema."""
     hints = get_type_hints(section)
     return {field.name: hints[field.name] for field in fields(section)}
 
 
 @cache
 def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
-    """Every key below ``section``, sections included, with its type."""
     keys: dict[KeyPath, Any] = {}
     for name, hint in types_of(section).items():
         if (*path, name) == (RAW,):

@@ -1,8 +1,7 @@
 """Loads a file, a mapping or a ``Recipe``, with overrides, into one checked ``Recipe``.
 
 Layers are merged into the defaults in this order: the recipe that ``extends`` names (its own ancestors first), the
-recipe, the overrides. Each layer is checked on its own, so that an error names its file and line; then interpolations
-are resolved and the complete recipe is checked.
+recipe, the overrides. Each is checked on its own, so that an error names its file and line; then the whole is.
 """
 
 import re
@@ -15,12 +14,13 @@ from aworld_train.errors import RecipeError
 from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.faults import Check, Faults, refuse
-from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, known_keys, types_of
 from aworld_train.recipe.output import to_dict, to_source
-from aworld_train.recipe.overrides import read_override
 from aworld_train.recipe.schema import Recipe, TrainerSection
-from aworld_train.recipe.source import Layer, from_mapping, read_file
-from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, without
+from aworld_train.recipe.secret_keys import MASK, looks_secret, written_out
+from aworld_train.recipe.source import Layer, from_mapping, parse_value, read_file
+from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, nested, without
+from aworld_train.recipe.values import is_text
 
 _FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
 Source = str | Path | Mapping[str, Any] | Recipe
@@ -30,11 +30,8 @@ Source = str | Path | Mapping[str, Any] | Recipe
 class LoadedRecipe:
     """A recipe together with what a run folder keeps of it.
 
-    Attributes:
-        recipe: The recipe, complete and resolved; text from the environment is ``EnvText``.
-        path: The file it came from; None for a mapping or a ``Recipe``.
-        unresolved: Plain data with every key, defaults, ``extends`` and overrides applied, interpolations as
-            written. It holds no secret and gives the same recipe when loaded again.
+    ``unresolved`` is plain data with every key and interpolations as written: it holds no secret and gives the same
+    recipe when loaded again. ``path`` is None for a mapping or a ``Recipe``.
     """
 
     recipe: Recipe
@@ -43,15 +40,9 @@ class LoadedRecipe:
 
 
 def load(source: Source, overrides: Sequence[str] = (), *, also: Sequence[Check] = ()) -> Recipe:
-    """The recipe in ``source``, complete, resolved and checked.
+    """The recipe in ``source``, complete, resolved and checked; one RecipeError has all its faults with their places.
 
-    Args:
-        source: A recipe file or the name of a ready recipe, a mapping of the same shape, or a ``Recipe``.
-        overrides: ``key=value`` with dotted keys and YAML values, applied in order.
-        also: More checks of the complete recipe.
-
-    Raises:
-        RecipeError: The recipe has faults. All are reported together, each with its file and line or its override.
+    ``source`` can be the name of a ready recipe; ``overrides`` are ``key=value`` with dotted keys and YAML values.
     """
     return read(source, overrides, also=also).recipe
 
@@ -98,11 +89,6 @@ def read(
 
 
 def _read_overrides(texts: Sequence[str]) -> list[Layer]:
-    """The layers of all overrides.
-
-    Raises:
-        RecipeError: Some are not ``key=value``; all of them are named.
-    """
     layers, errors = [], []
     for text in texts:
         try:
@@ -127,7 +113,6 @@ def _resolve(
 
 
 def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
-    """The source and what it extends, ancestors first."""
     if isinstance(source, str | Path):
         path = locate.find(str(source), Path.cwd())
         return path, _with_ancestors(read_file(path, locate.display(path)), path, ())
@@ -139,11 +124,6 @@ def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
 
 
 def parent_of(path: Path) -> Path | None:
-    """The recipe that the one at ``path`` extends.
-
-    Raises:
-        RecipeError: It cannot be read, or extends a recipe that is not there.
-    """
     layer = read_file(path, locate.display(path))
     parent = layer.data.get("extends")
     return locate.find(parent, path.parent, layer.at(("extends",))) if isinstance(parent, str) else None
@@ -166,11 +146,7 @@ def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) ->
 
 
 def _framework(layers: Sequence[Layer]) -> str:
-    """The framework that the layers name; the section of its own keys has the same name.
-
-    Raises:
-        RecipeError: The name cannot be the name of a section.
-    """
+    """The framework that the layers name; the section of its own keys has the same name."""
     name = DEFAULT_FRAMEWORK
     for layer in layers:
         section = layer.data.get("trainer")
@@ -222,3 +198,32 @@ def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyP
 
 def _located(location: str, text: str) -> str:
     return f"{location}: {text}" if location else text
+
+
+def read_override(text: str) -> Layer:
+    key, equals, raw = text.partition("=")
+    path = tuple(key.strip().split("."))
+    name = f"override {key.strip()}={MASK}" if looks_secret(path) else f"override {text}"
+    if not equals:
+        raise RecipeError(f"`{text}` is not an override: write key=value, such as trainer.steps=20")
+    if not all(path):
+        raise RecipeError(f"{name}: the key has an empty part")
+    if path[0] == "extends":
+        raise RecipeError(f"{name}: `extends` is a key of recipe files and cannot be overridden")
+    if not raw.strip():
+        raise RecipeError(
+            f"{name}: there is no value; write {key}=null for none or {key}='\"\"' for empty text"
+        )
+    takes_text = is_text(known_keys().get(path))
+    try:
+        value = parse_value(raw)
+    except ValueError as error:
+        if not takes_text:
+            raise RecipeError(f"{name}: the value is not YAML: {error}") from error
+        value = raw
+    if takes_text and value is not None and not isinstance(value, str):
+        value = raw
+    tree = nested(path, value)
+    if next(written_out(tree), None):
+        name = f"override {key.strip()}={MASK}"
+    return Layer(tree, name)

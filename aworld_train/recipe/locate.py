@@ -39,13 +39,9 @@ def is_benchmark(name: str) -> bool:
 
 
 def shipped_datasets() -> list[str]:
-    """The ready recipes of datasets, as paths that `find` knows."""
     folder = shipped_folder()
-    return (
-        []
-        if folder is None
-        else [f"recipes/datasets/{file.name}" for file in sorted(folder.glob("datasets/*.yaml"))]
-    )
+    files = sorted(folder.glob("datasets/*.yaml")) if folder else []
+    return [f"recipes/datasets/{file.name}" for file in files]
 
 
 def shipped_file(path: str) -> str:
@@ -68,14 +64,9 @@ def commands_for(path: str, command: str) -> str:
 
 
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:
-    """The file that ``name`` refers to.
+    """The file that ``name`` refers to: a path from ``folder``, or a ready recipe, with or without ``.yaml``.
 
-    Args:
-        name: A path, absolute or relative to ``folder``, or the name of a ready recipe, with or without
-            ``.yaml``.
-        folder: Base of a relative path.
-        named_at: Place in which the name is written (``file:line``), for the message.
-        ready: Ready recipes that the message lists; None for the recipes of runs.
+    For the message: ``named_at`` is where the name is written, and ``ready`` what else could be named.
     """
     path = Path(name).expanduser()
     tries = [folder / path]
@@ -100,7 +91,6 @@ def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | N
 
 
 def display(path: Path) -> str:
-    """The path as messages show it: relative to the current folder where it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

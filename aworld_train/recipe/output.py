@@ -12,6 +12,7 @@ from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import RecipeLoader
+from aworld_train.recipe.tree import mapped
 
 _RARE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
@@ -39,10 +40,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
-    """Plain data: enums as text, sections as dictionaries, without ``extends``, which is already applied.
-
-    The framework's own keys stand under its name, as in a recipe file.
-    """
+    """Plain data: enums as text, no ``extends``, the framework's own keys under its name as in a recipe file."""
     data = asdict(recipe)
     del data["extends"]
     data[recipe.trainer.framework] = data.pop("raw")
@@ -61,9 +59,8 @@ def to_source(recipe: Recipe) -> dict[str, Any]:
 def written(tree: Any) -> Any:
     """Plain data in the form of files: references in place of text from the environment, other text escaped.
 
-    No file of a run folder holds text of an environment variable, because all data from recipes passes this function
-    before it is written. Numbers, truth values and enumerations (``rollout.engine``) hold no secret and stay as they
-    are, also if they come from the environment. ``interpolation.resolved`` and OmegaConf are the inverse.
+    All data from recipes passes here before it is written, so no file of a run folder holds text of an environment
+    variable. Numbers, truth values and enumerations hold no secret and stay. ``interpolation.resolved`` is the inverse.
     """
     if isinstance(tree, dict):
         return {key: written(entry) for key, entry in tree.items()}
@@ -75,18 +72,12 @@ def written(tree: Any) -> Any:
 
 
 def to_yaml(recipe: Recipe) -> str:
-    """A recipe file that loads as ``recipe``, with every key written out."""
     return dump(to_source(recipe))
 
 
 def dump(data: dict[str, Any]) -> str:
-    """Plain data as YAML in the order of its keys, long text as blocks."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return value.value if isinstance(value, Enum) else deepcopy(value)
+    return mapped(value, lambda leaf: leaf.value if isinstance(leaf, Enum) else deepcopy(leaf))

@@ -11,7 +11,6 @@ from aworld_train.recipe.interpolation import escape
 
 
 def whole_path(text: str) -> str:
-    """The absolute path, whether or not the file exists."""
     return whole_reference(text) if isinstance(text, EnvText) else str(Path(text).expanduser().resolve())
 
 

@@ -14,13 +14,7 @@ from aworld_train.reward.settings import JudgeSettings
 
 
 def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable[str] = ()) -> None:
-    """Check that answers can be scored, before a run starts.
-
-    Args:
-        recipe: A checked recipe.
-        scorers: The scorers that tasks name.
-        schemas: The answer schemas that tasks name.
-    """
+    """Check that answers can be scored, also by the scorers and answer schemas that tasks name."""
     if recipe.reward.function:
         load_reward(recipe.reward.function)
         return
@@ -37,7 +31,6 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
 
 
 def reward_remarks(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
-    """What a run's scorers allow a policy to exploit, a sentence each."""
     if recipe.reward.function or "contains" not in reward_settings(recipe).scorers_asked(scorers):
         return []
     return [

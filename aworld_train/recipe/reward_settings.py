@@ -1,4 +1,4 @@
-"""Converts the section ``reward`` of a recipe into the settings of scorers."""
+"""The section ``reward`` of a recipe as the settings of scorers."""
 
 from pathlib import Path
 
@@ -16,11 +16,6 @@ from aworld_train.reward.settings import (
 
 
 def reward_settings(recipe: Recipe) -> RewardSettings:
-    """The settings with which a recipe scores.
-
-    Args:
-        recipe: A checked recipe.
-    """
     reward, judge = recipe.reward, recipe.reward.judge
     return RewardSettings(
         scorer=reward.scorer,
@@ -40,7 +35,6 @@ def reward_settings(recipe: Recipe) -> RewardSettings:
 
 
 def composite_settings(section: CompositeSection) -> CompositeSettings:
-    """The settings of the scorer ``composite`` from a recipe's section ``reward.composite``."""
     return CompositeSettings(
         correct=section.correct,
         weights=dict(section.weights),

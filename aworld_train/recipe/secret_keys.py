@@ -1,8 +1,4 @@
-"""Keys that hold secrets: a recipe may refer to a secret, but must not contain it.
-
-Recipes are committed, copied into run folders and shown in errors. Therefore a key that looks secret accepts only an
-interpolation such as ``${oc.env:WANDB_API_KEY}``, and is masked wherever resolved values are printed.
-"""
+"""Keys that hold secrets: a recipe may refer to a secret (``${oc.env:WANDB_API_KEY}``), but must not contain it."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +11,6 @@ MASK = "***"
 
 
 def looks_secret(path: KeyPath) -> bool:
-    """Whether the last name in ``path`` is a usual name of a secret."""
     names = [name for name in path if not name.isdigit()]
     return bool(names) and is_secret_name(names[-1])
 

@@ -1,7 +1,6 @@
-"""Reads recipe text into plain data and records the line of each key.
+"""Reads recipe text into plain data and records the line of each key, from PyYAML's node tree.
 
-The lines come from PyYAML's node tree, so that an error about ``trainer.steps`` can name its line. A key that is
-written twice is an error, because YAML forbids it and most readers silently use the last one.
+A key that is written twice is an error: YAML forbids it, and most readers silently use the last one.
 """
 
 import re
@@ -45,13 +44,7 @@ RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+01
 
 @dataclass(frozen=True)
 class Layer:
-    """Values from one source, to be merged over others.
-
-    Attributes:
-        data: The values, a nested dictionary.
-        name: The source, for messages: a file as the user wrote it, or an override.
-        lines: The line of each key, if the source is a file.
-    """
+    """Values from one source, to be merged over others; ``lines`` has the line of each key of a file."""
 
     data: dict[str, Any]
     name: str = ""
@@ -70,12 +63,6 @@ class Layer:
 
 
 def read_file(path: Path, name: str) -> Layer:
-    """The recipe in one file.
-
-    Args:
-        path: The file.
-        name: Its name in messages.
-    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -112,11 +99,7 @@ def from_mapping(source: Mapping[str, Any]) -> Layer:
 
 
 def parse_value(text: str) -> Any:
-    """The YAML value on the right-hand side of ``key=value``.
-
-    Raises:
-        ValueError: It is not YAML.
-    """
+    """The YAML value on the right-hand side of ``key=value``; ValueError if it is not YAML."""
     try:
         return yaml.load(text, Loader=RecipeLoader)
     except yaml.YAMLError as error:

@@ -15,7 +15,6 @@ PACKAGES = {
     "clearml": "clearml",
     "trackio": "trackio",
 }
-"""The package of each tracker that needs one, which is its module's name too."""
 FOLDER = "trackers"
 """The folder in a run folder in which trackers write, unless their own variables name another place."""
 _WANDB_SETTINGS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE")
@@ -32,17 +31,11 @@ def missing_package(tracker: str) -> str | None:
 
 
 def missing_sentence(tracker: str, package: str) -> str:
-    """What to do about a package that is not installed."""
     return f"trainer.loggers names {tracker}, and {package} is not installed: pip install {package}."
 
 
 def has_wandb_login(variable: Callable[[str], str | None], home: Path) -> bool:
-    """Whether W&B finds a key, or is told by ``WANDB_MODE`` what to do without one.
-
-    Args:
-        variable: Returns an environment variable.
-        home: The user's home folder.
-    """
+    """Whether W&B finds a key, or is told by ``WANDB_MODE`` what to do without one."""
     if any(variable(name) for name in _WANDB_SETTINGS):
         return True
     netrc = Path(variable("NETRC") or home / ".netrc")
@@ -56,7 +49,6 @@ def records_offline(recipe: Recipe) -> bool:
 
 
 def tracker_remarks(recipe: Recipe, run_dir: Path) -> list[str]:
-    """What the user of a recipe needs to know about its trackers before the run."""
     if not records_offline(recipe):
         return []
     return [

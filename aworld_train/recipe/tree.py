@@ -1,10 +1,6 @@
-"""Merges nested dictionaries and iterates over their leaves.
+"""Merges nested dictionaries and iterates over their leaves; lists are replaced as a whole."""
 
-Maps merge key by key; all other values, lists included, are replaced as a whole, because a list that is merged element
-by element could not become shorter.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -13,7 +9,6 @@ KeyPath = tuple[str, ...]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A new tree: ``base`` with the values of ``over`` merged into it."""
     merged = {key: deepcopy(value) for key, value in base.items()}
     for key, value in over.items():
         below = merged.get(key)
@@ -54,7 +49,6 @@ def without(tree: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
 
 
 def filled(tree: Any, values: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
-    """``tree`` with the values at the paths that have one."""
     if isinstance(tree, dict):
         return {key: filled(value, values, (*path, key)) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -63,13 +57,25 @@ def filled(tree: Any, values: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as text: ``trainer.steps``."""
     return ".".join(path)
 
 
 def nested(path: KeyPath, value: Any) -> dict[str, Any]:
-    """The tree that holds ``value`` at ``path`` and nothing else."""
     for key in reversed(path):
         value = {key: value}
     tree: dict[str, Any] = value
     return tree
+
+
+def put(tree: dict[str, Any], path: KeyPath, value: Any) -> None:
+    """Set the value at ``path``, with maps above it where there are none."""
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = value
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """``tree`` with every value that is not a map or a list changed."""
+    if isinstance(tree, dict):
+        return {key: mapped(value, change) for key, value in tree.items()}
+    return [mapped(value, change) for value in tree] if isinstance(tree, list) else change(tree)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure, RewardError
-from aworld_train.recipe.call_times import call_time_note, server_limits
+from aworld_train.recipe.env_notes import call_time_note, queue_note, server_limits
 from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, EnvBackend, Recipe
-from aworld_train.recipe.worker_queue import queue_note
 from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 

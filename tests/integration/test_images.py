@@ -85,7 +85,7 @@ def test_verl_takes_the_rows_as_its_own(texts: str) -> None:
     import torch
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-    from aworld_train.adapter.verl.rows import output_rows
+    from aworld_train.adapter.verl.agent_loop import output_rows
 
     _, episode, _ = play("qwen2_5_vl", scenario(texts=texts))
     result = EpisodeResult(episode, ToolCounts(), Outcome.answered)

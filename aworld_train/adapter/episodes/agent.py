@@ -13,11 +13,7 @@ from aworld_train.rollout.tools import ToolServer
 
 
 class EpisodeAgent(ABC):
-    """Plays tasks; one object serves many episodes at the same time.
-
-    The tools' endpoint and its token come from ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, because no file may hold
-    the token.
-    """
+    """Plays tasks; one object serves many episodes at the same time."""
 
     asks_model: ClassVar[bool] = True
     """Whether an episode without a request to the model has failed."""
@@ -27,7 +23,6 @@ class EpisodeAgent(ABC):
 
     @cached_property
     def server(self) -> ToolServer:
-        """The tool server, which an agent without tools does not need."""
         env = self.settings.env
         return tool_server(self.settings.agent["tool_timeout"], env["queue_timeout"], list(env["servers"]))
 
@@ -35,24 +30,14 @@ class EpisodeAgent(ABC):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Work on a task and return the answer.
+        """Work on a task, a row of a dataset, and return the answer; RequestRefused or EpisodeFailure end the episode.
 
         Keep ``result`` up to date before each await: an interrupted episode is reported from it.
-
-        Args:
-            messages: The task's messages, the system prompt included.
-            task: The dataset's row.
-            result: The state of the episode so far.
-            model_name: Name of the model.
-
-        Raises:
-            RequestRefused: The model accepts no more requests in this episode.
-            EpisodeFailure: Something else ended it.
         """
 
 
 def tool_server(call_timeout: float | None, patience: float, servers: list[str]) -> ToolServer:
-    """The tool server that the environment variables name; a session may have to wait for a worker."""
+    """The tool server that MCP_SERVER_URL and MCP_SERVER_TOKEN name; a session may have to wait for a worker."""
     headers = {}
     if token := os.environ.get("MCP_SERVER_TOKEN"):
         headers["Authorization"] = f"Bearer {token}"

@@ -1,8 +1,7 @@
 """A user-defined agent, a program or an object, that reaches a language model and tools at two addresses.
 
-The language model is the one under training, behind the model gateway, which records every token. The tools are the
-environment's, behind the tool gateway, which counts calls and notices when the environment is lost. Both gateways run
-in this process, serve all its episodes, and give each episode a key that ends with it.
+The model gateway, which records every token, and the tool gateway, which counts calls, run in this process, serve all
+its episodes, and give each episode a key that ends with it.
 """
 
 import asyncio
@@ -25,12 +24,9 @@ from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 
 class ExternalAgent(EpisodeAgent):
-    """The agent that the recipe names."""
-
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Open a session at each gateway for the episode and run the agent with them."""
         llm = (await model_gateway()).open_session(
             model_name, result.episode.conversation, result.episode.rules
         )
@@ -73,7 +69,6 @@ class ExternalAgent(EpisodeAgent):
         result: EpisodeResult,
         tools: ToolGatewaySession,
     ) -> str:
-        """Let the agent work until it is done or the episode is over, whichever comes first."""
         work = asyncio.ensure_future(agent.run(task, context))
         over = asyncio.ensure_future(result.episode.over.wait())
         try:
@@ -93,7 +88,6 @@ class ExternalAgent(EpisodeAgent):
 
 
 def external_agent(section: Mapping[str, Any]) -> Agent:
-    """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process."""
     kind = next(kind for kind in AGENT_KINDS if section[kind])
     value = section[kind]
     if kind == "command":
@@ -113,6 +107,5 @@ def _program(command: tuple[str, ...], environment: tuple[tuple[str, str], ...])
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """The folder for files of this process's agents: inside the run folder, or temporary outside a run."""
     run = os.environ.get(RUN_DIR_VARIABLE)
     return Path(run) / "logs" / "agents" / str(os.getpid()) if run else Path(tempfile.mkdtemp())

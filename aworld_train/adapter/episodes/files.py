@@ -14,17 +14,14 @@ from aworld_train.recipe.schema import Recipe
 
 
 def episode_files(recipe: Recipe) -> dict[str, str]:
-    """The text of the files that episodes need in a recipe's run folder, by name."""
     return {EPISODES_FILE: to_yaml(episode_settings(recipe)), REWARD_FILE: to_yaml(reward_plan(recipe))}
 
 
 def to_yaml(content: Any) -> str:
-    """Plain data as the text of a YAML file."""
     return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files below a folder, each atomically."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_text(folder / name, text)

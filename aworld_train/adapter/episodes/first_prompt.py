@@ -1,7 +1,6 @@
 """Measures the first prompts of a run, tools included, in a process of its own, because that loads transformers.
 
-The schemas of many tools are longer than most tasks, and are known only when the environment runs. If no task's prompt
-fits, every episode would end before its first turn. The same process tries how the chat template continues turns.
+The schemas of many tools are longer than most tasks, and are known only when the environment runs.
 """
 
 import json
@@ -25,15 +24,7 @@ _SHOWN_TOOLS = 3
 
 @dataclass(frozen=True)
 class FirstPrompts:
-    """The lengths of first prompts, in tokens.
-
-    Attributes:
-        shortest: Of the shortest task.
-        longest: Of the longest task.
-        tools: The part of each that describes tools.
-        tool_count: How many tools there are.
-        largest: The tools with the longest descriptions, and their tokens.
-    """
+    """The tokens of the shortest and the longest first prompt; ``tools`` is the part of each for tools."""
 
     shortest: int
     longest: int
@@ -71,17 +62,7 @@ class FirstPrompts:
 def measure(
     settings: EpisodeSettings, model: str, options: Mapping[str, Any], datasets: Sequence[str]
 ) -> FirstPrompts | None:
-    """Measure the first prompts of a run.
-
-    Args:
-        settings: How episodes are played; the tools' address is in the environment.
-        model: The model's folder.
-        options: Further arguments of its chat template.
-        datasets: Parquet files of tasks.
-
-    Returns:
-        The lengths; None if there is no task.
-    """
+    """Measure the first prompts of a run; None if there is no task. The tools' address is in the environment."""
     from transformers import AutoTokenizer
 
     from aworld_train.rollout.template import ChatTemplate
@@ -101,13 +82,7 @@ def measure(
         tool["function"]["name"]: len(template.initial(prompts[0], [tool])) - without_tools for tool in tools
     }
     largest = sorted(by_tool.items(), key=lambda entry: -entry[1])[:_SHOWN_TOOLS]
-    return FirstPrompts(
-        min(lengths),
-        max(lengths),
-        lengths[0] - without_tools,
-        len(tools),
-        dict(largest),
-    )
+    return FirstPrompts(min(lengths), max(lengths), lengths[0] - without_tools, len(tools), dict(largest))
 
 
 async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:
@@ -119,7 +94,6 @@ async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:
 
 
 def _shortest_and_longest(datasets: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """The prompts with the fewest and the most characters."""
     import pyarrow.parquet as pq
 
     extremes: list[tuple[int, list[dict[str, Any]]]] = []
@@ -136,7 +110,7 @@ def _size(entry: tuple[int, Any]) -> int:
 
 
 def _answer(settings: str | None, model: str, options: Mapping[str, Any], datasets: Sequence[str]) -> None:
-    """Write the first prompts of a run (without settings there are none), then how its template continues turns."""
+    """Write the first prompts of a run (none without settings), then how its template continues turns."""
     prompts = None
     if settings is not None:
         prompts = measure(settings_from(yaml.safe_load(settings)), model, options, datasets)

@@ -6,12 +6,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 class Group:
-    """A group whose episodes are being played.
-
-    Args:
-        size: How many episodes it has.
-        min_healthy: Fewest healthy episodes with which the group can be trained on.
-    """
+    """A group whose episodes are being played; with fewer healthy ones than ``min_healthy`` it is not trained on."""
 
     def __init__(self, size: int, min_healthy: int):
         self._missing = size
@@ -20,7 +15,6 @@ class Group:
         self._complete = asyncio.Event()
 
     def report(self, healthy: bool) -> None:
-        """Count an episode whose first attempt is over."""
         self._missing -= 1
         self._healthy += healthy
         # A group that is already large enough does not wait for its other episodes.
@@ -34,5 +28,4 @@ class Group:
 
 
 def min_group(recipe: Recipe) -> int:
-    """The fewest healthy episodes with which a group is trained on."""
     return recipe.rollout.min_group or min(2, recipe.rollout.n)

@@ -12,12 +12,10 @@ from aworld_train.rollout.react import play
 
 
 class McpAgent(EpisodeAgent):
-    """Lets the model call tools until it gives an answer or reaches a limit."""
-
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Play with a tool session that lasts for the episode; the answer is the text of all assistant turns."""
+        """The answer is the text of all assistant turns."""
         conversation = result.episode.conversation("agent")
         try:
             async with RecordedTools(self.server, self.settings.cassette) as tools:

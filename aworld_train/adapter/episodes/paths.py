@@ -6,9 +6,7 @@ from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.paths import whole_reference
 
 EPISODES_FILE = "episodes.yaml"
-"""The file of a run folder that says how episodes are played; see `settings`."""
 REWARD_FILE = "reward.yaml"
-"""The file of a run folder that says how they are scored; see `scoring`."""
 
 
 def absolute_path(path: str | None) -> str | None:
@@ -22,10 +20,7 @@ def absolute_path(path: str | None) -> str | None:
 
 
 def absolute_argument(part: str) -> str:
-    """A part of a command, as an absolute path if it names an existing file; a plain word is unchanged.
-
-    Symbolic links are not followed, because the interpreter of a virtual environment is one.
-    """
+    """The absolute path of an existing file; a plain word, and a symbolic link (as of an interpreter) are unchanged."""
     expanded = Path(part).expanduser()
     named = "/" in part or bool(expanded.suffix)
     if not (named and expanded.exists()):

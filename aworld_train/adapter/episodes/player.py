@@ -41,14 +41,9 @@ _NEVER_ASKED = "the agent ended without asking the model in training, which is a
 class FinishedEpisode:
     """A finished episode, ready for a training framework.
 
-    Attributes:
-        result: Outcome, answer and conversations of the episode.
-        rows: Its rows by agent, in the order of the conversation; none for an episode that is left out, and none where
-            the model's tokens are not known. Rows of an episode that only counts in its group's baseline have a mask
-            of zeros.
-        use: How it is used.
-        asks_model: Whether the agent asks the model.
-        query: The text of the user messages.
+    Rows come with their agent, in the order of the conversation; there are none for an episode that is left out, nor
+    where the model's tokens are not known. Rows of an episode that only counts in its group's baseline have a mask of
+    zeros.
     """
 
     result: EpisodeResult
@@ -65,13 +60,6 @@ class FinishedEpisode:
 
 
 class EpisodePlayer:
-    """Plays the tasks of a run; one object serves many episodes at the same time.
-
-    Args:
-        settings: How episodes are played.
-        agent: The agent that plays; default: the one that the settings describe.
-    """
-
     def __init__(self, settings: EpisodeSettings, agent: EpisodeAgent | None = None):
         self.settings = settings
         self.agent = agent or episode_agent(settings)
@@ -86,16 +74,7 @@ class EpisodePlayer:
         max_prompt_tokens: int,
         max_response_tokens: int,
     ) -> FinishedEpisode:
-        """Play a task and record it (see ``current_record``).
-
-        Args:
-            model: The model that agents call.
-            task: The dataset's row; its messages are under ``raw_prompt``.
-            sampling_params: ``temperature``, ``top_p`` and ``top_k``.
-            model_name: Name of the model.
-            max_prompt_tokens: Longest prompt of a row.
-            max_response_tokens: Longest response of a row.
-        """
+        """Play a row of a dataset, whose messages are under ``raw_prompt``, and record it (see ``current_record``)."""
         uris = (task.get("extra_info") or {}).get(IMAGES)
         # May be an array, which has no truth value.
         images = () if uris is None else list(uris)
@@ -103,11 +82,7 @@ class EpisodePlayer:
         if prompt := self.settings.agent["system_prompt"]:
             messages.insert(0, Message("system", prompt))
         record = current_record()
-        limits = self.settings.limits(
-            sampling_params,
-            prompt=max_prompt_tokens,
-            response=max_response_tokens,
-        )
+        limits = self.settings.limits(sampling_params, prompt=max_prompt_tokens, response=max_response_tokens)
         began = time.monotonic()
         result = await self._play_until_over(model, limits, messages, task, model_name)
         use = self.settings.use(result.outcome)
@@ -144,7 +119,6 @@ class EpisodePlayer:
     async def _play_once(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> None:
-        """Play and record the outcome and its cause, whatever fails."""
         seconds, queue_seconds = self.settings.agent["episode_timeout"], self.settings.env["queue_timeout"]
         episode, clock = result.episode, EpisodeClock(seconds, queue_seconds)
         try:
@@ -192,7 +166,6 @@ def _episode(model: LanguageModel | ChatModel, limits: EpisodeLimits) -> Episode
 
 
 def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
-    """The agent that a recipe's section ``agent`` describes."""
     if any(settings.agent[kind] for kind in AGENT_KINDS):
         # Imports the gateways' servers, which the package's own agent does not need.
         from aworld_train.adapter.episodes.external_agent import ExternalAgent
@@ -202,7 +175,6 @@ def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
 
 
 def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
-    """The facts of an episode that scorers receive in addition to the dataset's row."""
     result = finished.result
     return {
         "assistant_text": result.answer,

@@ -30,25 +30,10 @@ _MAX_EXTRACTED_CHARS = 1_000
 
 
 class EpisodeRecord:
-    """The record of one episode, which becomes one line of JSON when the episode is over.
-
-    Attributes:
-        validate: Whether the model is measured, not trained.
-        id: The episode's id in the store.
-        line: The content of the line so far.
-        result: The episode, once it is over.
-        is_written: Whether the line is appended, and the episode closed in the store.
-    """
-
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
         self.id = os.urandom(8).hex()
-        self.line: dict[str, Any] = {
-            "episode": self.id,
-            "step": step,
-            "validate": validate,
-            "index": index,
-        }
+        self.line: dict[str, Any] = {"episode": self.id, "step": step, "validate": validate, "index": index}
         self.result: EpisodeResult | None = None
         self.is_written = False
         self._recorder: StoreRecorder | None = None
@@ -67,12 +52,8 @@ class EpisodeRecord:
     ) -> None:
         """Open the episode in the store of the run, if the run keeps one; do nothing outside a run.
 
-        Args:
-            settings: How episodes are played.
-            task: The dataset's row.
-            phase: ``train``, ``val``, ``eval`` or ``rollout``.
-            attempt: Its number among the episodes of its task in this step.
-            key: What the training framework calls it.
+        ``attempt`` is its number among the episodes of its task in this step, ``key`` what the training framework calls
+        it.
         """
         self._has_tools = settings.env["has_tools"]
         folder = os.environ.get(RUN_DIR_VARIABLE)
@@ -90,7 +71,6 @@ class EpisodeRecord:
     def finish(
         self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
     ) -> None:
-        """Record the result of the episode."""
         self.result, self._rows, episode = result, rows, result.episode
         agents = episode.agents.values()
         self.line |= {
@@ -120,15 +100,7 @@ class EpisodeRecord:
             self.line["refusal"] = f"An endpoint refuses all requests: {failure}"
 
     def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
-        """Record how the episode was scored.
-
-        Args:
-            score: Its score.
-            task: The dataset's row.
-
-        Returns:
-            Whether it has a score; an episode without one is left out.
-        """
+        """Record how the episode was scored; returns whether it has a score: one without is left out."""
         self._score, result = score, score.result
         self.line |= {"scorer": result.scorer, "scoring": result.outcome.value, "parts": dict(result.parts)}
         if score.value is None:
@@ -142,12 +114,10 @@ class EpisodeRecord:
         return True
 
     def reward(self, reward: float | None, figures: Mapping[str, Any]) -> None:
-        """Record the reward that is trained on, and the figures that came with it."""
         self.line["reward"] = reward
         self.line["scores"] = {name: value for name, value in figures.items() if _is_figure(value)}
 
     def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
-        """Record the signs of reward hacking, with the texts that a person needs to check them."""
         result = self.result
         if result is None:
             return
@@ -192,11 +162,7 @@ class EpisodeRecord:
         self.is_written = True
 
     async def keep(self) -> None:
-        """Write, and wait until the store's part is written too, so that no end of this process loses it.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write, and wait until the store's part is written too, so that no end of this process loses it."""
         self.write(None)
         if self._recorder is not None:
             await self._recorder.written()
@@ -257,7 +223,6 @@ def tool_uses(episode: Episode) -> list[ToolUse]:
 
 
 def _append(line: dict[str, Any]) -> None:
-    """Append a line to ``traces/episodes.jsonl``; do nothing outside a run."""
     folder = os.environ.get(RUN_DIR_VARIABLE)
     if not folder:
         return
@@ -276,12 +241,10 @@ _current: ContextVar[EpisodeRecord] = ContextVar("current_episode")
 
 
 def current_record() -> EpisodeRecord:
-    """The record of the episode that this asyncio task plays."""
     return _current.get()
 
 
 def open_record(step: int, validate: bool, index: int) -> EpisodeRecord:
-    """A new record for the episode that this asyncio task is about to play."""
     record = EpisodeRecord(step, validate, index)
     _current.set(record)
     return record

@@ -1,8 +1,7 @@
 """Two agents that check a benchmark itself: one gives every right answer, the other none. Neither asks a model.
 
-A benchmark is sound where the first is right everywhere and the second nowhere. Their answers are scored as those of
-any agent, so a row whose answer its own scorer refuses, or whose schema cannot hold it, is found before a model is
-measured with it. ``composite`` may still pay for being short or for using tools; its part ``correct`` does not.
+A benchmark is sound where the first is right everywhere and the second nowhere, scored as any agent. ``composite`` may
+still pay for being short or for using tools; its part ``correct`` does not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,13 +22,6 @@ _MAX_QUOTED = 200  # characters of an answer in a message
 
 
 class OracleAgent(EpisodeAgent):
-    """Gives the right answer of each task, where the task's answer schema finds it.
-
-    Args:
-        settings: How episodes are played.
-        reward: How the run scores, whose schema takes the place of the tasks'.
-    """
-
     asks_model = False
 
     def __init__(self, settings: EpisodeSettings, reward: RewardSettings):
@@ -39,35 +31,21 @@ class OracleAgent(EpisodeAgent):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """The task's right answer in its form.
-
-        Raises:
-            UsageError: The task has no right answer that could be given.
-            AgentFailed: The form cannot hold the answer.
-        """
         result.answer = oracle_reply(task, self._reward)
         return result.answer
 
 
 class NullAgent(EpisodeAgent):
-    """Gives no answer."""
-
     asks_model = False
 
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Nothing."""
         return ""
 
 
 def check_oracle(reward: RewardSettings, scorers: Iterable[str | None]) -> None:
-    """Check that tasks have right answers that an agent could give.
-
-    Args:
-        reward: How the run scores.
-        scorers: The scorers that tasks name; None for a task that names none.
-    """
+    """Refuse scorers whose tasks have no right answer that an agent could give."""
     if CODE_TESTS in reward.scorers_asked(scorers):
         raise UsageError(
             f"The oracle cannot answer tasks of the scorer {CODE_TESTS}: their rows have tests and no program that "
@@ -76,16 +54,9 @@ def check_oracle(reward: RewardSettings, scorers: Iterable[str | None]) -> None:
 
 
 def oracle_reply(task: Mapping[str, Any], reward: RewardSettings) -> str:
-    """What the oracle says to a task: one of its right answers, in the form that its answer schema reads.
+    """One of the task's right answers, in the form that its answer schema reads.
 
-    Args:
-        task: The dataset's row.
-        reward: How the run scores.
-
-    Raises:
-        UsageError: See `check_oracle`.
-        AgentFailed: The form cannot hold the answer.
-        RewardError: There is no such answer schema.
+    Raises UsageError where no answer could be given, AgentFailed where the form cannot hold it.
     """
     info = task.get("extra_info") or {}
     check_oracle(reward, [info.get("scorer")])
@@ -101,7 +72,6 @@ def oracle_reply(task: Mapping[str, Any], reward: RewardSettings) -> str:
 
 
 def _right_answers(task: Mapping[str, Any], info: Mapping[str, Any]) -> list[str]:
-    """The row's answer, and the others where several are right."""
     truth = str((task.get("reward_model") or {}).get("ground_truth") or "")
     others = info.get(GROUND_TRUTHS)
     # May be an array, which has no truth value.

@@ -25,7 +25,6 @@ from aworld_train.reward.settings import RewardSettings
 
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
-    """What ``reward.yaml`` holds for a recipe, as plain data with references to the environment."""
     settings = reward_settings(recipe)
     settings = replace(
         settings,
@@ -34,11 +33,7 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     )
     # Tasks may name files relative to the directory of the user.
     plan: dict[str, Any] = written(
-        {
-            "function": _absolute(recipe.reward.function),
-            "directory": str(Path.cwd()),
-            **settings.to_plain(),
-        }
+        {"function": _absolute(recipe.reward.function), "directory": str(Path.cwd()), **settings.to_plain()}
     )
     return plan
 
@@ -49,20 +44,13 @@ def _absolute(spec: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a run scores.
-
-    Attributes:
-        function: User-defined reward function in place of the scorers; None for the scorers.
-        directory: Base of relative paths in the scorers that tasks name.
-        settings: Settings of the scorers.
-    """
+    """How a run scores; ``directory`` is the base of relative paths in the scorers that tasks name."""
 
     function: str | None
     directory: str
     settings: RewardSettings
 
     def scorer(self, spec: str | None) -> str | None:
-        """The scorer that a task names, with the absolute path of its file."""
         return absolute_function(spec, self.directory) if spec else None
 
 
@@ -75,21 +63,12 @@ def _plan(file: str) -> _Plan:
 
 @dataclass(frozen=True)
 class EpisodeScore:
-    """The score of an episode.
-
-    Attributes:
-        result: Score, outcome and parts from the scorer.
-        tool_calls: How many tools the agent called.
-        tool_errors: How many of these calls returned an error.
-    """
-
     result: ScoreResult
     tool_calls: int
     tool_errors: int
 
     @property
     def value(self) -> float | None:
-        """The reward; None where there is none."""
         return self.result.score
 
     @property
@@ -125,16 +104,7 @@ async def score_episode(
     extra_info: Mapping[str, Any],
     **more: Any,
 ) -> EpisodeScore:
-    """Score one episode.
-
-    Args:
-        file: The run's ``reward.yaml``.
-        data_source: Source of the row's task.
-        response: The decoded response, tool results included; only used if ``extra_info`` has none.
-        ground_truth: The row's answer.
-        extra_info: The row's ``extra_info`` with the facts of the episode (see ``player.episode_facts``).
-        **more: Further arguments for a reward function of the recipe.
-    """
+    """Score one episode by the plan in a run's ``reward.yaml``; ``extra_info`` is the row's, with ``episode_facts``."""
     plan = _plan(file)
     if plan.function:
         result = await score_by_function(

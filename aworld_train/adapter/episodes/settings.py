@@ -23,6 +23,7 @@ from aworld_train.recipe.schema import (
     Requests,
     SmallGroup,
 )
+from aworld_train.recipe.tree import mapped
 from aworld_train.rollout.cassette import Cassette, NoTools, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
@@ -36,17 +37,7 @@ _NO_TOOLS = NoTools()
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """How episodes are played.
-
-    Attributes:
-        agent: The recipe's section ``agent``.
-        env: The keys of the section ``env`` that agents need.
-        outcomes: The use of an episode, by outcome.
-        repetition: When an episode is ended because the model repeats itself.
-        context: How histories are kept within the model's context.
-        replay_below: A group with fewer healthy episodes plays the failed ones again; 0 for never.
-        store: The keys ``keep`` and ``redact`` of the recipe's section ``store``.
-    """
+    """How episodes are played; a group with fewer healthy ones than ``replay_below`` plays the others again."""
 
     agent: Mapping[str, Any]
     env: Mapping[str, Any]
@@ -62,11 +53,9 @@ class EpisodeSettings:
         return open_cassette(**self.env["cassette"]) if self.env["has_tools"] else _NO_TOOLS
 
     def use(self, outcome: Outcome) -> EpisodeUse:
-        """How an episode with this outcome is used."""
         return EpisodeUse(self.outcomes[outcome.value])
 
     def limits(self, sampling_params: Mapping[str, Any], *, prompt: int, response: int) -> EpisodeLimits:
-        """The limits of one episode."""
         return EpisodeLimits(
             max_turns=self.agent["max_turns"],
             max_prompt_tokens=prompt,
@@ -84,7 +73,7 @@ class EpisodeSettings:
 
 
 def episode_settings(recipe: Recipe) -> dict[str, Any]:
-    """The content of ``episodes.yaml`` for a recipe: plain data with references to environment variables."""
+    """The content of ``episodes.yaml``: plain data with references to environment variables."""
     settings: dict[str, Any] = written(
         {
             "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
@@ -106,12 +95,10 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def read_settings(file: str) -> EpisodeSettings:
-    """The settings in a file ``episodes.yaml``; references are resolved in the environment of this process."""
     return settings_from(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
 
 
 def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
-    """The settings in plain data of the form that ``episode_settings`` returns."""
     data = resolved(data)
     agent = data["agent"]
     endpoints = {name: Endpoint.read(name, description) for name, description in data["endpoints"].items()}
@@ -136,7 +123,6 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
 
 
 def _agent_places(agent: AgentSection) -> dict[str, Any]:
-    """The agent's files with absolute paths, which every process can find."""
     return {
         "command": [absolute_argument(part) for part in agent.command],
         "builder": absolute_function(agent.builder) if agent.builder else None,
@@ -150,10 +136,5 @@ def _cassette(section: CassetteSection) -> dict[str, Any]:
     return {"mode": section.mode.value, "path": path, "rules": section.rules}
 
 
-def _plain(value: Any) -> Any:
-    """``value`` with enumerations replaced by their values."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+def _plain(tree: Any) -> Any:
+    return mapped(tree, lambda value: value.value if isinstance(value, Enum) else value)

@@ -25,14 +25,7 @@ from aworld_train.rollout.template_proof import prove
 
 @dataclass(frozen=True)
 class SingleEpisode:
-    """One episode with everything that can be shown of it.
-
-    Attributes:
-        line: The line that training would write into ``traces/episodes.jsonl``.
-        result: The episode itself.
-        rows: The rows that training would get, with their agents; none for an episode that it leaves out.
-        score: Its score; None if there was nothing to score, or no score could be computed.
-    """
+    """One episode with everything that can be shown of it; ``line`` is that of ``traces/episodes.jsonl``."""
 
     line: Mapping[str, Any]
     result: EpisodeResult
@@ -58,20 +51,8 @@ async def play_row(
 ) -> SingleEpisode:
     """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
-    Args:
-        folder: The run folder.
-        model: The model that plays.
-        row: The row.
-        sampling_params: ``temperature``, ``top_p``, ``top_k``, and ``seed`` if the episode has one of its own.
-        validate: Whether the episode is one of validation, not of training.
-        max_prompt_tokens: Longest prompt of a row.
-        max_response_tokens: Longest response of a row.
-        step: The training step that the episode belongs to; 0: none.
-        phase: ``train``, ``val``, ``eval`` or ``rollout``; default: ``val`` or ``train``, as ``validate`` says.
-        attempt: Its number among the episodes of its task in this step.
-        key: What the training framework, or the evaluation, calls it.
-        agent: The agent that plays; default: the one that the settings describe.
-        on_played: Called when the episode has been played and is about to be scored.
+    ``phase`` is ``train`` or ``val``, as ``validate`` says, unless it is ``eval`` or ``rollout``; ``attempt`` numbers
+    the episodes of a task in a step (0 outside of one); ``on_played`` is called between playing and scoring.
     """
     settings = read_settings(str(folder / EPISODES_FILE))
     player = EpisodePlayer(settings, agent)
@@ -116,15 +97,6 @@ def _response(model: EpisodeModel, finished: FinishedEpisode) -> str:
 
 
 class SingleEpisodes:
-    """Plays single episodes of a recipe.
-
-    Args:
-        recipe: A recipe with a model.
-        folder: For the files of a run.
-        model_url: An inference server to sample from; None loads the model into this process.
-        greedy: Always take the most likely token, as validation does.
-    """
-
     def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
         (folder / "traces").mkdir(parents=True, exist_ok=True)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
@@ -134,22 +106,15 @@ class SingleEpisodes:
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
         return self._model.tokenizer
 
     @property
     def turns(self) -> str:
-        """How the model's chat template continues turns, in one line."""
         return prove(self._model.for_episode().template).line
 
     async def play(self, row: Mapping[str, Any], attempt: int) -> SingleEpisode:
-        """Play one row of a dataset; ``attempt`` is its number among the episodes of the row."""
         rollout = self._recipe.rollout
-        sampling_params = {
-            "temperature": rollout.temperature,
-            "top_p": rollout.top_p,
-            "top_k": rollout.top_k,
-        }
+        sampling_params = {"temperature": rollout.temperature, "top_p": rollout.top_p, "top_k": rollout.top_k}
         if self._greedy:
             sampling_params = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
         return await play_row(

@@ -41,7 +41,6 @@ from aworld_train.store.retention import parse_keep
 
 
 def store_recorder(run_folder: Path, settings: EpisodeSettings) -> StoreRecorder | None:
-    """The recorder of this process for a run; None if the run keeps no store."""
     keep = str(settings.store["keep"])
     if not parse_keep(keep).is_on:
         return None
@@ -60,15 +59,7 @@ def episode_content(
     score: EpisodeScore | None,
     scorer_parts: Mapping[str, float],
 ) -> EpisodeContent:
-    """What is kept of an episode that is over.
-
-    Args:
-        recorder: The store's recorder, which gets what episodes have in common.
-        result: The episode.
-        rows: All its rows, also those that are left out of training.
-        score: Its score; None if there was nothing to score.
-        scorer_parts: Parts of a score that another reward function has given.
-    """
+    """What is kept of an episode that is over, with all its rows; ``scorer_parts`` are another reward function's."""
     text = recorder.redactor.text
     agents, places, numbers = [], dict[int, int](), dict[str, int]()
     for number, record in enumerate(result.episode.agents.values()):
@@ -221,5 +212,4 @@ _tool_texts: dict[int, tuple[Sequence[Mapping[str, Any]], bytes]] = {}
 
 @lru_cache(maxsize=1)
 def _server() -> str:
-    """The tool server of this process's episodes."""
     return server_identity(os.environ.get("MCP_SERVER_URL", ""), {})

@@ -1,6 +1,5 @@
-"""The adapter for VeRL: composes its configuration, plays its episodes, and runs it on machines without a GPU.
+"""The adapter for VeRL, whose import imports neither VeRL nor torch.
 
-The adapter uses VeRL's extension points where they exist; functions of VeRL are replaced at run time only in
-``cpu/registration.py``, ``cpu/engine.py``, ``main.py`` and ``task_runner.py``. Importing this package imports neither
-VeRL nor torch.
+Functions of VeRL are replaced at run time only in ``cpu/registration.py``, ``cpu/engine.py``, ``main.py`` and
+``task_runner.py``.
 """

@@ -1,10 +1,8 @@
 """Advantages of whole samples, and weights of whole episodes, however many rows each has.
 
-VeRL's estimators take each row for a sample of its own. An episode whose agent begins a new context, or that has
-several agents, has more than one. So the rows of a sample are laid end to end, an estimator sees them as one row with
-one reward, and its advantages are cut apart again. A sample is an episode; where the scorer gives an agent a reward of
-its own, the rows of that agent are a sample, which is compared with the same agent's in other episodes of the task.
-The correction for the engine's rounding weighs or rejects an episode in the same way, whoever is rewarded for it.
+VeRL's estimators take each row for a sample of its own. Here the rows of a sample are laid end to end, an estimator
+sees them as one row with one reward, and its advantages are cut apart again. A sample is an episode, or an agent's rows
+where the scorer gives agents rewards of their own.
 """
 
 from collections import Counter
@@ -25,24 +23,14 @@ Estimator = Callable[[DataProto], DataProto]
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows with one reward.
-
-    Attributes:
-        group: Samples of a group are compared with each other.
-        rows: Their places in the batch, in the order in which they were played.
-    """
+    """Rows with one reward, as places in the batch in the order in which they were played; a group is compared."""
 
     group: str
     rows: Sequence[int]
 
 
 def samples_of(keys: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[Sample]:
-    """The samples of a batch.
-
-    Args:
-        keys: ``{task}_{episode}_{number}`` of each row.
-        facts: What VeRL calls the extra fields of each row: its ``agent`` and the scorer's ``reward_extra_info``.
-    """
+    """The samples of a batch: keys of rows are ``{task}_{episode}_{number}``, facts are VeRL's extra fields."""
     parts: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for place, (key, fact) in enumerate(zip(keys, facts, strict=True)):
         task, episode, number = key.rsplit("_", 2)
@@ -56,10 +44,7 @@ def samples_of(keys: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[
 
 
 def in_groups(samples: Sequence[Sample]) -> list[Sample]:
-    """Those with others in their group: an agent may be asked in one episode of a task alone.
-
-    VeRL's estimators take the reward of a sample without others for its advantage.
-    """
+    """Samples with others in their group: VeRL's estimators take the reward of one alone for its advantage."""
     sizes = Counter(sample.group for sample in samples)
     return [sample for sample in samples if sizes[sample.group] > 1]
 
@@ -73,14 +58,7 @@ def scored_once(scores: torch.Tensor, samples: Sequence[Sample]) -> torch.Tensor
 
 
 def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample], by: Estimator) -> None:
-    """Give a batch of rows the advantages and returns of its samples; other rows get zeros.
-
-    Args:
-        data: Its tensors of rows x tokens, among them ``token_level_rewards`` and ``response_mask``.
-        lengths: The tokens of each row, which is filled up to the longest.
-        samples: Of the batch.
-        by: VeRL's estimator.
-    """
+    """Give a batch (rows x tokens) the advantages and returns of its samples; other rows get zeros."""
     if not samples:
         data.batch["advantages"] = data.batch["returns"] = torch.zeros_like(data.batch["token_level_rewards"])
         return
@@ -122,19 +100,8 @@ def correct(
 
     A weight or a rejection of a sequence is one of an episode: the product of all its ratios, the mean over all its
     tokens. ``response_mask`` loses what is rejected, and ``rollout_is_weights`` is added where there are weights.
-
-    Args:
-        data: A batch of rows with ``old_log_probs``, ``rollout_log_probs`` and ``response_mask``.
-        lengths: The tokens of each row.
-        episodes: The places of the rows of each; other rows get zeros.
-        settings: VeRL's ``rollout_correction``.
-
-    Returns:
-        VeRL's measurements; where it corrects anything, also how many tokens and whole episodes are no longer
-        trained on.
-
-    Raises:
-        RuntimeError: All weights are 0.
+    Returns VeRL's measurements, and how many tokens and episodes are rejected; raises RuntimeError if all weights are
+    0.
     """
     names = ("old_log_probs", "rollout_log_probs", "response_mask")
     joined = DataProto(
@@ -187,12 +154,7 @@ def _cut_apart(
 
 
 def shares_of_tokens(mask: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
-    """The part of its episode's trained tokens that each row has: what a mean over rows has to weigh it by.
-
-    Args:
-        mask: Rows x tokens.
-        keys: As in ``samples_of``.
-    """
+    """The part of its episode's trained tokens that each row has: what a mean over rows has to weigh it by."""
     tokens = mask.sum(dim=-1).double()
     episodes = [key.rsplit("_", 1)[0] for key in keys]
     totals: dict[str, float] = {}

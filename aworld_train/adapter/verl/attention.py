@@ -1,10 +1,9 @@
 """How the trainer computes attention on GPUs, by transformers' name for it.
 
-VeRL asks for ``flash_attention_2`` unless it is told otherwise, and transformers loads no model with one that is not
-installed. Without it, models of the families that a test compares are computed by the flash attention that torch has
-itself (``varlen_attention``), others by ``sdpa``, which is right for packed rows too and several times slower. Where
-GPUs share sequences ``sdpa`` is wrong: VeRL 0.9.1 changes flash attention alone for that, and says nothing
-(verl/models/transformers/monkey_patch.py).
+VeRL asks for ``flash_attention_2`` by default. Where it is not installed, models of the families that a test compares
+use torch's own flash attention (``varlen_attention``), others ``sdpa``, which is right for packed rows too and several
+times slower. Where GPUs share sequences ``sdpa`` is wrong: VeRL 0.9.1 changes flash attention alone for that, and says
+nothing (verl/models/transformers/monkey_patch.py).
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,6 @@ def attention_of(recipe: Recipe) -> str:
 
 
 def attention_remarks(recipe: Recipe) -> Iterator[str]:
-    """What was chosen for a run on GPUs, and why, if the recipe does not say it."""
     if (
         recipe.model.attention is None
         and not on_cpu(recipe)
@@ -84,5 +82,4 @@ def _is_installed(attention: str) -> bool:
 
 
 def _package_of(attention: str) -> str:
-    """The package that it needs beside torch."""
     return _HUB_PACKAGE if "/" in attention else _PACKAGES.get(attention, "")

@@ -1,9 +1,8 @@
-"""VeRL's checkpoints: which of them are whole, which one VeRL takes up, and the model that one holds.
+"""VeRL's checkpoints: which of them are complete, which one VeRL takes up, and the model that one holds.
 
-VeRL names its last checkpoint in a file of its own, which may be lost, empty, or older than the last whole checkpoint
-when a run is killed. So the checkpoints themselves are looked at: PyTorch's files are zip archives, which end with
-their directory, and a safetensors file says in its header how long it is; a file that was cut off has neither. What
-Megatron writes has an index for each part, written last, and after these VeRL's list of what there is.
+VeRL names its last checkpoint in a file, which may be lost, empty, or older than the last complete checkpoint when a
+run is killed. So the checkpoints themselves are read: PyTorch's files are zip archives, which end with their directory,
+a safetensors file has its length in its header, and what Megatron writes has an index for each part, written last.
 """
 
 import json
@@ -42,7 +41,6 @@ _LORA_SETTINGS = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "
 
 
 def last_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint below a run's ``checkpoints``."""
     for step, path in reversed(_all(folder)):
         model = model_in(path)
         if model is not None and not fault(path):
@@ -51,7 +49,7 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def prepare_resume(folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-    """Have VeRL go on from that checkpoint, or from the beginning; returns what is wrong with newer ones."""
+    """Have VeRL continue from that checkpoint, or from the beginning; returns what is wrong with newer ones."""
     if checkpoint is not None:
         point_at(folder, checkpoint.step)
     else:
@@ -65,15 +63,11 @@ def prepare_resume(folder: Path, checkpoint: Checkpoint | None) -> list[str]:
 
 
 def stored(folder: Path) -> list[StoredCheckpoint]:
-    """As ``TrainingFramework.checkpoints``."""
     return [StoredCheckpoint(step, path, fault(path)) for step, path in _all(folder)]
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Remove the checkpoints that are older than the newest whole ones, of which so many stay, and none of the best.
-
-    The best is the whole one with the highest accuracy in the run's ``metrics.jsonl``, of equal ones the newest.
-    """
+    """Remove checkpoints, except the ``count`` newest complete ones and the one with the best accuracy."""
     whole = [step for step, _, why in stored(folder) if not why]
     rows = split_lines(folder.parent / "metrics.jsonl")[0]
     accuracies = {row.get("step"): row["val_accuracy"] for row in rows if "val_accuracy" in row}
@@ -88,12 +82,7 @@ def keep_newest(folder: Path, count: int) -> None:
 
 
 def complete(model: Path, settings: Mapping[str, Any]) -> None:
-    """Make the model that VeRL has saved load wherever the input model does; its adapter, of LoRA, goes beside it.
-
-    Args:
-        model: The folder in Hugging Face's format.
-        settings: ``actor_rollout_ref.model`` of VeRL's configuration.
-    """
+    """Make the model that VeRL has saved load wherever the input model does; its LoRA adapter goes beside it."""
     if is_split(model):
         described = model.parent / "lora_train_meta.json"
         if given := settings.get("lora_adapter_path"):
@@ -112,7 +101,6 @@ def complete(model: Path, settings: Mapping[str, Any]) -> None:
 
 
 def extract_model(checkpoint: Path, into: Path) -> ExtractedModel:
-    """As ``TrainingFramework.extract_model``."""
     model, why = model_in(checkpoint), fault(checkpoint)
     weights = list(model.glob("*.safetensors")) if model else []
     if weights and all(map(is_whole, weights)):
@@ -151,12 +139,10 @@ def _merge_shards(checkpoint: Path, target: Path) -> Path:
 
 
 def point_at(folder: Path, step: int) -> None:
-    """Name a checkpoint as the one that VeRL takes up."""
     write_text(folder / _POINTER, str(step))
 
 
 def model_in(checkpoint: Path) -> Path | None:
-    """The model, in Hugging Face's format, that a checkpoint holds."""
     for name in ("actor/huggingface", "actor/model/huggingface", "huggingface"):
         folder = checkpoint / name
         if (folder / "config.json").is_file():
@@ -180,7 +166,6 @@ def fault(checkpoint: Path) -> str:
 
 
 def _all(folder: Path) -> list[tuple[int, Path]]:
-    """All checkpoints with their steps, in order."""
     numbered = [
         (match, path) for path in folder.glob("global_step_*") if (match := _FOLDER.fullmatch(path.name))
     ]

@@ -30,20 +30,15 @@ WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
 
 
 def verl_command(run_dir: Path) -> list[str]:
-    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes no files."""
     return [
-        sys.executable,
-        "-P",
-        "-m",
-        "aworld_train.adapter.verl.main",
-        "--config-path",
-        str(run_dir.resolve()),
-        "--config-name",
-        "verl",
-        "hydra.run.dir=.",
-        "hydra.output_subdir=null",
-        "hydra/job_logging=none",
-        "hydra/hydra_logging=none",
+        *(sys.executable, "-P", "-m", "aworld_train.adapter.verl.main"),
+        *("--config-path", str(run_dir.resolve()), "--config-name", "verl"),
+        *(
+            "hydra.run.dir=.",
+            "hydra.output_subdir=null",
+            "hydra/job_logging=none",
+            "hydra/hydra_logging=none",
+        ),
     ]
 
 
@@ -55,15 +50,6 @@ def verl_environment(
     *,
     trackers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Variables for VeRL and the private Ray, which are added to the process's own.
-
-    Args:
-        recipe: The recipe of the run.
-        logger_file: The file to which VeRL appends its metrics.
-        private: The filled private folder of this start.
-        nodes: The machines of the run; None is this one.
-        trackers: Variables of the run's trackers.
-    """
     return {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
         "TMPDIR": str(private.scratch),
@@ -102,22 +88,9 @@ def _datasets_cache(private: PrivateFolder) -> dict[str, str]:
 
 
 def cluster_environment(
-    recipe: Recipe,
-    logger_file: Path,
-    rendezvous: Path,
-    *,
-    trackers: Mapping[str, str] = MappingProxyType({}),
+    recipe: Recipe, logger_file: Path, rendezvous: Path, *, trackers: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``.
-
-    Ray's address, its token, temporary folders and network interfaces are the cluster's own.
-
-    Args:
-        recipe: The recipe of the run.
-        logger_file: The file to which VeRL appends its metrics.
-        rendezvous: A folder that every node can reach, for this start alone: what it holds is removed.
-        trackers: Variables of the run's trackers.
-    """
+    """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``."""
     shutil.rmtree(rendezvous, ignore_errors=True)
     rendezvous.mkdir(mode=0o700)
     variables = {

@@ -1,8 +1,6 @@
 """An inference server in place of VeRL's engine: tokens in and tokens out over its completions endpoint.
 
-vLLM's OpenAI-compatible server takes a prompt of token ids and, with ``return_token_ids``, returns the tokens that it
-sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not return them cannot be recorded exactly and is
-refused.
+With ``return_token_ids`` vLLM returns the tokens that it sampled; a server that does not is refused.
 """
 
 import asyncio
@@ -43,16 +41,7 @@ _HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS, max_connections=100)
 
 
 class CompletionsServer:
-    """Samples from a served model.
-
-    Args:
-        url: Its base address, ending in ``/v1``.
-        key: Its key; by default what is in ``OPENAI_API_KEY``, if it needs one.
-
-    Raises:
-        ModelError: The key or the address is not valid.
-        UsageError: The environment names a proxy for it that is no HTTP proxy.
-    """
+    """Samples from a served model at ``url``, which ends in ``/v1``; the key is in ``OPENAI_API_KEY`` by default."""
 
     def __init__(self, url: str, key: str | None = None):
         address = EndpointAddress(url, "")
@@ -66,7 +55,6 @@ class CompletionsServer:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> TokenOutput:
-        """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers."""
         if not self._is_checked and _is_shaped(sampling_params):
             await self._check_probabilities(prompt_ids)
         body = {
@@ -83,7 +71,6 @@ class CompletionsServer:
         raise ModelError(f"{self._url}/completions sent no completion.")
 
     async def served_model(self) -> str:
-        """The name of the model that the server has."""
         if self._model is None:
             match await self._request("GET", "/models", None):
                 case {"data": [{"id": str(name)}, *_]}:
@@ -200,7 +187,6 @@ def _is_shaped(sampling_params: dict[str, Any]) -> bool:
 
 
 def _remedy(error: RequestFailed, path: str) -> str:
-    """What to do about an error of vLLM's that its text does not say."""
     match error.status:
         case HTTPStatus.BAD_REQUEST if "context length" in str(error):
             return (

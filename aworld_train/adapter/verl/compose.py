@@ -1,14 +1,15 @@
 """Translates a recipe into a complete VeRL configuration.
 
-Each section of the recipe has a function that returns dotted VeRL keys. ``compose`` merges these keys, and then the
-recipe's raw ``verl`` section, into the defaults that ship with the installed VeRL, checks every raw key against them,
-and resolves the interpolations. Only references to environment variables stay ``${oc.env:NAME}``: VeRL's processes
-inherit the environment and resolve them. VeRL starts with the result as it is.
+The dotted keys of the recipe's sections, then its raw ``verl`` section, are merged into the defaults that ship with the
+installed VeRL; every raw key is checked against them. Only references to environment variables stay ``${oc.env:NAME}``:
+VeRL's processes resolve them.
 """
 
 import shlex
 import sys
 from collections.abc import Iterator
+from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.megatron import megatron_keys
 from aworld_train.adapter.verl.model_checks import FUSED, sees_images, ties_head
-from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
+from aworld_train.adapter.verl.recipe_keys import (
+    ACTOR,
+    ALWAYS_LOGGED,
+    COPIED,
+    COPIED_AGAIN,
+    FSDP_COPIED,
+    MEGATRON_COPIED,
+    MODEL,
+    REF,
+    ROLLOUT,
+)
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
@@ -35,7 +46,7 @@ from aworld_train.recipe.schema import (
     RolloutCorrection,
     Strategy,
 )
-from aworld_train.recipe.tree import KeyPath
+from aworld_train.recipe.tree import KeyPath, put
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
@@ -55,12 +66,7 @@ _CPUS_PER_RANK, _CPUS_BESIDE = (
 
 
 def compose(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """The VeRL configuration of a recipe, resolved except for references to environment variables.
-
-    Args:
-        recipe: A recipe without the faults of ``recipe_checks``.
-        run_dir: The run folder.
-    """
+    """The VeRL configuration of a recipe, resolved except for references to environment variables."""
     composed = _overlaid(recipe, run_dir)
     schema.check(composed, recipe.raw)
     return schema.resolve(composed)
@@ -73,15 +79,14 @@ def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """VeRL's defaults, the keys that the recipe's own sections set, and its raw keys, each over those before it."""
     own = written(_nested(own_keys(recipe, run_dir)))
     defaults = schema.default_config(recipe.trainer.strategy)
     return schema.overlay(schema.overlay(defaults, own), recipe.raw)
 
 
 def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """The dotted VeRL keys that the recipe's own sections set."""
     return {
+        **_copied(recipe),
         **_model(recipe),
         **_data(recipe),
         **_actor(recipe),
@@ -94,7 +99,6 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 
 
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
-    """The content of ``agent.yaml``: the recipe's agent loop, of which VeRL builds one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
     return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
 
@@ -114,22 +118,23 @@ def forks(recipe: Recipe) -> bool:
     return not joins_cluster(recipe) and on_cpu(recipe) and sys.platform == "linux"
 
 
+def _copied(recipe: Recipe) -> dict[str, Any]:
+    by_strategy = MEGATRON_COPIED if by_megatron(recipe) else FSDP_COPIED
+    values = {key: attrgetter(own)(recipe) for key, own in {**COPIED, **COPIED_AGAIN, **by_strategy}.items()}
+    return {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
+
+
 def _model(recipe: Recipe) -> dict[str, Any]:
-    model = "actor_rollout_ref.model"
     keys: dict[str, Any] = {
-        f"{model}.path": absolute_path(recipe.model.location),
-        f"{model}.trust_remote_code": recipe.model.trust_remote_code,
-        f"{model}.lora_rank": recipe.model.lora.rank,
-        f"{model}.lora_alpha": recipe.model.lora.alpha,
-        f"{model}.target_modules": recipe.model.lora.target_modules,
-        f"{model}.use_remove_padding": not on_cpu(recipe),
-        f"{model}.enable_gradient_checkpointing": not on_cpu(recipe),
+        f"{MODEL}.path": absolute_path(recipe.model.location),
+        f"{MODEL}.use_remove_padding": not on_cpu(recipe),
+        f"{MODEL}.enable_gradient_checkpointing": not on_cpu(recipe),
     }
     if by_megatron(recipe):
         return keys
-    keys[f"{model}.override_config"] = {"attn_implementation": attention_of(recipe)}
+    keys[f"{MODEL}.override_config"] = {"attn_implementation": attention_of(recipe)}
     if modules := _external_modules(recipe):
-        keys[f"{model}.external_lib"] = modules
+        keys[f"{MODEL}.external_lib"] = modules
     if not on_cpu(recipe) and ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
@@ -137,7 +142,6 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 
 def _external_modules(recipe: Recipe) -> list[str]:
-    """The modules that VeRL imports where it builds models."""
     modules, attention = [], attention_of(recipe)
     if on_cpu(recipe):
         modules.append(REGISTRATION_MODULE)
@@ -152,76 +156,49 @@ def _data(recipe: Recipe) -> dict[str, Any]:
     return {
         "data.train_files": _files(recipe.dataset.train),
         "data.val_files": _files(recipe.dataset.val),
-        "data.val_max_samples": recipe.dataset.val_limit,
-        "data.max_prompt_length": recipe.dataset.max_prompt_tokens,
-        "data.max_response_length": recipe.rollout.max_response_tokens,
-        "data.train_batch_size": recipe.trainer.batch_size,
-        "data.shuffle": recipe.dataset.shuffle,
-        "data.seed": recipe.trainer.seed,
         "data.dataloader_num_workers": 0,
         "data.return_raw_chat": True,
-        "data.trust_remote_code": recipe.model.trust_remote_code,
     }
 
 
 def _files(files: str | list[str] | None) -> Any:
-    """One file as text and several as a list, each with its absolute path."""
     return [absolute_path(file) for file in files] if isinstance(files, list) else absolute_path(files)
 
 
 def _actor(recipe: Recipe) -> dict[str, Any]:
-    actor, ref = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
     trainer, algorithm = recipe.trainer, recipe.algorithm
     keys: dict[str, Any] = {
-        f"{actor}.optim.lr": trainer.lr,
-        f"{actor}.optim.lr_warmup_steps": trainer.warmup_steps,
-        f"{actor}.optim.weight_decay": trainer.weight_decay,
-        f"{actor}.optim.clip_grad": trainer.grad_clip,
-        f"{actor}.ppo_mini_batch_size": trainer.minibatch_size or trainer.batch_size,
-        f"{actor}.ppo_micro_batch_size_per_gpu": trainer.microbatch_size,
-        f"{actor}.clip_ratio": algorithm.clip_low,
-        f"{actor}.clip_ratio_low": algorithm.clip_low,
-        f"{actor}.clip_ratio_high": algorithm.clip_high,
-        f"{actor}.clip_ratio_c": algorithm.clip_c,
-        f"{actor}.use_dynamic_bsz": trainer.dynamic_batches,
-        f"{actor}.entropy_coeff": algorithm.entropy_coef,
-        f"{actor}.loss_agg_mode": algorithm.loss_aggregation,
-        f"{actor}.use_kl_loss": algorithm.kl_coef > 0,
-        f"{actor}.kl_loss_coef": algorithm.kl_coef,
-        f"{actor}.data_loader_seed": trainer.seed,
+        f"{ACTOR}.ppo_mini_batch_size": trainer.minibatch_size or trainer.batch_size,
+        f"{ACTOR}.use_kl_loss": algorithm.kl_coef > 0,
         # With "hf_model" Hugging Face libraries can load every checkpoint without conversion.
-        f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
-        f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
-        f"{ref}.log_prob_micro_batch_size_per_gpu": trainer.microbatch_size,
+        f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        f"{ACTOR}.checkpoint.load_contents": ["model", "optimizer", "extra"],
     }
     if algorithm.loss_aggregation == "seq-mean-token-sum-norm":
         # VeRL would divide by the longest row of each pass, so an episode would weigh what its neighbours make of it.
-        keys[f"{actor}.loss_scale_factor"] = recipe.rollout.max_response_tokens
+        keys[f"{ACTOR}.loss_scale_factor"] = recipe.rollout.max_response_tokens
     if trainer.dynamic_batches:
         keys |= {
-            f"{actor}.ppo_max_token_len_per_gpu": batch_tokens(recipe),
-            f"{ref}.log_prob_max_token_len_per_gpu": 2 * batch_tokens(recipe),
+            f"{ACTOR}.ppo_max_token_len_per_gpu": batch_tokens(recipe),
+            f"{REF}.log_prob_max_token_len_per_gpu": 2 * batch_tokens(recipe),
         }
-    return keys | (megatron_keys(recipe, actor) if by_megatron(recipe) else _fsdp(recipe, actor, ref))
+    return keys | (megatron_keys(recipe) if by_megatron(recipe) else _fsdp(recipe))
 
 
 def by_megatron(recipe: Recipe) -> bool:
-    """Whether Megatron divides the trained model."""
     return recipe.trainer.strategy is Strategy.megatron
 
 
-def _fsdp(recipe: Recipe, actor: str, ref: str) -> dict[str, Any]:
+def _fsdp(recipe: Recipe) -> dict[str, Any]:
     trainer = recipe.trainer
     keys: dict[str, Any] = {
-        f"{actor}.strategy": "fsdp2",
-        f"{actor}.grad_clip": trainer.grad_clip,
-        f"{actor}.ulysses_sequence_parallel_size": trainer.sequence_parallel,
-        f"{actor}.fsdp_config.param_offload": trainer.offload in (Offload.params, Offload.all),
-        f"{actor}.fsdp_config.optimizer_offload": trainer.offload in (Offload.optimizer, Offload.all),
-        f"{actor}.fsdp_config.seed": trainer.seed,
+        f"{ACTOR}.strategy": "fsdp2",
+        f"{ACTOR}.fsdp_config.param_offload": trainer.offload in (Offload.params, Offload.all),
+        f"{ACTOR}.fsdp_config.optimizer_offload": trainer.offload in (Offload.optimizer, Offload.all),
+        f"{ACTOR}.fsdp_config.seed": trainer.seed,
     }
     if on_cpu(recipe):
-        for role in (actor, ref):
+        for role in (ACTOR, REF):
             keys[f"{role}.use_torch_compile"] = False
             keys[f"{role}.fsdp_config.use_torch_compile"] = False
             keys[f"{role}.fsdp_config.model_dtype"] = "fp32"
@@ -233,17 +210,14 @@ def _fsdp(recipe: Recipe, actor: str, ref: str) -> dict[str, Any]:
             }
     elif device_of(recipe) is Device.cuda:
         # Without it AdamW works on lists of all parameters and holds a fourth more memory at its step.
-        keys[f"{actor}.optim.override_optimizer_config"] = {"fused": True}
+        keys[f"{ACTOR}.optim.override_optimizer_config"] = {"fused": True}
     return keys
 
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
     correction = recipe.algorithm.rollout_correction
     return {
-        "algorithm.adv_estimator": recipe.algorithm.name,
-        "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.normalize_by_std,
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
-        "algorithm.kl_ctrl.kl_coef": recipe.algorithm.kl_reward_coef,
         "algorithm.rollout_correction.rollout_is": None
         if correction is RolloutCorrection.off
         else correction.value,
@@ -251,47 +225,31 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    rollout, section = "actor_rollout_ref.rollout", recipe.rollout
+    section = recipe.rollout
     keys: dict[str, Any] = {
-        f"{rollout}.name": section.engine.value,
-        f"{rollout}.n": section.n,
-        f"{rollout}.temperature": section.temperature,
-        f"{rollout}.top_p": section.top_p,
-        f"{rollout}.top_k": section.top_k,
-        f"{rollout}.seed": recipe.trainer.seed,
-        f"{rollout}.max_num_seqs": section.max_running,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": recipe.trainer.microbatch_size,
-        f"{rollout}.tensor_model_parallel_size": section.tensor_parallel,
-        f"{rollout}.val_kwargs.n": section.val_n,
-        f"{rollout}.val_kwargs.temperature": section.val_temperature,
-        f"{rollout}.val_kwargs.top_p": section.val_top_p,
-        f"{rollout}.val_kwargs.do_sample": section.val_temperature > 0,
-        f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.dtype": sampling_type(recipe).value,
-        f"{rollout}.gpu_memory_utilization": section.gpu_memory,
-        f"{rollout}.agent.num_workers": section.agent_workers,
-        f"{rollout}.agent.default_agent_loop": recipe.agent.name,
-        f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
-        f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
-        f"{rollout}.multi_turn.enable": True,
-        f"{rollout}.multi_turn.max_assistant_turns": recipe.agent.max_turns,
-        f"{rollout}.multi_turn.max_user_turns": recipe.agent.max_turns,
+        f"{ROLLOUT}.val_kwargs.do_sample": section.val_temperature > 0,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        f"{ROLLOUT}.dtype": sampling_type(recipe).value,
+        f"{ROLLOUT}.agent.default_agent_loop": recipe.agent.name,
+        f"{ROLLOUT}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
+        f"{ROLLOUT}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
+        f"{ROLLOUT}.multi_turn.enable": True,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
     if on_cpu(recipe):
         keys |= {
-            f"{rollout}.load_format": "auto",
-            f"{rollout}.free_cache_engine": False,
-            f"{rollout}.enforce_eager": True,
+            f"{ROLLOUT}.load_format": "auto",
+            f"{ROLLOUT}.free_cache_engine": False,
+            f"{ROLLOUT}.enforce_eager": True,
         }
         if section.engine is Engine.vllm:
-            keys |= {f"{rollout}.{key}": value for key, value in engine_keys(recipe).items()}
+            keys |= {f"{ROLLOUT}.{key}": value for key, value in engine_keys(recipe).items()}
     elif recipe.model.lora.rank > 0:
         # VeRL sends the adapter alone, so the engine reads the weights below it from the model's files.
-        keys[f"{rollout}.load_format"] = "safetensors"
+        keys[f"{ROLLOUT}.load_format"] = "safetensors"
     if section.engine is Engine.vllm:
-        keys[f"{rollout}.max_model_len"] = recipe.max_episode_tokens
-    arguments = f"{rollout}.engine_kwargs.{section.engine.value}"
+        keys[f"{ROLLOUT}.max_model_len"] = recipe.max_episode_tokens
+    arguments = f"{ROLLOUT}.engine_kwargs.{section.engine.value}"
     keys |= {f"{arguments}.{name}": value for name, value in section.engine_args.items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
@@ -317,22 +275,13 @@ def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 def _trainer(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     trainer = recipe.trainer
     return {
-        "trainer.project_name": trainer.project,
-        "trainer.experiment_name": recipe.name,
         "trainer.logger": [*ALWAYS_LOGGED, *trainer.loggers],
         "trainer.device": device_of(recipe).value,
-        "trainer.nnodes": recipe.cluster.nodes,
-        "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
         # Every epoch has at least one step, so that as many epochs as steps never end a run too early.
         "trainer.total_training_steps": trainer.steps if trainer.epochs is None else None,
         "trainer.total_epochs": trainer.epochs or trainer.steps,
-        "trainer.log_val_generations": trainer.log_val_generations,
         "trainer.val_only": False,
         "trainer.val_before_train": True,
-        "trainer.test_freq": trainer.val_every,
-        "trainer.save_freq": trainer.save_every,
-        "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
-        "trainer.max_critic_ckpt_to_keep": trainer.keep_checkpoints,
         "trainer.resume_mode": "auto",
         "trainer.v1.trainer_mode": TRAINER,
         "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
@@ -362,12 +311,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
 
 
 def _nested(keys: dict[str, Any]) -> dict[str, Any]:
-    """Dotted keys as nested maps."""
     tree: dict[str, Any] = {}
     for key, value in keys.items():
-        *parents, leaf = key.split(".")
-        section = tree
-        for parent in parents:
-            section = section.setdefault(parent, {})
-        section[leaf] = value
+        put(tree, tuple(key.split(".")), value)
     return tree

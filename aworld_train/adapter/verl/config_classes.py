@@ -1,15 +1,12 @@
-"""The dataclasses that verl builds from its configuration, read from verl's source without importing it.
-
-Importing verl costs seconds and needs torch. The default configuration that ships with verl does not show
-every key: a map with ``_target_`` becomes a dataclass, and a field of that dataclass is a valid key even
-if the default configuration leaves it out. Types are read from the annotations.
-"""
+"""The dataclasses that verl builds from its configuration, read from its source: importing it costs seconds."""
 
 import ast
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing
 
@@ -23,43 +20,26 @@ _SOURCES = (
 )
 # verl sets these itself while it runs; values from a recipe would be overwritten or refused.
 _RUNTIME_FIELDS = {
-    "architectures",
-    "engine",
-    "generation_config",
-    "global_batch_info",
-    "hf_config",
-    "local_hf_config_path",
-    "local_path",
-    "local_tokenizer_path",
-    "loss_settings",
-    "model_config",
-    "processor",
-    "tokenizer",
+    *("architectures", "engine", "generation_config", "global_batch_info", "hf_config", "model_config"),
+    *(
+        "local_hf_config_path",
+        "local_path",
+        "local_tokenizer_path",
+        "loss_settings",
+        "processor",
+        "tokenizer",
+    ),
 }
 _KINDS = {
-    "int": {"int"},
-    "float": {"float", "int"},
-    "str": {"str"},
-    "bool": {"bool"},
-    "list": {"list"},
-    "List": {"list"},
-    "tuple": {"list"},
-    "set": {"list"},
-    "Iterable": {"list"},
-    "dict": {"map"},
-    "Dict": {"map"},
-    "None": {"null"},
+    **{"int": {"int"}, "float": {"float", "int"}, "str": {"str"}, "bool": {"bool"}, "None": {"null"}},
+    **{name: {"list"} for name in ("list", "List", "tuple", "set", "Iterable")},
+    **{"dict": {"map"}, "Dict": {"map"}},
 }
 
 
 @dataclass(frozen=True)
 class FieldType:
-    """The values that a field accepts.
-
-    Attributes:
-        accepts: Kinds of value out of int, float, str, bool, list, map, null; empty when anything goes.
-        section: Name of the dataclass that verl builds from a map in this field.
-    """
+    """The kinds of value that a field accepts (empty: any), or a map for the dataclass ``section``."""
 
     accepts: frozenset[str] = frozenset()
     section: str | None = None
@@ -72,7 +52,6 @@ class _Class:
 
 
 def verl_folder() -> Path:
-    """The folder in which verl is installed; verl is not imported."""
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
         raise DependencyMissing(f"verl is not installed: {TRAINING_PROFILE}.")
@@ -81,10 +60,7 @@ def verl_folder() -> Path:
 
 @cache
 def fields_of(name: str) -> dict[str, FieldType] | None:
-    """The settable fields of the dataclass ``name`` (a bare name or a ``_target_``), inherited ones included.
-
-    Returns None for a class that is not verl's own; its fields are unknown.
-    """
+    """The settable fields of a dataclass, inherited ones included; None for a class that is not verl's."""
     found = _classes().get(name.rpartition(".")[2])
     if found is None or ("." in name and not name.startswith("verl.")):
         return None
@@ -100,11 +76,17 @@ def _classes() -> dict[str, _Class]:
     trees = [ast.parse(file.read_text()) for pattern in _SOURCES for file in sorted(folder.glob(pattern))]
     nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     names = {node.name for node in nodes}
+
+    def named(name: str) -> FieldType:
+        if name in names:
+            return FieldType(frozenset({"map"}), section=name)
+        return FieldType(frozenset(_KINDS.get(name, ())))
+
     return {
         node.name: _Class(
             bases=[base.id for base in node.bases if isinstance(base, ast.Name) and base.id in names],
             fields={
-                item.target.id: _with_default(_type(item.annotation, names), item.value)
+                item.target.id: _with_default(annotated_type(item.annotation, named), item.value)
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
             },
@@ -113,19 +95,18 @@ def _classes() -> dict[str, _Class]:
     }
 
 
-def _type(annotation: ast.expr, names: set[str]) -> FieldType:
+def annotated_type(annotation: ast.expr, named: Callable[[str], FieldType]) -> FieldType:
+    """The type that an annotation describes; ``named`` knows those that have a name, as ``int`` or a class."""
     match annotation:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _either(_type(left, names), _type(right, names))
+            return _either(annotated_type(left, named), annotated_type(right, named))
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            return _either(_type(inner, names), FieldType(frozenset({"null"})))
+            return _either(annotated_type(inner, named), FieldType(frozenset({"null"})))
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
             values = [option.value for option in options if isinstance(option, ast.Constant)]
             return FieldType(frozenset(type(value).__name__ for value in values))
         case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
-            if name in names:
-                return FieldType(frozenset({"map"}), section=name)
-            return FieldType(frozenset(_KINDS.get(name, ())))
+            return named(name)
         case ast.Constant(value=None):
             return FieldType(frozenset({"null"}))
     return FieldType()
@@ -142,3 +123,34 @@ def _with_default(kind: FieldType, default: ast.expr | None) -> FieldType:
     if isinstance(default, ast.Constant) and default.value is None:
         return _either(kind, FieldType(frozenset({"null"})))
     return kind
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "list": "a list",
+    "map": "a map",
+    "null": "null",
+}
+
+
+def kind_of(value: Any) -> str:
+    """int, float, str, bool, list, map or null."""
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "map"
+    return "list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def in_words(kinds: Collection[str]) -> str:
+    """Kinds as a message names them; a number may be a whole one, so that is not said twice."""
+    implied = {"int"} if "float" in kinds else set()
+    return " or ".join(words for kind, words in _WORDS.items() if kind in kinds and kind not in implied)
+
+
+def describe(value: Any) -> str:
+    kind = kind_of(value)
+    return _WORDS[kind] if kind in ("null", "map", "list") else repr(value)

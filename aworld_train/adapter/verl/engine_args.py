@@ -1,9 +1,7 @@
 """The arguments of vLLM's or SGLang's engine that a recipe passes through, checked before the engine starts.
 
-VeRL hands them to the engine in place of its own, so one of them could replace what VeRL or the recipe sets, and the
-engine would refuse a wrong one minutes after the start of a run. Names and types are those of the dataclasses
-``AsyncEngineArgs`` and ``ServerArgs``, read from their source: importing an engine takes seconds. Where it is not
-installed only the arguments that a recipe may not set are known; the run checks the others on the machine that has it.
+Names and types are read from the source of ``AsyncEngineArgs`` and ``ServerArgs``: importing an engine takes seconds.
+Where it is not installed only the arguments that a recipe may not set are known.
 """
 
 import ast
@@ -14,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aworld_train.adapter.verl.config_classes import FieldType, annotated_type, describe, in_words, kind_of
 from aworld_train.adapter.verl.name_checks import value_at
-from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import nearest
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import has_lookup
@@ -34,150 +32,94 @@ _GPUS = (
 )
 _LORA = "the recipe's model.lora says which adapters there are"
 _WEIGHTS = "VeRL brings the trainer's weights to the engine by it"
-OWNED_ARGS = {
-    **dict.fromkeys(
-        (
-            "model",
-            "model_weights",
-            "served_model_name",
-            "tokenizer",
-            "tokenizer_revision",
-            "skip_tokenizer_init",
-            "hf_config_path",
-            "hf_overrides",
-            "revision",
-            "code_revision",
-            "runner",
-            "convert",
-        ),
-        _MODEL,
-    ),
-    "hf_token": "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit",
-    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
-    "dtype": "the recipe has a key for it, `rollout.dtype`",
-    "seed": "the recipe has a key for it, `trainer.seed`",
-    "max_num_seqs": "the recipe has a key for it, `rollout.max_running`",
-    "gpu_memory_utilization": "the recipe has a key for it, `rollout.gpu_memory`",
-    "tensor_parallel_size": "the recipe has a key for it, `rollout.tensor_parallel`",
-    "logprobs_mode": "training rows have the probabilities with which tokens were sampled",
-    "logits_processors": _SAMPLED,
-    "generation_config": _SAMPLED,
-    "override_generation_config": _SAMPLED,
-    **dict.fromkeys(("enable_lora", "max_loras", "max_lora_rank", "fully_sharded_loras"), _LORA),
-    **dict.fromkeys(("default_mm_loras", "lora_target_modules"), _LORA),
-    "worker_extension_cls": _WEIGHTS,
-    "weight_transfer_config": _WEIGHTS,
-    "distributed_executor_backend": "VeRL reaches the engine's workers as processes",
-    **dict.fromkeys(
-        (
-            "pipeline_parallel_size",
-            "data_parallel_size",
-            "data_parallel_size_local",
-            "data_parallel_rank",
-            "data_parallel_start_rank",
-            "data_parallel_address",
-            "data_parallel_rpc_port",
-            "data_parallel_backend",
-            "data_parallel_hybrid_lb",
-            "data_parallel_external_lb",
-            "data_parallel_multi_port_external_lb",
-            "device_ids",
-            "nnodes",
-            "node_rank",
-            "master_addr",
-            "master_port",
-        ),
-        _GPUS,
-    ),
-    "max_model_len": (
+_IN_RECIPE, _IN_VERL = "the recipe has a key for it, `{}`", f"VeRL has a key for it, `{_RAW}.{{}}`"
+
+
+def _owned(
+    by_reason: Mapping[str, str], *, in_recipe: Mapping[str, str], in_verl: Mapping[str, str]
+) -> dict[str, str]:
+    """Each argument with its reason, from the names of the arguments by reason, and the keys that stand for others."""
+    return {
+        **{name: reason for reason, names in by_reason.items() for name in names.split()},
+        **{name: _IN_RECIPE.format(key) for name, key in in_recipe.items()},
+        **{name: _IN_VERL.format(key) for name, key in in_verl.items()},
+    }
+
+
+OWNED_ARGS = _owned(
+    {
+        _MODEL: "model model_weights served_model_name tokenizer tokenizer_revision skip_tokenizer_init "
+        "hf_config_path hf_overrides revision code_revision runner convert",
+        "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit": "hf_token",
+        "training rows have the probabilities with which tokens were sampled": "logprobs_mode",
+        _SAMPLED: "logits_processors generation_config override_generation_config",
+        _LORA: "enable_lora max_loras max_lora_rank fully_sharded_loras default_mm_loras lora_target_modules",
+        _WEIGHTS: "worker_extension_cls weight_transfer_config",
+        "VeRL reaches the engine's workers as processes": "distributed_executor_backend",
+        _GPUS: "pipeline_parallel_size data_parallel_size data_parallel_size_local data_parallel_rank "
+        "data_parallel_start_rank data_parallel_address data_parallel_rpc_port data_parallel_backend "
+        "data_parallel_hybrid_lb data_parallel_external_lb data_parallel_multi_port_external_lb device_ids nnodes "
+        "node_rank master_addr master_port",
         "it is the sum of dataset.max_prompt_tokens and rollout.max_response_tokens; more is "
-        f"{_RAW}.max_model_len"
-    ),
-    "enable_expert_parallel": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
-    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
-    "limit_mm_per_prompt": f"VeRL has a key for it, `{_RAW}.limit_images`",
-    "kv_transfer_config": f"VeRL has a key for it, `{_RAW}.disaggregation`",
-    "profiler_config": f"VeRL has a key for it, `{_RAW}.profiler`",
-    **{
-        name: f"VeRL has a key for it, `{_RAW}.{name}`"
-        for name in (
-            "load_format",
-            "quantization",
-            "enforce_eager",
-            "cudagraph_capture_sizes",
-            "enable_chunked_prefill",
-            "enable_prefix_caching",
-            "enable_sleep_mode",
-            "max_num_batched_tokens",
-            "scheduling_policy",
-            "disable_log_stats",
-        )
+        f"{_RAW}.max_model_len": "max_model_len",
     },
-}
+    in_recipe={
+        "trust_remote_code": "model.trust_remote_code",
+        "dtype": "rollout.dtype",
+        "seed": "trainer.seed",
+        "max_num_seqs": "rollout.max_running",
+        "gpu_memory_utilization": "rollout.gpu_memory",
+        "tensor_parallel_size": "rollout.tensor_parallel",
+    },
+    in_verl={
+        "enable_expert_parallel": "expert_parallel_size",
+        "enable_return_routed_experts": "enable_rollout_routing_replay",
+        "limit_mm_per_prompt": "limit_images",
+        "kv_transfer_config": "disaggregation",
+        "profiler_config": "profiler",
+        **{
+            name: name for name in ("load_format", "quantization", "enforce_eager", "cudagraph_capture_sizes")
+        },
+        **{name: name for name in ("enable_chunked_prefill", "enable_prefix_caching", "enable_sleep_mode")},
+        **{name: name for name in ("max_num_batched_tokens", "scheduling_policy", "disable_log_stats")},
+    },
+)
 """vLLM's that a recipe may not set, with the reason as a part of a sentence; a test holds them against VeRL's."""
 
-SGLANG_OWNED_ARGS = {
-    **dict.fromkeys(
-        (
-            "model_path",
-            "tokenizer_path",
-            "served_model_name",
-            "skip_tokenizer_init",
-            "revision",
-            "json_model_override_args",
-            "is_embedding",
-            "weight_version",
-        ),
-        _MODEL,
-    ),
-    **dict.fromkeys(("host", "port", "nccl_port"), "VeRL chooses where its servers listen"),
-    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
-    "dtype": "the recipe has a key for it, `rollout.dtype`",
-    "random_seed": "the recipe has a key for it, `trainer.seed`",
-    "max_running_requests": "the recipe has a key for it, `rollout.max_running`",
-    "mem_fraction_static": "the recipe has a key for it, `rollout.gpu_memory`",
-    "tp_size": "the recipe has a key for it, `rollout.tensor_parallel`",
-    "context_length": "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens",
-    "allow_auto_truncate": "training rows have the prompts with which tokens were sampled",
-    **dict.fromkeys(
-        (
-            "sampling_defaults",
-            "preferred_sampling_params",
-            "enable_custom_logit_processor",
-            "speculative_accept_threshold_single",
-            "speculative_accept_threshold_acc",
-        ),
-        _SAMPLED,
-    ),
-    **dict.fromkeys(("enable_lora", "max_lora_rank", "lora_target_modules", "lora_paths"), _LORA),
-    **dict.fromkeys(("custom_weight_loader", "enable_memory_saver", "enable_weights_cpu_backup"), _WEIGHTS),
-    **dict.fromkeys(
-        (
-            "dp_size",
-            "pp_size",
-            "attn_cp_size",
-            "nnodes",
-            "node_rank",
-            "dist_init_addr",
-            "base_gpu_id",
-            "gpu_id_step",
-            "device",
-            "use_ray",
-            "disaggregation_mode",
-        ),
-        _GPUS,
-    ),
-    "ep_size": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
-    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
-    "disable_cuda_graph": f"VeRL has a key for it, `{_RAW}.enforce_eager`",
-    **{name: f"VeRL has a key for it, `{_RAW}.{name}`" for name in ("load_format", "quantization")},
-}
+SGLANG_OWNED_ARGS = _owned(
+    {
+        _MODEL: "model_path tokenizer_path served_model_name skip_tokenizer_init revision json_model_override_args "
+        "is_embedding weight_version",
+        "VeRL chooses where its servers listen": "host port nccl_port",
+        "an episode must have room for dataset.max_prompt_tokens and rollout.max_response_tokens": "context_length",
+        "training rows have the prompts with which tokens were sampled": "allow_auto_truncate",
+        _SAMPLED: "sampling_defaults preferred_sampling_params enable_custom_logit_processor "
+        "speculative_accept_threshold_single speculative_accept_threshold_acc",
+        _LORA: "enable_lora max_lora_rank lora_target_modules lora_paths",
+        _WEIGHTS: "custom_weight_loader enable_memory_saver enable_weights_cpu_backup",
+        _GPUS: "dp_size pp_size attn_cp_size nnodes node_rank dist_init_addr base_gpu_id gpu_id_step device use_ray "
+        "disaggregation_mode",
+    },
+    in_recipe={
+        "trust_remote_code": "model.trust_remote_code",
+        "dtype": "rollout.dtype",
+        "random_seed": "trainer.seed",
+        "max_running_requests": "rollout.max_running",
+        "mem_fraction_static": "rollout.gpu_memory",
+        "tp_size": "rollout.tensor_parallel",
+    },
+    in_verl={
+        "ep_size": "expert_parallel_size",
+        "enable_return_routed_experts": "enable_rollout_routing_replay",
+        "disable_cuda_graph": "enforce_eager",
+        "load_format": "load_format",
+        "quantization": "quantization",
+    },
+)
 """As ``OWNED_ARGS``, for SGLang 0.5.12."""
 
 
 class _Known(NamedTuple):
-    """An engine whose arguments are known."""
-
     title: str
     file: str
     owned: Mapping[str, str]
@@ -201,11 +143,9 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "set": frozenset({"list"}),
     "dict": frozenset({"map", "str"}),  # a text is JSON
 }
-_ANYTHING: frozenset[str] = frozenset()
 
 
 def engine_arg_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What the recipe's engine cannot be given: the recipe's key, and one sentence for each."""
     engine = recipe.rollout.engine
     if engine not in _ENGINES:
         if recipe.rollout.engine_args:
@@ -259,15 +199,11 @@ def _accepts_at_random(config: Any) -> bool:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether the environment gives the value, as text that the engine reads."""
     return isinstance(value, EnvText) or (isinstance(value, str) and has_lookup(value))
 
 
 def engine_args(engine: Engine) -> Mapping[str, frozenset[str]] | None:
-    """The arguments of an installed engine with the kinds of value that each takes; None where it is not installed.
-
-    A kind is one of int, float, str, bool, list, map and null; none at all stands for any.
-    """
+    """The arguments of an installed engine with the kinds of value that each takes (none: any)."""
     spec = find_spec(engine.value)
     if spec is None or spec.origin is None:
         return None
@@ -282,7 +218,7 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
     except (OSError, SyntaxError):
         return None
     fields = {
-        item.target.id: _accepted(item.annotation)
+        item.target.id: annotated_type(item.annotation, _named).accepts
         for owner in tree.body
         if isinstance(owner, ast.ClassDef) and owner.name in _CLASSES
         for item in owner.body
@@ -293,22 +229,6 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
     return fields or None
 
 
-def _accepted(annotation: ast.expr) -> frozenset[str]:
-    match annotation:
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            kinds = (_accepted(left), _accepted(right))
-            return _ANYTHING if _ANYTHING in kinds else kinds[0] | kinds[1]
-        case ast.Constant(value=None):
-            return frozenset({"null"})
-        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            accepted = _accepted(inner)
-            return _ANYTHING if accepted is _ANYTHING else accepted | {"null"}
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
-            return frozenset(
-                type(option.value).__name__ for option in options if isinstance(option, ast.Constant)
-            )
-        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
-            if name.endswith("Config"):
-                return _KINDS["dict"]
-            return _KINDS.get(name.lower() if name in ("List", "Dict") else name, _ANYTHING)
-    return _ANYTHING
+def _named(name: str) -> FieldType:
+    kind = "dict" if name.endswith("Config") else name.lower() if name in ("List", "Dict") else name
+    return FieldType(_KINDS.get(kind, frozenset()))

@@ -13,17 +13,13 @@ import socket
 import sys
 
 ADDRESS_VARIABLE = "AWORLD_TRAIN_FORK_SERVER"
-"""Name of the environment variable that holds the path of the fork server's socket."""
 KEY_VARIABLE = "AWORLD_TRAIN_QUEUE_KEY"
-"""Name of the environment variable that holds the path of the file with the key of the run's queue."""
 STAND_IN = (sys.executable, "-I", "-S", __file__)
-"""The command that stands in for the interpreter."""
 STARTED = b"\x01"
 STATUS_BYTES = 4
 
 
 def main() -> None:
-    """Have the process made, wait for its end, and end in the same way."""
     arguments = sys.argv[1:]
     status = _forked(arguments)
     if status is None:
@@ -32,7 +28,6 @@ def main() -> None:
 
 
 def end_as(status: int) -> None:
-    """End this process as one with this wait status has ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number != signal.SIGKILL:
@@ -42,7 +37,6 @@ def end_as(status: int) -> None:
 
 
 def _forked(arguments: list[str]) -> int | None:
-    """The wait status of the process that the fork server made; None if it made none."""
     try:
         with open(os.environ[KEY_VARIABLE], "rb") as file:  # noqa: PTH123
             key = file.read()

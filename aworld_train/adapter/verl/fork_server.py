@@ -1,14 +1,12 @@
 """Makes the Python processes of a run on a machine by forking one that has imported Ray, torch and VeRL.
 
-Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that
-one process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
-interpreter; its request has the interpreter's arguments, the working directory, the environment and the standard
-streams, and it ends as the fork does. The key of the run's queue lets it in.
+Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. Ray starts
+``fork_client`` where it would start the interpreter; it sends arguments, directory, environment and streams, and ends
+as the fork does. The key of the run's queue lets it in.
 
 A fork has what modules read and drew when they were imported. A request with other variables of Python or the dynamic
-linker is therefore refused, which starts the interpreter; random generators and torch's threads are set anew; classes
-get their identifiers from the operating system, because Ray's own generator, once used, would give all forks the same;
-and Ray reads two variables of workers when it is imported (``preload``).
+linker is refused, which starts the interpreter; random generators and torch's threads are set anew; and classes get
+their identifiers from the operating system, because Ray's own generator would give all forks the same.
 """
 
 import contextlib
@@ -57,12 +55,7 @@ _job_id = b""
 
 
 def run(main: Start, job: int = 1) -> None:
-    """Call ``main`` in a fork of this process, beside a fork server that ends with it; or here, if that cannot be.
-
-    Args:
-        main: What to do.
-        job: As of ``preload``.
-    """
+    """Call ``main`` in a fork of this process, beside a fork server that ends with it; or here, if that cannot be."""
     if preload(job):
         address, key = (
             Path(os.environ[name]) for name in (fork_client.ADDRESS_VARIABLE, fork_client.KEY_VARIABLE)
@@ -75,11 +68,8 @@ def run(main: Start, job: int = 1) -> None:
 def preload(job: int = 1) -> bool:
     """Import what the processes of a run import, so that its forks have it.
 
-    Args:
-        job: Which program that joins Ray is the run; workers of others are not forked.
-
-    Returns:
-        Whether this process may be forked: False if its forks would give their objects the same identifiers.
+    ``job`` is which program that joins Ray is the run; workers of others are not forked. Returns False if this process
+    must not be forked, because its forks would give their objects the same identifiers.
     """
     # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended:
     # for forks that is this one, which ends them when the raylet ends.
@@ -96,8 +86,6 @@ def preload(job: int = 1) -> bool:
     setproctitle(getproctitle())
 
     class IdsOfSystem:
-        """Stands in for ``ActorClassID`` while classes are defined."""
-
         @staticmethod
         def from_random() -> Any:
             return ActorClassID(os.urandom(ActorClassID.size()))
@@ -112,7 +100,6 @@ def preload(job: int = 1) -> bool:
 
 
 def _id_of_fork() -> bytes:
-    """An identifier that Ray makes in a fork of this process."""
     from ray import ObjectRef
 
     reader, writer = os.pipe()
@@ -128,12 +115,7 @@ def _id_of_fork() -> bytes:
 
 
 class ForkServer:
-    """Forks this process on request.
-
-    Args:
-        address: The path of its socket, in a folder that only its user can reach.
-        key: The file with the key that requests begin with.
-    """
+    """Forks this process on request; requests begin with the key in the file ``key``."""
 
     def __init__(self, address: Path, key: Path):
         self._key = key.read_bytes()
@@ -150,8 +132,7 @@ class ForkServer:
     def serve(self, main: Start) -> Start:
         """Fork a process for ``main``, and others on request until that one has ended; then end as it did.
 
-        Returns:
-            In each fork, and only there: what it is to do.
+        Returns in each fork, and only there, what it is to do.
         """
         gc.collect()
         gc.freeze()  # so that searches for garbage in forks do not copy what they share
@@ -232,7 +213,6 @@ class ForkServer:
                 self._selector.register(self._raylet, selectors.EVENT_READ)
 
     def _kill_forks(self, main_process: "_Fork") -> None:
-        """End what the raylet, which has ended, has started."""
         assert self._raylet is not None
         self._selector.unregister(self._raylet)
         for selected in self._selector.get_map().values():
@@ -268,7 +248,6 @@ class ForkServer:
         return status
 
     def _forget(self, fork: "_Fork") -> None:
-        """Have no more to do with the client of a fork."""
         assert fork.connection is not None
         self._selector.unregister(fork.connection)
         fork.connection.close()
@@ -284,21 +263,17 @@ class _Fork:
 
 @dataclass(frozen=True)
 class _Program:
-    """A script, and the circumstances in which it is to run."""
-
     arguments: list[str]
     directory: bytes
     environment: dict[bytes, bytes]
 
     def script(self) -> list[str]:
-        """The script with its arguments; nothing where something else is to be run."""
         rest = list(self.arguments)
         while rest and rest[0] in _SCRIPT_FLAGS:
             del rest[0]
         return rest if rest and not rest[0].startswith("-") else []
 
     def enter(self, streams: list[int]) -> None:
-        """Take over the circumstances."""
         from ray._raylet import setproctitle  # type: ignore[attr-defined]
 
         for number, descriptor in enumerate(streams):

@@ -1,8 +1,7 @@
 """Gives the variables of a run to Ray's worker processes on a cluster that the run has not started itself.
 
-Such workers inherit the environment of their node and not of the run. VeRL's process sends them the variables that
-``FORWARDED_VARIABLE`` names, through the runtime environment of its Ray job: sealed (see ``aworld_train.sealed``),
-except those that a Python process needs when it starts. A process of the run opens them in the worker setup.
+VeRL's process sends them through the runtime environment of its Ray job: sealed (see ``aworld_train.sealed``), except
+those that a Python process needs when it starts. A process of the run opens them in the worker setup.
 """
 
 import os
@@ -19,22 +18,16 @@ _OF_A_START = ("AWORLD_TRAIN_RUN_DIR", "MCP_SERVER_URL", "MCP_SERVER_TOKEN")
 
 
 def forwarded_names(own: Iterable[str]) -> str:
-    """The value of ``FORWARDED_VARIABLE`` for a start with these variables of its own."""
     of_job = [name for name in os.environ.get(JOB_VARIABLES_VARIABLE, "").split(",") if name]
     return ",".join(sorted({*own, *of_job, *_OF_A_START, FORWARDED_VARIABLE}))
 
 
 def is_forwarding() -> bool:
-    """Whether workers of this run need its variables."""
     return FORWARDED_VARIABLE in os.environ
 
 
 def variables_for_workers() -> dict[str, str]:
-    """The variables for the runtime environment of the run's Ray job.
-
-    Raises:
-        RuntimeError: The cluster has no token to seal them with.
-    """
+    """The variables for the runtime environment of the run's Ray job; RuntimeError if no token can seal them."""
     names = os.environ[FORWARDED_VARIABLE].split(",")
     variables = {name: os.environ[name] for name in names if name in os.environ}
     token = ray_token()

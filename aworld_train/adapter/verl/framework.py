@@ -1,21 +1,12 @@
 """VeRL as a training framework: ``main_ppo`` on a private Ray, with the configuration composed from a recipe."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import (
-    Checkpoint,
-    ExtractedModel,
-    LoadedModel,
-    MemoryPlan,
-    RunPlan,
-    StartFiles,
-    StepReader,
-    StoredCheckpoint,
-)
-from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
+from aworld_train.adapter.base import LoadedModel, RunPlan, StartFiles
+from aworld_train.adapter.verl import checkpoints, log, recipe_checks, recipe_keys
 from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.command import (
     WITHOUT_FIRST_VALIDATION,
@@ -30,7 +21,6 @@ from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.trackers import tracker_environment
 from aworld_train.recipe.schema import Recipe
-from aworld_train.recipe.tree import KeyPath
 
 _RENDEZVOUS = "rendezvous"
 """The folder in a run folder in which ranks on several machines find each other."""
@@ -43,17 +33,21 @@ class VerlFramework:
     packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
     owned_keys: Mapping[str, str] = OWNED_KEYS
 
-    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As ``TrainingFramework.recipe_from``."""
-        return own_config.recipe_from(content)
-
-    def faults(self, recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-        """As ``TrainingFramework.faults``."""
-        return recipe_checks.faults(recipe)
+    recipe_from = staticmethod(recipe_keys.recipe_from)
+    faults = staticmethod(recipe_checks.faults)
+    composed = staticmethod(compose)
+    memory_plan = staticmethod(memory_plan)
+    errors_in = staticmethod(log.errors_in)
+    start_failed = staticmethod(log.start_failed)
+    is_transient = staticmethod(log.is_transient)
+    step_rows = VerlStepReader
+    last_checkpoint = staticmethod(checkpoints.last_checkpoint)
+    prepare_resume = staticmethod(checkpoints.prepare_resume)
+    model_in = staticmethod(checkpoints.model_in)
+    extract_model = staticmethod(checkpoints.extract_model)
+    checkpoints = staticmethod(checkpoints.stored)
 
     def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
-        """As ``TrainingFramework.compile``."""
-
         # What plays and scores episodes is imported only where a run needs it, not to check a recipe.
         from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
@@ -81,56 +75,10 @@ class VerlFramework:
             remarks=[*attention_remarks(recipe)],
         )
 
-    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
-        """As ``TrainingFramework.composed``."""
-        return compose(recipe, folder)
-
-    def memory_plan(self, recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
-        """As ``TrainingFramework.memory_plan``."""
-        return memory_plan(recipe, gpu_bytes)
-
     def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As ``TrainingFramework.template_options``."""
         return composed["data"].get("apply_chat_template_kwargs") or {}
 
-    def errors_in(self, text: str) -> list[str]:
-        """As ``TrainingFramework.errors_in``."""
-        return log.errors_in(text)
-
-    def start_failed(self, text: str) -> bool:
-        """As ``TrainingFramework.start_failed``."""
-        return log.start_failed(text)
-
-    def is_transient(self, error: str) -> bool:
-        """As ``TrainingFramework.is_transient``."""
-        return log.is_transient(error)
-
-    def step_rows(self, file: Path) -> StepReader:
-        """As ``TrainingFramework.step_rows``."""
-        return VerlStepReader(file)
-
-    def last_checkpoint(self, folder: Path) -> Checkpoint | None:
-        """As ``TrainingFramework.last_checkpoint``."""
-        return checkpoints.last_checkpoint(folder)
-
-    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-        """As ``TrainingFramework.prepare_resume``."""
-        return checkpoints.prepare_resume(folder, checkpoint)
-
-    def model_in(self, checkpoint: Path) -> Path | None:
-        """As ``TrainingFramework.model_in``."""
-        return checkpoints.model_in(checkpoint)
-
-    def checkpoints(self, folder: Path) -> list[StoredCheckpoint]:
-        """As ``TrainingFramework.checkpoints``."""
-        return checkpoints.stored(folder)
-
-    def extract_model(self, checkpoint: Path, into: Path) -> ExtractedModel:
-        """As ``TrainingFramework.extract_model``."""
-        return checkpoints.extract_model(checkpoint, into)
-
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
-        """As ``TrainingFramework.load_model``."""
         _prepare_process(recipe, folder)
         from aworld_train.adapter.verl.single_model import VerlLoadedModel
 
@@ -139,7 +87,6 @@ class VerlFramework:
     def trained_logprobs(
         self, recipe: Recipe, folder: Path, samples: Sequence[tuple[Sequence[int], Sequence[int]]]
     ) -> list[list[float]]:
-        """As ``TrainingFramework.trained_logprobs``."""
         _prepare_process(recipe, folder)
         from aworld_train.adapter.verl.trained_logprobs import trained_logprobs
 

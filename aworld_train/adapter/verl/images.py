@@ -1,8 +1,7 @@
 """The tokens of images in a model's prompts, by the processor that VeRL's trainer and vLLM use.
 
-The processor writes as many tokens for an image as the model has features for it. VeRL's vLLM server puts one token in
-place of the run before vLLM expands it again (``qwen2_5_vl_dedup_image_tokens``), and does so for one family of
-processors, that of Qwen-VL; others would be expanded twice.
+VeRL's vLLM server puts one token in place of an image's run of them, before vLLM expands it again, for processors of
+Qwen-VL alone (``qwen2_5_vl_dedup_image_tokens``); those of others would be expanded twice.
 """
 
 import json
@@ -17,12 +16,7 @@ _MAX_COUNTS = 4096
 
 
 class ProcessorImages:
-    """Implements ``ImageTokens`` with a Hugging Face processor of the Qwen-VL family.
-
-    Args:
-        processor: The processor.
-        options: Further arguments of it, as ``data.mm_processor_kwargs``.
-    """
+    """Implements ``ImageTokens`` with a Hugging Face processor of the Qwen-VL family."""
 
     def __init__(self, processor: Any, options: Mapping[str, Any]):
         self._processor = processor
@@ -32,7 +26,6 @@ class ProcessorImages:
         self._counts: dict[str, int] = {}
 
     def tokens(self, image: Image) -> list[int]:
-        """As ``ImageTokens.tokens``."""
         count = self._counts.get(image.digest)
         if count is None:
             if len(self._counts) >= _MAX_COUNTS:
@@ -53,10 +46,7 @@ class ProcessorImages:
 def image_tokens(processor: Any, engine: str | None, options: str = "{}") -> ImageTokens | NoImages:
     """The tokens of images for a model with this processor, or why it takes no images.
 
-    Args:
-        processor: The model's processor; None if it has none.
-        engine: The rollout engine; None for a served model.
-        options: Further arguments of the processor, as JSON.
+    ``engine`` is None for a served model; ``options`` are further arguments of the processor, as JSON.
     """
     if processor is None:
         return NoImages()

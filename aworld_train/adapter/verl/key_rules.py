@@ -24,39 +24,32 @@ OPEN_MAPS = {
     "global_profiler.global_tool_config.torch_memory.kw_args": "arguments of torch's memory recorder",
 }
 # Keys that verl reads although neither its default configuration nor a dataclass has them.
-READ_ANYWAY: dict[str, dict[str, FieldType]] = {
+_READ_ANYWAY = {
     "data": {
-        "cache_dir": FieldType(frozenset({"str"})),
-        "chat_template_func": FieldType(frozenset({"str", "null"})),
-        "filter_prompts": FieldType(frozenset({"bool"})),
-        "need_tools_kwargs": FieldType(frozenset({"bool"})),
+        "cache_dir": "str",
+        "chat_template_func": "str null",
+        "filter_prompts": "bool",
+        "need_tools_kwargs": "bool",
     },
     "reward": {
-        "reward_kwargs": FieldType(frozenset({"map"})),
-        "max_concurrent": FieldType(frozenset({"int"})),
-        "max_rpm": FieldType(frozenset({"int", "null"})),
-        "max_tpm": FieldType(frozenset({"int", "null"})),
-        "estimated_tokens_per_request": FieldType(frozenset({"int"})),
-        "timeout": FieldType(frozenset({"int", "float"})),
+        "reward_kwargs": "map",
+        "max_concurrent": "int",
+        "max_rpm": "int null",
+        "max_tpm": "int null",
+        "estimated_tokens_per_request": "int",
+        "timeout": "int float",
     },
-    "reward.custom_reward_function": {"reward_kwargs": FieldType(frozenset({"map"}))},
-    "trainer": {"remove_previous_ckpt_in_save": FieldType(frozenset({"bool"}))},
-    "*.mixed_precision": {
-        "param_dtype": FieldType(frozenset({"str"})),
-        "reduce_dtype": FieldType(frozenset({"str"})),
-        "buffer_dtype": FieldType(frozenset({"str"})),
-    },
-    "*.wrap_policy": {
-        "disable": FieldType(frozenset({"bool"})),
-        "transformer_layer_cls_to_wrap": FieldType(frozenset({"str", "list", "null"})),
-    },
+    "reward.custom_reward_function": {"reward_kwargs": "map"},
+    "trainer": {"remove_previous_ckpt_in_save": "bool"},
+    "*.mixed_precision": {"param_dtype": "str", "reduce_dtype": "str", "buffer_dtype": "str"},
+    "*.wrap_policy": {"disable": "bool", "transformer_layer_cls_to_wrap": "str list null"},
+}
+READ_ANYWAY: dict[str, dict[str, FieldType]] = {
+    pattern: {key: FieldType(frozenset(kinds.split())) for key, kinds in keys.items()}
+    for pattern, keys in _READ_ANYWAY.items()
 }
 # Keys that accept another type than that of their default.
-ALSO_TAKES = {
-    "data.train_files": {"list"},
-    "data.val_files": {"list"},
-    "trainer.logger": {"str"},
-}
+ALSO_TAKES = {"data.train_files": {"list"}, "data.val_files": {"list"}, "trainer.logger": {"str"}}
 # Sections that are still in verl's defaults and that its trainer no longer reads, with their replacement.
 IGNORED_SECTIONS = {
     "custom_reward_function": "reward.custom_reward_function",

@@ -34,21 +34,11 @@ _MAX_INLINE_TOKENS = 20_000  # longer turns are parsed outside the event loop
 
 
 class VerlModel:
-    """Implements ``LanguageModel`` for one episode.
+    """Implements ``LanguageModel`` for one episode with VeRL's server manager.
 
-    Args:
-        server_manager: VeRL's server manager, which samples tokens after a prompt of tokens.
-        tokenizer: The model's tokenizer.
-        parser: How the model writes tool calls, as in ``agent.tool_parser``.
-        template_options: Further arguments of the chat template.
-        end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
-        engine_stops: Whether the engine ends generation at a text, with vLLM's parameters.
-        seed_parameter: What the engine calls the seed of a request.
-        max_top_logprobs: How many of the most likely tokens the engine returns, if a parameter asks for them.
-        images: The tokens of images, or why the model takes none.
-
-    Raises:
-        ModelError: The parser does not fit the chat template.
+    ``end_tokens`` are added to those of tokenizer and parser. ``engine_stops`` says whether the engine ends generation
+    at a text, with vLLM's parameters; ``seed_parameter`` is what it calls a request's seed. Raises ModelError if the
+    parser does not fit the chat template.
     """
 
     def __init__(
@@ -117,7 +107,6 @@ class VerlModel:
         return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields), likely)
 
     def _pictures(self, images: Sequence[Image]) -> dict[str, Any]:
-        """The arguments of a call with images."""
         if not images or isinstance(self._images, NoImages):
             return {}
         options = {"mm_processor_kwargs": dict(self._images.options)} if self._images.options else {}
@@ -126,7 +115,6 @@ class VerlModel:
     async def parse(
         self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
     ) -> ParsedTurn:
-        """Split a turn into reasoning, text and tool calls, as the model's format has them."""
         if len(tokens) > _MAX_INLINE_TOKENS:
             return await asyncio.to_thread(self._parse, tokens, tools, prompt)
         return self._parse(tokens, tools, prompt)
@@ -144,7 +132,6 @@ class VerlModel:
         return replace(turn, content=content.strip(), reasoning=reasoning.strip())
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The tokens as text, without special tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _decode(self, tokens: Sequence[int]) -> str:
@@ -152,7 +139,6 @@ class VerlModel:
 
 
 def _versions(fields: Mapping[str, Any]) -> WeightVersions | None:
-    """The versions of the weights, in the fields that VeRL's servers add to their output."""
     first, last = fields.get("min_global_steps"), fields.get("max_global_steps")
     return None if first is None or last is None else WeightVersions(first, last)
 
@@ -176,6 +162,5 @@ def _template(
 
 @lru_cache(maxsize=8)
 def _ids_of(tokenizer: Any, texts: tuple[str, ...]) -> list[int]:
-    """The token of each text that is one."""
     vocabulary = tokenizer.get_vocab()
     return [vocabulary[text] for text in texts if text in vocabulary]

@@ -1,10 +1,9 @@
 """Processes whose death would leave VeRL's trainer waiting for ever, watched from the trainer's own process.
 
-VeRL hands a batch to its agent-loop workers and does not wait for their calls: it looks for results in a queue, again
-and again. A worker that the kernel killed for its memory puts nothing there, and clients of a queue whose storage is
-gone try for minutes. A thread therefore holds a call to each of these processes; Ray ends the call with an error when
-the process dies. The trainer raises that where it waits for episodes; in another place the supervisor of the run learns
-it from what this process waits for. At the end of training VeRL ends the queue itself, and then nothing is watched.
+VeRL looks for results in a queue, again and again: a worker that the kernel killed puts nothing there, and clients of a
+queue whose storage is gone try for minutes. A thread therefore holds a call to each of these processes, which Ray ends
+with an error when the process dies; the trainer raises it where it waits for episodes. At the end of training VeRL ends
+the queue itself, and then nothing is watched.
 """
 
 import functools
@@ -26,11 +25,7 @@ _is_over = False
 
 
 def watch(calls: Mapping[str, Callable[[], Any]]) -> None:
-    """Watch processes until this one ends.
-
-    Args:
-        calls: For each process its name and a function that calls it; when a call ends, the next one is made.
-    """
+    """Watch processes until this one ends, each by a function that calls it, again when a call ends."""
     _end_with_the_queue()
     threading.Thread(target=_watch_always, args=(dict(calls),), name="liveness", daemon=True).start()
 
@@ -49,11 +44,7 @@ def _end_with_the_queue() -> None:
 
 
 def check() -> None:
-    """Look whether a watched process has died.
-
-    Raises:
-        RuntimeError: One has; the message has Ray's reason.
-    """
+    """Raise RuntimeError with Ray's reason if a watched process has died."""
     if _death is not None:
         raise RuntimeError(_death)
 
@@ -66,7 +57,6 @@ def queue_calls() -> dict[str, Callable[[], Any]]:
 
 
 def numbered(kind: str, processes: Sequence[Any]) -> dict[str, Any]:
-    """The processes of one kind by name."""
     return {f"{kind} {i}" if len(processes) > 1 else kind: process for i, process in enumerate(processes)}
 
 

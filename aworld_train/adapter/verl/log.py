@@ -22,7 +22,6 @@ _START_TIMEOUT = "The current node timed out during startup"
 
 
 def errors_in(log: str) -> list[str]:
-    """Lines that name an error, in order, without colours and Ray's prefixes."""
     errors: list[str] = []
     last_is_error = False
     for line in log.splitlines():
@@ -38,22 +37,15 @@ def errors_in(log: str) -> list[str]:
 
 
 def start_failed(log: str) -> bool:
-    """Whether the last error is that Ray's processes took too long to start."""
     errors = errors_in(log)
     return bool(errors) and _START_TIMEOUT in errors[-1]
 
 
 def is_transient(error: str) -> bool:
-    """Whether an error is the loss of a process or a machine."""
     return _LOST.search(error) is not None and _OWN_FAULT not in error
 
 
 def error_line(error: BaseException) -> str:
-    """An error's type and its cause in one line.
-
-    Ray's errors have up to 15 lines: a remote traceback, whose last error is the cause, or a first sentence with
-    facts about the actor below it.
-    """
     text = str(error)
     if causes := errors_in(text):
         return causes[-1]

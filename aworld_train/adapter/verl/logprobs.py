@@ -1,8 +1,7 @@
 """Log-probabilities of tokens from logits, in fp32 and some tokens at a time, in the place of VeRL's own.
 
-VeRL 0.9.1 computes them with flash-attn's kernel, and without it one token after the other
-(``torch_functional.logprobs_from_logits_v2``): in fp32 that is half of the time of a step with a small model, and in
-bf16 the result is rounded to bf16, which at a log-probability of -5 is wrong by up to 0.016.
+Without flash-attn VeRL 0.9.1 computes them one token after the other (``logprobs_from_logits_v2``): half of a step with
+a small model in fp32, and in bf16 rounded, which at a log-probability of -5 is wrong by up to 0.016.
 """
 
 import sys
@@ -20,16 +19,7 @@ _USERS = ("verl.utils.torch_functional", "verl.workers.engine.fsdp.transformer_i
 def logprobs_from_logits(
     logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool = True
 ) -> torch.Tensor:
-    """As VeRL's function of this name.
-
-    Args:
-        logits: ``[tokens, vocabulary]``, or with more dimensions before the last.
-        labels: The tokens whose log-probabilities are returned, without the last dimension.
-        inplace_backward: Not used.
-
-    Returns:
-        In fp32, in the shape of ``labels``.
-    """
+    """As VeRL's function: log-probabilities of ``labels`` in fp32, over the last dimension."""
     parts = [
         # On the way back they are computed again: in fp32 the logits are twice what the model's bf16 takes.
         checkpoint(_some, rows, ids, use_reentrant=False)

@@ -1,8 +1,7 @@
 """The weights of a LoRA run, as VeRL saves them, as a model and an adapter that other programs load.
 
-VeRL 0.9.1 writes them under PEFT's names (``base_model.model.X.base_layer.weight``, ``X.lora_A.default.weight``) into
-what should be a model, of which transformers finds no weight and so makes each up. Its merger of shards writes the base
-under plain names, and the adapter beside it.
+VeRL 0.9.1 writes them under PEFT's names (``base_model.model.X.base_layer.weight``), of which transformers finds no
+weight; its merger of shards writes the base under plain names, and the adapter beside it.
 """
 
 import json
@@ -23,7 +22,6 @@ OTHER_FORMS = ("rank_pattern", "alpha_pattern", "use_dora")
 
 
 def is_split(model: Path) -> bool:
-    """Whether the weights in a model's folder are those of a base and an adapter."""
     names = (name for file in model.glob("*.safetensors") for name in entries(file))
     return (model / ADAPTER).is_dir() or any(name.startswith(_PREFIX) for name in names)
 
@@ -33,11 +31,7 @@ def merge(
 ) -> None:
     """Replace the weights in a model's folder by the merged ones, and write the adapter into a folder of its own.
 
-    Args:
-        model: The folder, of whose weights ``is_split`` is true.
-        adapter: The folder for the adapter, in PEFT's format.
-        settings: Those of PEFT's ``adapter_config.json``: ``r`` and ``lora_alpha`` at least.
-        trust_remote_code: Whether the model's own code may be run.
+    ``settings`` are those of PEFT's ``adapter_config.json``: ``r`` and ``lora_alpha`` at least.
     """
     import torch
     from safetensors.torch import save_file
@@ -79,7 +73,6 @@ def merge(
 
 
 def _read(model: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The base's weights under plain names, and the matrices A and B of each layer."""
     from safetensors.torch import load_file
 
     weights: dict[str, Any] = {}

@@ -1,10 +1,6 @@
-"""VeRL's ``main_ppo`` with a controller that shows references to environment variables instead of their values.
+"""VeRL's ``main_ppo``, on the nodes of a run, with a controller that shows references instead of their values.
 
-    python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
-
-This module starts Ray on the nodes of the run, if there are several, replaces the class of the controller, sends the
-run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's. Without
-GPUs VeRL, and Ray's processes, run in forks (see ``fork_server``).
+python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 """
 
 import os
@@ -25,7 +21,6 @@ from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_f
 
 
 def main() -> None:
-    """Run VeRL with the configuration that the command line names."""
     name_vllm_cpu()
     import_faster()
     if ADDRESS_VARIABLE in os.environ:
@@ -47,7 +42,6 @@ def run_with_forks() -> None:
 
 
 def run() -> None:
-    """Run VeRL in this process."""
     several = NODES_VARIABLE in os.environ
     waits.report(Path(os.environ[RUN_DIR_VARIABLE]), "starter")
     if several:

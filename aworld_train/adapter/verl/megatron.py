@@ -1,8 +1,7 @@
 """The strategy megatron: the keys with which VeRL trains by Megatron-Core, and what it cannot use.
 
-Megatron divides the layers themselves (tensor and pipeline parallelism), sequences (context) and a layer's experts.
-Weights come from the model's folder and go back to it by Megatron-Bridge. Layers are computed again on the way back, as
-with FSDP. No run of ours has used it: these are VeRL's own keys, with the values of its examples.
+Weights come from the model's folder and go back to it by Megatron-Bridge. No run of ours has used it: these are VeRL's
+own keys, with the values of its examples.
 """
 
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from aworld_train.adapter.verl.model_checks import text_config, whole
+from aworld_train.adapter.verl.recipe_keys import ACTOR
 from aworld_train.recipe.device import device_of, gpus_of_machine
 from aworld_train.recipe.schema import Device, LauncherName, Offload, Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -23,15 +23,10 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """What the configurations of Qwen, Mixtral and DeepSeek call the number of a layer's experts."""
 
 
-def megatron_keys(recipe: Recipe, role: str) -> dict[str, Any]:
-    """VeRL's keys of the actor's section, which the reference model copies."""
-    trainer, section = recipe.trainer, f"{role}.megatron"
+def megatron_keys(recipe: Recipe) -> dict[str, Any]:
+    trainer, section = recipe.trainer, f"{ACTOR}.megatron"
     return {
-        f"{role}.strategy": "megatron",
-        f"{section}.tensor_model_parallel_size": trainer.megatron.tensor_parallel,
-        f"{section}.pipeline_model_parallel_size": trainer.megatron.pipeline_parallel,
-        f"{section}.context_parallel_size": trainer.megatron.context_parallel,
-        f"{section}.expert_model_parallel_size": trainer.megatron.expert_parallel,
+        f"{ACTOR}.strategy": "megatron",
         # Else as many as tensor_parallel, by which the experts' GPUs would have to be divided as well.
         f"{section}.expert_tensor_parallel_size": 1,
         f"{section}.param_offload": trainer.offload in (Offload.params, Offload.all),
@@ -44,7 +39,6 @@ def megatron_keys(recipe: Recipe, role: str) -> dict[str, Any]:
 
 
 def megatron_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """What Megatron cannot do with a recipe of this strategy: the recipe's key, and one sentence for each."""
     key: KeyPath = ("trainer", "strategy")
     if device_of(recipe) is not Device.cuda:
         yield (
@@ -73,9 +67,8 @@ def megatron_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 def _missing(recipe: Recipe) -> str | None:
     """A package that a run here would lack; none on a machine without GPUs, and for a cluster's own image."""
-    if recipe.cluster.launcher in (LauncherName.ray, LauncherName.kubernetes) or not gpus_of_machine(
-        Device.cuda
-    ):
+    of_cluster = recipe.cluster.launcher in (LauncherName.ray, LauncherName.kubernetes)
+    if of_cluster or not gpus_of_machine(Device.cuda):
         return None
     return next((name for module, name in _PACKAGES.items() if not _is_there(module)), None)
 
@@ -91,15 +84,10 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if config is None:
         return
     experts = next((count for name in _EXPERTS if (count := whole(config, name))), None)
-    heads = whole(config, "num_attention_heads")
+    heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     for name, size, count, what in (
         ("tensor_parallel", sizes.tensor_parallel, heads, "attention heads"),
-        (
-            "tensor_parallel",
-            sizes.tensor_parallel,
-            whole(config, "num_key_value_heads"),
-            "key and value heads",
-        ),
+        ("tensor_parallel", sizes.tensor_parallel, kv_heads, "key and value heads"),
         ("pipeline_parallel", sizes.pipeline_parallel, whole(config, "num_hidden_layers"), "layers"),
         ("expert_parallel", sizes.expert_parallel, experts, "experts of a layer"),
     ):

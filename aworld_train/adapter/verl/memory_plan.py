@@ -47,22 +47,20 @@ class Shape:
 
     @property
     def layer(self) -> int:
-        """Parameters of one layer, without the few of norms and biases."""
+        """Without the few of norms and biases."""
         return self.hidden * (2 * self.query + 2 * self.key + 3 * self.ffn)
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embedding."""
         return self.vocabulary * self.hidden
 
     @property
     def root(self) -> int:
-        """Parameters outside of layers: the embedding, and the head where it is another one."""
+        """The embedding, and the head where it is another one."""
         return self.embedding * (1 if self.is_tied else 2)
 
     @property
     def parameters(self) -> int:
-        """All of them."""
         return self.layers * self.layer + self.root
 
     def adapter(self, rank: int) -> int:
@@ -85,7 +83,6 @@ def shape_of(config: Mapping[str, Any] | None, *, is_tied: bool) -> Shape | None
 
 
 def memory_plan(recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
-    """As ``TrainingFramework.memory_plan``."""
     if on_cpu(recipe) or recipe.trainer.strategy is not Strategy.fsdp2:
         return None
     shape = shape_of(text_config(recipe), is_tied=ties_head(recipe) is True)
@@ -93,7 +90,6 @@ def memory_plan(recipe: Recipe, gpu_bytes: int) -> MemoryPlan | None:
 
 
 def plan_of(recipe: Recipe, shape: Shape, gpu_bytes: int) -> MemoryPlan:
-    """The plan for a model of this shape."""
     offload, ranks, rank = recipe.trainer.offload, recipe.cluster.ranks, recipe.model.lora.rank
     trained = shape.adapter(rank) if rank else shape.parameters
     weights = 4 * ((shape.parameters if rank else 0) + trained)

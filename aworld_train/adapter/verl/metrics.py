@@ -1,8 +1,4 @@
-"""Reads VeRL's metrics and gives them the names that all frameworks share.
-
-VeRL's file logger writes a line per log call: a validation before training has step 0, and a validation after a resume
-repeats a step.
-"""
+"""Reads VeRL's metrics, a line per log call, and gives them the names that all frameworks share."""
 
 from pathlib import Path
 from typing import Any
@@ -37,13 +33,10 @@ _NAMES = {
 
 
 class VerlStepReader:
-    """Reads the lines that VeRL's file logger appends to a file."""
-
     def __init__(self, file: Path):
         self._lines = JsonLinesTail(file)
 
     def read(self) -> list[StepRow]:
-        """As ``StepReader.read``."""
         return [_row(line) for line in self._lines.read()]
 
 

@@ -1,8 +1,7 @@
 """In which order rows are trained, so that an update takes as many episodes as the recipe says.
 
-VeRL divides a batch among ranks, and each rank its part into mini-batches, by rows. Here each mini-batch gets as many
-episodes as the others and all rows of each of them; rows that train nothing fill it up, so that all mini-batches have
-as many rows, and all ranks as many of each.
+VeRL divides a batch by rows. Here each mini-batch gets as many episodes as the others with all their rows; rows that
+train nothing fill it up, so that all mini-batches and all ranks have as many.
 """
 
 import math
@@ -15,14 +14,7 @@ from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How a batch is trained.
-
-    Attributes:
-        episodes: Of the batch.
-        updates: Mini-batches, each of which is one step of the optimizer.
-        rows: Of all mini-batches, with those that fill them up.
-        members: The places of the rows of each mini-batch.
-    """
+    """How a batch is trained: ``rows`` with those that fill up, and each mini-batch's ``members`` as places."""
 
     episodes: int
     updates: int
@@ -32,9 +24,7 @@ class Arrangement:
     def order(self, tokens: Sequence[int], ranks: int) -> list[int]:
         """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank.
 
-        Args:
-            tokens: Of each row; those that fill up come last.
-            ranks: The processes among which a batch is divided.
+        ``tokens`` of each row; those that fill up come last.
         """
         fill = iter(range(len(tokens) - self._missing, len(tokens)))
         parts: list[list[int]] = [[] for _ in range(ranks)]
@@ -53,13 +43,7 @@ class Arrangement:
 
 
 def arrange(keys: Sequence[str], updates: int, multiple: int) -> Arrangement:
-    """Divide a batch into mini-batches.
-
-    Args:
-        keys: ``{task}_{episode}_{number}`` of each row.
-        updates: How many mini-batches; fewer where there are fewer episodes.
-        multiple: What the rows of a mini-batch have to be a multiple of.
-    """
+    """Divide a batch into ``updates`` mini-batches whose rows are a multiple of ``multiple``."""
     episodes: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         episodes.setdefault(key.rsplit("_", 1)[0], []).append(place)

@@ -36,30 +36,17 @@ def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     if heads is None:
         return
-    tensor_parallel, sequence_parallel = recipe.rollout.tensor_parallel, recipe.trainer.sequence_parallel
-    if heads % tensor_parallel:  # vllm/config/model.py, verify_with_parallel_config
-        yield (
-            ("rollout", "tensor_parallel"),
-            f"`rollout.tensor_parallel` ({tensor_parallel}) must divide the {heads} attention heads of the model",
-        )
-    elif kv_heads and max(kv_heads, tensor_parallel) % min(kv_heads, tensor_parallel):
-        # vllm/model_executor/models: each GPU has some key and value heads, or several GPUs have the same one.
-        yield (
-            ("rollout", "tensor_parallel"),
-            f"`rollout.tensor_parallel` ({tensor_parallel}) must divide the {kv_heads} key and value heads of the "
-            "model, or be a multiple of them",
-        )
-    if heads % sequence_parallel:  # verl/models/transformers/monkey_patch.py, as the next one
-        yield (
-            ("trainer", "sequence_parallel"),
-            f"`trainer.sequence_parallel` ({sequence_parallel}) must divide the {heads} attention heads of the model",
-        )
-    elif kv_heads and kv_heads % sequence_parallel and sequence_parallel % kv_heads:
-        yield (
-            ("trainer", "sequence_parallel"),
-            f"`trainer.sequence_parallel` ({sequence_parallel}) must divide the {kv_heads} key and value heads of the "
-            "model, or be a multiple of them",
-        )
+    # vllm/config/model.py, verify_with_parallel_config, and vllm/model_executor/models: each GPU has some key and value
+    # heads, or several GPUs have the same one; verl/models/transformers/monkey_patch.py has the same rules.
+    for key, size in (
+        (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),
+        (("trainer", "sequence_parallel"), recipe.trainer.sequence_parallel),
+    ):
+        must_divide = f"`{dotted(key)}` ({size}) must divide the"
+        if heads % size:
+            yield key, f"{must_divide} {heads} attention heads of the model"
+        elif kv_heads and max(kv_heads, size) % min(kv_heads, size):
+            yield key, f"{must_divide} {kv_heads} key and value heads of the model, or be a multiple of them"
 
 
 def _lora(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -135,7 +122,6 @@ def _experts(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPat
 
 
 def has_experts(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a mixture of experts."""
     return any("expert" in key for key in config)
 
 
@@ -153,14 +139,13 @@ def _stretched(config: Mapping[str, Any]) -> int | None:
 
 
 def text_config(recipe: Recipe) -> Mapping[str, Any] | None:
-    """The configuration of the model's language part; None if it is not on this machine."""
     config = _config(recipe)
     text = config and config.get("text_config")
     return text if isinstance(text, Mapping) else config
 
 
 def ties_head(recipe: Recipe) -> bool | None:
-    """Whether the model's output layer is its embedding; None if that is not known."""
+    """None if that is not known."""
     config = _config(recipe)
     tied = config and config.get("tie_word_embeddings")
     return tied if isinstance(tied, bool) else None

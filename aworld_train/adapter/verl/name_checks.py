@@ -1,7 +1,6 @@
 """Checks that VeRL knows the names in a recipe: of estimators, losses, loggers, schedulers and the like.
 
-Code of the user's own can register more names in VeRL's processes, by ``verl.actor_rollout_ref.model.external_lib`` or
-the environment variable VERL_USE_EXTERNAL_MODULES. Where a recipe has such code, names are not checked.
+Where a recipe has code of its own that can register more (``external_lib``), names are not checked.
 """
 
 import os
@@ -72,7 +71,6 @@ _OPTIMIZERS = ("actor_rollout_ref.actor.optim", "critic.optim")
 
 
 def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The names in a recipe that the installed VeRL does not know: key of the recipe, and one sentence for each."""
     if _registers_more(recipe.raw):
         return
     algorithm = recipe.algorithm
@@ -128,7 +126,6 @@ def _registers_more(raw: Mapping[str, Any]) -> bool:
 
 
 def value_at(tree: Any, key: str) -> Any:
-    """The value of a dotted key in nested maps; None where there is none."""
     for part in key.split("."):
         tree = tree.get(part) if isinstance(tree, Mapping) else None
     return tree

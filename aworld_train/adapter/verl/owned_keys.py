@@ -1,64 +1,13 @@
 """VeRL's keys that a recipe may not set in its ``verl`` section, each with the recipe's own key or with the reason.
 
-The supervision of a run, its records, its scores and its sizes depend on what ``compose`` writes. A raw key that
-changed one of these would leave a run that looks complete and reports something else than what happened. A key that has
-a recipe key of the same meaning is refused with it; a key on which nothing depends stays free.
+A raw key that changed what ``compose`` writes would leave a run that looks complete and reports something else than
+what happened. A key on which nothing depends stays free.
 """
 
-from aworld_train.adapter.verl.own_config import RECIPE_KEYS
+from aworld_train.adapter.verl.recipe_keys import ACTOR, MODEL, REF, ROLLOUT, SAME_MEANING
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 
-_MODEL, _ACTOR, _REF = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.ref"
-_ROLLOUT = "actor_rollout_ref.rollout"
 _INIT = "ray_kwargs.ray_init"
-
-SAME_MEANING = {
-    f"{_MODEL}.lora.rank": "model.lora.rank",
-    f"{_MODEL}.lora.alpha": "model.lora.alpha",
-    f"{_MODEL}.lora.target_modules": "model.lora.target_modules",
-    f"{_MODEL}.override_config.attn_implementation": "model.attention",
-    "data.trust_remote_code": "model.trust_remote_code",
-    f"{_ACTOR}.rollout_n": "rollout.n",
-    f"{_REF}.rollout_n": "rollout.n",
-    "critic.rollout_n": "rollout.n",
-    f"{_ACTOR}.optim.clip_grad": "trainer.grad_clip",
-    f"{_ACTOR}.ppo_micro_batch_size": "trainer.microbatch_size",
-    f"{_ACTOR}.clip_ratio": "algorithm.clip_low",
-    f"{_ACTOR}.clip_ratio_low": "algorithm.clip_low",
-    f"{_ACTOR}.clip_ratio_high": "algorithm.clip_high",
-    f"{_ACTOR}.use_kl_loss": "algorithm.kl_coef",
-    f"{_ACTOR}.kl_loss_coef": "algorithm.kl_coef",
-    f"{_ACTOR}.data_loader_seed": "trainer.seed",
-    f"{_ACTOR}.fsdp_config.seed": "trainer.seed",
-    f"{_ACTOR}.megatron.seed": "trainer.seed",
-    f"{_REF}.strategy": "trainer.strategy",
-    f"{_REF}.log_prob_micro_batch_size": "trainer.microbatch_size",
-    f"{_REF}.log_prob_micro_batch_size_per_gpu": "trainer.microbatch_size",
-    f"{_ROLLOUT}.log_prob_micro_batch_size": "trainer.microbatch_size",
-    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": "trainer.microbatch_size",
-    f"{_ROLLOUT}.seed": "trainer.seed",
-    f"{_ROLLOUT}.prompt_length": "dataset.max_prompt_tokens",
-    f"{_ROLLOUT}.response_length": "rollout.max_response_tokens",
-    f"{_ROLLOUT}.nnodes": "cluster.nodes",
-    f"{_ROLLOUT}.n_gpus_per_node": "cluster.gpus_per_node",
-    f"{_ROLLOUT}.do_sample": "rollout.temperature",
-    f"{_ROLLOUT}.agent.default_agent_loop": "agent.loop",
-    f"{_ROLLOUT}.multi_turn.format": "agent.tool_parser",
-    f"{_ROLLOUT}.multi_turn.max_user_turns": "agent.max_turns",
-    f"{_ROLLOUT}.multi_turn.max_tool_response_length": "agent.max_tool_result_chars",
-    "algorithm.use_kl_in_reward": "algorithm.kl_reward_coef",
-    "algorithm.kl_ctrl.kl_coef": "algorithm.kl_reward_coef",
-    "reward.custom_reward_function": "reward.function",
-    "trainer.logger": "trainer.loggers",
-    "trainer.device": "cluster.device",
-    "trainer.total_epochs": "trainer.steps",
-    "trainer.remove_previous_ckpt_in_save": "trainer.keep_checkpoints",
-    "trainer.max_critic_ckpt_to_keep": "trainer.keep_checkpoints",
-    "trainer.v1.sampler.sync_refill_failed_groups": "rollout.small_group",
-    "trainer.v1.sampler.sampler_kwargs": "rollout.min_group",
-    **RECIPE_KEYS,
-}
-"""VeRL's key, or the root of several, and the recipe's key to set in its place."""
 
 _RUN_FOLDER = "it lies in the run folder, where the summary, the export and a resume look for it"
 _EPISODES = "the recipe's `agent` section says who plays the episodes, which are recorded"
@@ -75,9 +24,9 @@ _FOLDER_ONLY = "the checks before a run read the tokenizer and the template in t
 _UPDATES = "an update has all rows of its episodes: `trainer.minibatch_size` says of how many tasks"
 _UNREAD = "VeRL 0.9.1 reads it nowhere: ranks wait 30 minutes for each other, as torch has it"
 REASONS = {
-    f"{_MODEL}.tokenizer_path": _FOLDER_ONLY,
-    f"{_MODEL}.hf_config_path": _FOLDER_ONLY,
-    f"{_MODEL}.custom_chat_template": f"{_FOLDER_ONLY}: put the template there, as chat_template.jinja",
+    f"{MODEL}.tokenizer_path": _FOLDER_ONLY,
+    f"{MODEL}.hf_config_path": _FOLDER_ONLY,
+    f"{MODEL}.custom_chat_template": f"{_FOLDER_ONLY}: put the template there, as chat_template.jinja",
     "data.tokenizer": _FOLDER_ONLY,
     "data.chat_template_func": _FOLDER_ONLY,
     "data.prompt_key": _ROWS,
@@ -91,30 +40,29 @@ REASONS = {
         "that are too long"
     ),
     "data.filter_prompts": "tasks would be left out without a word, and `eval` would count them as errors",
-    f"{_ACTOR}.checkpoint.save_contents": _WHOLE,
-    f"{_ACTOR}.checkpoint.load_contents": _WHOLE,
-    f"{_ACTOR}.checkpoint.async_save": _WHOLE,
-    f"{_ACTOR}.checkpoint.save_lora_only": _WHOLE,
-    "critic.checkpoint.save_contents": _WHOLE,
-    "critic.checkpoint.load_contents": _WHOLE,
-    "critic.checkpoint.async_save": _WHOLE,
-    f"{_ACTOR}.fsdp_config.forward_only": "the actor is what a run trains",
-    f"{_ACTOR}.megatron.forward_only": "the actor is what a run trains",
+    f"{ACTOR}.checkpoint.save_lora_only": _WHOLE,
+    **{
+        f"{role}.checkpoint.{key}": _WHOLE
+        for role in (ACTOR, "critic")
+        for key in ("save_contents", "load_contents", "async_save")
+    },
+    f"{ACTOR}.fsdp_config.forward_only": "the actor is what a run trains",
+    f"{ACTOR}.megatron.forward_only": "the actor is what a run trains",
     "actor_rollout_ref.nccl_timeout": _UNREAD,
     "critic.nccl_timeout": _UNREAD,
     "actor_rollout_ref.hybrid_engine": "each process samples on the GPU that it trains on",
-    f"{_ROLLOUT}.mode": "VeRL 0.9 has no other mode than async",
-    f"{_ROLLOUT}.data_parallel_size": "each process samples on the GPU that it trains on",
-    f"{_ROLLOUT}.pipeline_model_parallel_size": "each process samples on the GPU that it trains on",
-    f"{_ROLLOUT}.calculate_log_probs": "training rows and records have the probabilities of sampled tokens",
-    f"{_ROLLOUT}.logprobs_mode": "training rows and records have the probabilities with which tokens were sampled",
-    f"{_ROLLOUT}.ignore_eos": "a turn of an episode ends where the model ends it",
-    f"{_ROLLOUT}.repetition_penalty": "the trainer computes probabilities without it",
-    f"{_ROLLOUT}.val_kwargs": _MEASURED,
-    f"{_ROLLOUT}.agent": _EPISODES,
-    f"{_ROLLOUT}.multi_turn": f"VeRL's own agent loops read it, and {_EPISODES}",
-    f"{_ROLLOUT}.trace": "VeRL's current trainer does not trace; `traces/episodes.jsonl` has every episode",
-    f"{_ROLLOUT}.prometheus": "it opens a port without a password; `metrics.jsonl` has the metrics of each step",
+    f"{ROLLOUT}.mode": "VeRL 0.9 has no other mode than async",
+    f"{ROLLOUT}.data_parallel_size": "each process samples on the GPU that it trains on",
+    f"{ROLLOUT}.pipeline_model_parallel_size": "each process samples on the GPU that it trains on",
+    f"{ROLLOUT}.calculate_log_probs": "training rows and records have the probabilities of sampled tokens",
+    f"{ROLLOUT}.logprobs_mode": "training rows and records have the probabilities with which tokens were sampled",
+    f"{ROLLOUT}.ignore_eos": "a turn of an episode ends where the model ends it",
+    f"{ROLLOUT}.repetition_penalty": "the trainer computes probabilities without it",
+    f"{ROLLOUT}.val_kwargs": _MEASURED,
+    f"{ROLLOUT}.agent": _EPISODES,
+    f"{ROLLOUT}.multi_turn": f"VeRL's own agent loops read it, and {_EPISODES}",
+    f"{ROLLOUT}.trace": "VeRL's current trainer does not trace; `traces/episodes.jsonl` has every episode",
+    f"{ROLLOUT}.prometheus": "it opens a port without a password; `metrics.jsonl` has the metrics of each step",
     "reward": _SCORES,
     "algorithm.use_pf_ppo": "VeRL's current trainer does not read it",
     "algorithm.pf_ppo": "VeRL's current trainer does not read it",
@@ -131,7 +79,7 @@ REASONS = {
     "trainer.val_only": "`aworld-train eval` measures a model without training",
     "trainer.val_before_train": "the summary compares with the score before the first step",
     "trainer.use_v1": "the older trainer plays no episodes of agents",
-    f"{_ACTOR}.shuffle": _UPDATES,
+    f"{ACTOR}.shuffle": _UPDATES,
     "critic.shuffle": _UPDATES,
     "critic.ppo_mini_batch_size": f"{_UPDATES}, and the critic has the actor's",
     "trainer.v1.trainer_mode": "sampling and training take turns, so a step is sampled with the weights that it trains",
@@ -156,21 +104,21 @@ REASONS = {
 """VeRL's keys, or patterns of them, that have no counterpart in a recipe, with the reason why they cannot be set."""
 
 FREE = {
-    f"{_MODEL}.use_remove_padding": "speed and memory",
-    f"{_MODEL}.use_fused_kernels": "speed and memory",
-    f"{_MODEL}.enable_gradient_checkpointing": "speed and memory",
-    f"{_MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
+    f"{MODEL}.use_remove_padding": "speed and memory",
+    f"{MODEL}.use_fused_kernels": "speed and memory",
+    f"{MODEL}.enable_gradient_checkpointing": "speed and memory",
+    f"{MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
     "data.dataloader_num_workers": "speed and memory",
-    f"{_ACTOR}.optim.override_optimizer_config.*": "speed and memory",
-    f"{_ACTOR}.use_torch_compile": "speed and memory",
-    f"{_ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
-    f"{_ACTOR}.megatron.*": "speed, memory and precision, except for the owned ones",
-    f"{_REF}.use_torch_compile": "speed and memory",
-    f"{_REF}.fsdp_config.*": "speed, memory and precision",
-    f"{_ROLLOUT}.load_format": "how weights reach the engine before the first step",
-    f"{_ROLLOUT}.max_model_len": "memory; less than an episode needs is refused by `recipe_checks`",
-    f"{_ROLLOUT}.free_cache_engine": "speed and memory",
-    f"{_ROLLOUT}.enforce_eager": "speed and memory",
+    f"{ACTOR}.optim.override_optimizer_config.*": "speed and memory",
+    f"{ACTOR}.use_torch_compile": "speed and memory",
+    f"{ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
+    f"{ACTOR}.megatron.*": "speed, memory and precision, except for the owned ones",
+    f"{REF}.use_torch_compile": "speed and memory",
+    f"{REF}.fsdp_config.*": "speed, memory and precision",
+    f"{ROLLOUT}.load_format": "how weights reach the engine before the first step",
+    f"{ROLLOUT}.max_model_len": "memory; less than an episode needs is refused by `recipe_checks`",
+    f"{ROLLOUT}.free_cache_engine": "speed and memory",
+    f"{ROLLOUT}.enforce_eager": "speed and memory",
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",
     f"{_INIT}.num_cpus": "Ray counts actors",
     f"{_INIT}.object_store_memory": "memory",

@@ -1,65 +1,30 @@
 """The private folder of one start of VeRL: secrets, Ray's files and temporary files, which other users cannot reach.
 
-Ray gives all users full access to its own folder and to most files in it. Ray's folder therefore lies inside the
-private folder, and holds nothing else. The path is short, because the paths of Ray's sockets below it may have at most
-107 characters.
+Ray gives all users full access to its own folder, which lies inside. The path is short, because the paths of Ray's
+sockets below it may have at most 107 characters.
 """
 
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 SECRET_BYTES = 32
 
 
-@dataclass(frozen=True)
 class PrivateFolder:
-    """The private folder of one start of VeRL.
-
-    Attributes:
-        path: The folder, with mode 0700.
-    """
-
-    path: Path
-
-    @property
-    def ray(self) -> Path:
-        """Ray's own folder, which it makes in ``RAY_TMPDIR``."""
-        return self.path / "ray"
-
-    @property
-    def token(self) -> Path:
-        """The file with the token that gives access to Ray."""
-        return self.path / "token"
-
-    @property
-    def queue_key(self) -> Path:
-        """The file with the key that gives access to TransferQueue; see ``transfer_queue``."""
-        return self.path / "queue-key"
-
-    @property
-    def fork_server(self) -> Path:
-        """The socket of the run's fork server; see ``fork_server``."""
-        return self.path / "forks"
-
-    @property
-    def rendezvous(self) -> Path:
-        """The folder in which the ranks of a process group find each other."""
-        return self.path / "rendezvous"
-
-    @property
-    def scratch(self) -> Path:
-        """The folder for temporary files."""
-        return self.path / "tmp"
+    def __init__(self, path: Path):
+        self.path = path
+        self.ray = path / "ray"  # which Ray makes in RAY_TMPDIR
+        self.token, self.queue_key = path / "token", path / "queue-key"
+        self.fork_server = path / "forks"
+        self.rendezvous, self.scratch = path / "rendezvous", path / "tmp"
 
     def fill(self) -> None:
         """Make the folder if it does not exist, its subfolders, and new secrets."""
         self.receive({file.name: secrets.token_hex(SECRET_BYTES) for file in (self.token, self.queue_key)})
 
     def secrets(self) -> dict[str, str]:
-        """The secrets in the folder, by the names of their files."""
         return {file.name: file.read_text() for file in (self.token, self.queue_key)}
 
     def receive(self, values: Mapping[str, str]) -> None:

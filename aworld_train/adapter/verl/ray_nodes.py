@@ -1,11 +1,11 @@
 """Ray over several machines: a head on the first node of a run, and one more Ray node on each of the others.
 
-The process that starts VeRL (``main``) brings Ray up before it imports VeRL, which then attaches to it by the variable
-``RAY_ADDRESS``. What ends that process ends everything below it (see ``process_supervisor``), the command that runs on
-the other nodes included; so nothing has to be torn down here. Secrets reach the other nodes through the standard input
-of that command, and appear in no argument and no file of the run folder.
+The process that starts VeRL (``main``) brings Ray up before it imports VeRL, which attaches by ``RAY_ADDRESS``. What
+ends that process ends everything below it (see ``process_supervisor``). Secrets reach the other nodes through the
+standard input of the command that runs there, and appear in no argument and no file of the run folder.
 """
 
+import ipaddress
 import json
 import os
 import socket
@@ -17,22 +17,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.compose import OBJECT_STORE_BYTES, logical_cpus
-from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
 
 NODES_VARIABLE = "AWORLD_TRAIN_NODES"
-"""Name of the environment variable that holds the path of the file ``RayNodes`` was written to."""
 MAX_START_SECONDS = 300.0
 """Until every node has joined: each imports Ray, from a file system that many machines share."""
 NODE_MODULE = "aworld_train.adapter.verl.ray_node"
 """Runs Ray on a node after the first."""
 RAY_MODULE = "ray.scripts.scripts"
-"""Ray's command line."""
 JOB_ON_NODES = 2
 """Which program that joins Ray on the nodes is the run: the first looks which nodes have joined."""
 RAY_SECONDS = 30.0
@@ -42,27 +41,18 @@ _PORTS_TRIED = 50
 
 
 class ClusterError(Exception):
-    """Ray could not be started on the nodes of a run; the name is that under which a log's errors are looked for."""
+    """The name is that under which a log's errors are looked for."""
 
 
 class StartedProgram:
-    """A program that Ray runs in; it is started again where it ends after the time that Ray gives a node.
-
-    Args:
-        name: What it is, for people.
-        start: Starts it.
-    """
+    """A program that Ray runs in; it is started again where it ends after the time that Ray gives a node."""
 
     def __init__(self, name: str, start: Callable[[], "subprocess.Popen[bytes]"]):
         self._name, self._start = name, start
         self._process, self._began = start(), time.monotonic()
 
     def check(self, awaited: Callable[[], str]) -> None:
-        """See to it that it runs.
-
-        Raises:
-            ClusterError: It has ended before what is ``awaited``.
-        """
+        """Raise ClusterError if it has ended before what is ``awaited``."""
         code = self._process.poll()
         if code is None:
             return
@@ -79,16 +69,10 @@ class StartedProgram:
 
 @dataclass(frozen=True)
 class RayNodes:
-    """How Ray is started on the nodes of a run.
+    """How Ray is started on the nodes of a run, the first of which is the head.
 
-    Attributes:
-        private: The private folder; it has the same path on every node.
-        addresses: The IP address of each node by its name; the first is the head.
-        command: Runs a program on every other node; see ``Nodes``.
-        name_variable: Holds a node's name in such a program.
-        port: Preferred port of Ray's head.
-        options: Options of ``ray start`` on every node.
-        variables: Environment variables that are the same on every node, and go before what is found there.
+    The private folder has the same path on every node. ``command`` runs a program on every other node, where
+    ``name_variable`` holds the node's name; ``variables`` go before what is found there.
     """
 
     private: str
@@ -101,7 +85,6 @@ class RayNodes:
 
     @property
     def head(self) -> str:
-        """The IP address of the first node."""
         return next(iter(self.addresses.values()))
 
 
@@ -151,11 +134,6 @@ def ray_start(options: Sequence[str], address: str, *more: str, module: str = RA
 
 
 def start_ray(file: Path) -> None:
-    """Start Ray on the nodes that ``file`` names, and have this process attach to it later.
-
-    Raises:
-        ClusterError: Ray did not start on a node, or a node did not join within ``MAX_START_SECONDS``.
-    """
     nodes = RayNodes(**json.loads(file.read_text()))
     drop_second_gpu_list()
     deadline = time.monotonic() + MAX_START_SECONDS
@@ -226,7 +204,6 @@ def _wait_for_all(nodes: RayNodes, programs: Sequence[StartedProgram], deadline:
 
 
 def _attached() -> bool:
-    """Attach this process to Ray; False if the head is not ready yet."""
     import ray
 
     try:
@@ -237,7 +214,6 @@ def _attached() -> bool:
 
 
 def _missing(nodes: RayNodes) -> str:
-    """The nodes that have not joined yet."""
     import ray
 
     joined = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
@@ -252,11 +228,6 @@ def _wait(
     programs: Sequence[StartedProgram],
     deadline: float,
 ) -> None:
-    """Wait until something is done, and say from time to time what is awaited.
-
-    Raises:
-        ClusterError: One of the programs ended, or the deadline has passed.
-    """
     next_note = time.monotonic() + _NOTE_SECONDS
     while not done():
         for program in programs:
@@ -286,11 +257,6 @@ def _listens(address: str, port: int) -> bool:
 
 
 def _free_port(address: str, preferred: int) -> int:
-    """The first free port from the preferred one on.
-
-    Raises:
-        ClusterError: None of them is free, or the address is not this machine's.
-    """
     reason: OSError | None = None
     for port in range(preferred, preferred + _PORTS_TRIED):
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
@@ -303,3 +269,26 @@ def _free_port(address: str, preferred: int) -> int:
     raise ClusterError(
         f"Ray's head cannot listen at {address}, port {preferred} or one of the next {_PORTS_TRIED}: {reason}."
     )
+
+
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_LOOPBACK = "lo"
+
+
+def network_variables(address: str) -> dict[str, str]:
+    interface = _interface(address)
+    return {"VLLM_HOST_IP": address, **(dict.fromkeys(INTERFACE_VARIABLES, interface) if interface else {})}
+
+
+def chosen_interfaces() -> dict[str, str]:
+    return {name: os.environ[name] for name in INTERFACE_VARIABLES if os.environ.get(name)}
+
+
+def _interface(address: str) -> str | None:
+    """The network interface with this address; None if the libraries have to choose one."""
+    if ipaddress.ip_address(address).is_loopback:
+        return _LOOPBACK
+    for name, interface_addresses in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in interface_addresses):
+            return str(name)
+    return None

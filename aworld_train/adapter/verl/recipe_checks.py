@@ -30,7 +30,6 @@ _CRITIC_SIZES = ("critic.ppo_micro_batch_size_per_gpu", "critic.use_dynamic_bsz"
 
 
 def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The faults of a checked recipe: the recipe's key, and one sentence for each."""
     yield from _raw_values(recipe)
     yield from _references(recipe)
     yield from _device(recipe)

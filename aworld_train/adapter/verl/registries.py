@@ -1,8 +1,6 @@
 """The names that VeRL knows for its algorithms and back ends, read from its source without importing it.
 
-VeRL looks most names up when a step first needs them, minutes after the start, and imports torch to know them. Its
-source shows them in five forms: a decorator or call that registers a name, comparisons of an argument with names, a
-list, the keys of a table, and the imports of a module.
+VeRL looks most names up when a step first needs them, minutes after the start, and imports torch to know them.
 """
 
 import ast
@@ -68,7 +66,6 @@ def listed(file: str, name: str) -> frozenset[str]:
 
 @cache
 def torch_optimizers() -> frozenset[str]:
-    """The optimizer classes of ``torch.optim``."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return frozenset()
@@ -92,7 +89,6 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _scope(file: str, name: str) -> ast.AST:
-    """The function or class of this name; empty if the file has none."""
     for tree in _trees(file):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:

@@ -1,7 +1,6 @@
-"""The reward function that VeRL's reward manager calls, and how the worker receives its typed result.
+"""The reward function that VeRL's reward manager calls (``reward.custom_reward_function``).
 
-``reward.custom_reward_function`` names it. VeRL reads ``score`` from the returned mapping and passes on all other
-entries, so the mapping also carries the ``EpisodeScore``; the worker replaces it by the figures for VeRL's metrics.
+The mapping that it returns also carries the ``EpisodeScore``, which the worker replaces by figures for VeRL's metrics.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """Selects the finished groups of episodes that form a training batch.
 
-VeRL's replay buffer with three differences: it looks for finished groups every 50 ms instead of every 2 s, because with
-small models 2 s would be most of a step; it leaves out a group with too few healthy episodes, because a single episode
-cannot be compared with others; and it stops waiting when a process that plays episodes has died.
+Unlike VeRL's replay buffer it looks every 50 ms instead of every 2 s, leaves out groups with too few healthy episodes,
+and stops waiting when a process that plays episodes has died.
 """
 
 from collections import Counter
@@ -17,8 +16,6 @@ _POLL_SECONDS = 0.05
 
 
 class GroupSampler(ReplayBuffer):  # type: ignore[misc]
-    """Selects whole groups with at least ``sampler_kwargs.min_group`` healthy episodes."""
-
     def __init__(self, **kwargs: Any):
         super().__init__(poll_interval=_POLL_SECONDS, **kwargs)
         self._min_group = int(self.sampler_kwargs.get("min_group", 1))

@@ -1,9 +1,8 @@
 """Checks verl configuration against the default configuration that ships with the installed verl.
 
-verl reads its configuration with ``get``: it silently ignores a key that it does not know, and a value of the wrong
-type fails minutes later in another process. Therefore every key must be a key of the default configuration, a field of
-the dataclass that verl builds in its place, a key listed in ``key_rules``, or inside a map that accepts any keys.
-Neither verl nor torch is imported.
+verl silently ignores a key that it does not know, and a value of the wrong type fails minutes later in another process.
+Every key must be in the defaults, a field of the dataclass that verl builds in its place, in ``key_rules``, or inside a
+map that accepts any keys. Neither verl nor torch is imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,14 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from aworld_train.adapter.verl.config_classes import FieldType, fields_of, verl_folder
+from aworld_train.adapter.verl.config_classes import (
+    FieldType,
+    describe,
+    fields_of,
+    in_words,
+    kind_of,
+    verl_folder,
+)
 from aworld_train.adapter.verl.key_rules import (
     ALSO_TAKES,
     IGNORED_SECTIONS,
@@ -26,7 +32,6 @@ from aworld_train.adapter.verl.key_rules import (
     is_open,
     read_anyway,
 )
-from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.interpolation import EnvLookups
@@ -41,27 +46,23 @@ _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
 def default_config(strategy: Strategy = Strategy.fsdp2) -> dict[str, Any]:
-    """verl's whole default configuration, with unresolved interpolations and ``???`` for required values."""
+    """With unresolved interpolations, and ``???`` for required values."""
     return deepcopy(_defaults(strategy))
 
 
 def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A new configuration: ``config`` with ``overrides`` merged into it; maps are merged, lists replaced."""
     return merge(config, overrides)
 
 
 def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Refuse keys that verl does not know and values of the wrong type.
+    """Refuse keys in ``overrides`` that verl does not know, and values of the wrong type.
 
-    Args:
-        config: The composed configuration, ``overrides`` included; it shows which map becomes which dataclass.
-        overrides: The part to check, nested. Passing a configuration as both arguments checks all of it.
+    ``config`` includes them: it shows which map becomes which dataclass.
     """
     refuse([text for _, text in faults(config, overrides)])
 
 
 def faults(config: dict[str, Any], overrides: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """As ``check``: verl's key, and one sentence for each fault."""
     return _faults(overrides, config, _resolved_defaults(_strategy_of(config)), (), {})
 
 
@@ -166,7 +167,6 @@ def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annot
     """The message about a value of the wrong type; None if its type is right.
 
     Without an annotation the type is that of the default, null is accepted, and a null default accepts any value.
-    Interpolations are accepted, because their value is not known yet.
     """
     if isinstance(value, str) and "${" in value:
         return None
@@ -189,11 +189,7 @@ def _unknown(path: KeyPath, level: set[str]) -> str:
 
 
 def _nearest(path: KeyPath, level: set[str]) -> str | None:
-    """The valid key that the user most likely meant by ``path``.
-
-    A similar name among the keys of the same ``level`` comes first, then the same name in another section, then a
-    similar name in any section; among several keys the one with the most similar path is taken.
-    """
+    """The valid key that the user most likely meant: similar in ``level``, of the same name elsewhere, then similar."""
     name = path[-1]
     for key_path in get_close_matches(name, level, n=1, cutoff=0.8):
         return dotted((*path[:-1], key_path))
@@ -211,7 +207,6 @@ def _likeness(key_a: str, key_b: str) -> float:
 
 @cache
 def _known_keys(strategy: Strategy = Strategy.fsdp2) -> tuple[KeyPath, ...]:
-    """Every key of the defaults and every field of the dataclasses in them."""
     return tuple(sorted(_keys_below(_resolved_defaults(strategy), (), {})))
 
 

@@ -32,19 +32,9 @@ _MODULE = "vllm.entrypoints.openai.api_server"
 
 
 class ServedVllm:
-    """``vllm serve`` of a recipe's model.
+    """``vllm serve`` of a recipe's model, with its log in ``folder``; ``url`` ends in ``/v1``.
 
-    Args:
-        recipe: A recipe with the engine vllm.
-        folder: For the server's log.
-
-    Attributes:
-        url: Its base address, ending in ``/v1``.
-        key: What it takes for a key.
-
-    Raises:
-        DependencyMissing: vLLM is not installed.
-        ModelError: The recipe has another engine; or vLLM ended before it answered, or does not answer in time.
+    Raises ModelError if vLLM ended before it answered, or does not answer in time.
     """
 
     def __init__(self, recipe: Recipe, folder: Path):
@@ -88,7 +78,6 @@ class ServedVllm:
             raise
 
     def stop(self) -> None:
-        """End the server and all its processes."""
         self._supervisor.terminate()
         try:
             self._supervisor.wait(_STOP_SECONDS)
@@ -118,7 +107,6 @@ class ServedVllm:
 
 
 def server_arguments(recipe: Recipe) -> dict[str, Any]:
-    """vLLM's arguments for a recipe, as its training has them."""
     rollout = recipe.rollout
     arguments: dict[str, Any] = {
         "model": recipe.model.location,
@@ -142,7 +130,6 @@ def server_arguments(recipe: Recipe) -> dict[str, Any]:
 
 
 def _options(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Arguments of vLLM's engine as those of its command line."""
     for name, value in arguments.items():
         option = name.replace("_", "-")
         match value:

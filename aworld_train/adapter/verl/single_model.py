@@ -16,8 +16,6 @@ from aworld_train.recipe.schema import Engine, Recipe
 
 
 class VerlLoadedModel:
-    """Implements ``LoadedModel`` with VeRL's engine or a served model."""
-
     def __init__(self, recipe: Recipe, folder: Path, model_url: str | None):
         logging.disable_progress_bar()
         config = OmegaConf.create(compose(recipe, folder))
@@ -49,7 +47,6 @@ class VerlLoadedModel:
             self._max_top_logprobs = 0
 
     def for_episode(self) -> VerlModel:
-        """As ``LoadedModel.for_episode``."""
         return VerlModel(
             self._engine,
             self.tokenizer,
@@ -62,6 +59,6 @@ class VerlLoadedModel:
         )
 
     async def close(self) -> None:
-        """As ``LoadedModel.close``; the memory of an engine in this process is freed when the process ends."""
+        """The memory of an engine in this process is freed when the process ends."""
         if self._server is not None:
             self._server.stop()

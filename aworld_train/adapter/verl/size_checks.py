@@ -19,7 +19,6 @@ _STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
 
 
 def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Sizes of a checked recipe that do not go together: the recipe's key, and one sentence for each."""
     yield from _batch(recipe)
     yield from _samplers(recipe)
     if recipe.rollout.engine is not Engine.transformers:

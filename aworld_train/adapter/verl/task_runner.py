@@ -1,9 +1,7 @@
 """VeRL's controller, which keeps values of environment variables out of everything it prints, writes and sends.
 
-VeRL resolves its configuration once, prints it, and passes it to every tracker (Weights & Biases, MLflow, ...). With
-this class both receive the configuration as in ``verl.yaml``, with ``${oc.env:NAME}`` instead of the value.
-
-Ray copies the class to its process by value, so the class may use only names that can be imported in that process.
+What VeRL prints and passes to trackers is the configuration as in ``verl.yaml``, with ``${oc.env:NAME}``. Ray copies
+the class to its process by value, so it may use only names that can be imported in that process.
 """
 
 import functools
@@ -43,10 +41,7 @@ _PARTS = (
 
 @ray.remote
 class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's ``TaskRunnerV1``, which shows no values of environment variables."""
-
     def run(self, config: Any) -> None:
-        """Train as VeRL does, with references in the printed and tracked configuration."""
         inherited = super().run
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
@@ -65,7 +60,6 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         inherited(config)
 
     def init_agent_loop_manager(self) -> None:
-        """Make the workers that play episodes."""
         begin_part("starting agent workers")
         super().init_agent_loop_manager()
 
@@ -100,11 +94,9 @@ def track_as_one_run(run_dir: Path) -> None:
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
-    """Make VeRL, in this process, show only ``config``, and write generations that only the user can read.
+    """Make VeRL show only ``config``, with its references, and write generations that only the user can read.
 
-    Args:
-        config: The configuration with references.
-        called_by_run: Functions that VeRL's ``run`` calls, by name; the mapping is changed.
+    ``called_by_run`` has the functions that VeRL's ``run`` calls, by name; it is changed.
     """
     tracking, write = trainer_base.Tracking, trainer_base.PPOTrainer._write_generations
 
@@ -126,10 +118,7 @@ def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
 
 
 def save_on_request(request: Path) -> None:
-    """Make VeRL, in this process, write a checkpoint after every step that ends while the file ``request`` exists.
-
-    VeRL reads ``trainer.save_freq`` anew after each step.
-    """
+    """Make VeRL, which reads ``save_freq`` anew, write a checkpoint after every step while ``request`` exists."""
     step = trainer_base.PPOTrainer.step
 
     @functools.wraps(step)

@@ -1,7 +1,7 @@
-"""Makes a run that goes on the same run in each of its trackers, with every step and the way it ended.
+"""Makes a run that is resumed the same run in each of its trackers, with every step and the way it ended.
 
-VeRL's ``Tracking`` does the tracking, in VeRL's controller. Left alone, it makes a new run in each tracker when a run
-is resumed, goes on without MLflow when MLflow fails, and says in MLflow that a run that failed has finished.
+Left alone, VeRL's ``Tracking`` makes a new run then, continues without MLflow when that fails, and reports a failed run
+as finished.
 """
 
 import os
@@ -21,17 +21,6 @@ _MAX_CAUSE_CHARS = 300
 
 
 def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
-    """Prepare trackers in VeRL's controller, before the model is loaded.
-
-    Args:
-        names: The trackers.
-        run_dir: The run folder.
-        project: The project under which the run is filed.
-        run: The run's name.
-
-    Raises:
-        RuntimeError: A package is not installed, or MLflow cannot be reached.
-    """
     for name in names:
         if package := missing_package(name):
             raise RuntimeError(missing_sentence(name, package))
@@ -69,7 +58,7 @@ def repeat_earlier_steps(run_dir: Path) -> None:
 
 
 def finish_mlflow(exit_code: int) -> None:
-    """End MLflow's run, as failed with an exit code; VeRL would end it as finished."""
+    """VeRL would end MLflow's run as finished."""
     import mlflow
 
     if mlflow.active_run() is not None:
@@ -77,7 +66,6 @@ def finish_mlflow(exit_code: int) -> None:
 
 
 def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
-    """Make the run that VeRL takes up by ``MLFLOW_RUN_ID``, or find the one that an earlier start has made."""
     import mlflow
     from mlflow.exceptions import MlflowException
 

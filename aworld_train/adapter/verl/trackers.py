@@ -1,8 +1,4 @@
-"""Trackers that a recipe names: whether they are installed, and the variables by which they record in the run folder.
-
-Left alone, VeRL puts MLflow's records of every run into one file in ``/tmp``, and W&B fails without a login, after the
-model was loaded.
-"""
+"""Trackers that a recipe names: whether they are installed, and variables by which they record in the run folder."""
 
 import os
 import secrets
@@ -15,7 +11,6 @@ from aworld_train.recipe.trackers import FOLDER, missing_package, missing_senten
 from aworld_train.recipe.tree import KeyPath
 
 TENSORBOARD = "tensorboard"
-"""TensorBoard's folder among those of the trackers."""
 _RUN_ID_BYTES = 4
 _WANDB_RUN = "wandb-run-id"
 # MLflow's own defaults let one call to a server that does not answer take a quarter of an hour.
@@ -23,7 +18,6 @@ _MLFLOW_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_T
 
 
 def tracker_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The trackers of a recipe whose packages are not installed in this environment."""
     for place, tracker in enumerate(recipe.trainer.loggers):
         if package := missing_package(tracker):
             yield ("trainer", "loggers", str(place)), missing_sentence(tracker, package)
@@ -57,7 +51,6 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
 
 
 def local_store(folder: Path) -> str:
-    """The address of MLflow's records below a run's folder of trackers."""
     return f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
 
 

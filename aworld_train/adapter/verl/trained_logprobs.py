@@ -20,7 +20,6 @@ from aworld_train.recipe.schema import Recipe
 def trained_logprobs(
     recipe: Recipe, samples: Sequence[tuple[Sequence[int], Sequence[int]]]
 ) -> list[list[float]]:
-    """As ``TrainingFramework.trained_logprobs``."""
     logging.disable_progress_bar()
     model = _load(recipe)
     with torch.inference_mode():

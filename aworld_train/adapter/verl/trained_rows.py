@@ -21,13 +21,11 @@ from aworld_train.store.recording import StoreRecorder
 
 
 def report_trained(step: int, batch: Any) -> None:
-    """Report the rows of an update that has succeeded."""
     if (recorder := _recorder()) is not None:
         recorder.trained(step, trained_rows(batch))
 
 
 def report_left_out(uids: Collection[str], reason: str) -> None:
-    """Report groups that are not trained on, by VeRL's ids of their prompts."""
     if uids and (recorder := _recorder()) is not None:
         recorder.left_out(sorted(uids), reason)
 

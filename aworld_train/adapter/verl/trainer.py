@@ -1,12 +1,9 @@
 """VeRL's trainer, with advantages and updates by episodes, and checkpoints whose model loads elsewhere.
 
 VeRL 0.9.1 compares, weighs and divides rows. Here an episode has one advantage and one weight in an update, however
-many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). How the
-tokens of an episode share its weight is what ``algorithm.loss_aggregation`` says: modes that average over sequences
-average over episodes.
-
-A checkpoint counts as whole from when its ``data.pt`` is there, which is written when its model is complete; older ones
-are removed after that.
+many rows it has (``advantages``), and an update takes as many episodes as the recipe says (``mini_batches``). A
+checkpoint counts as complete from when its ``data.pt`` is there, which is written last; older ones are removed after
+that.
 """
 
 import math
@@ -61,15 +58,12 @@ _READ = (
 
 @register_trainer(TRAINER)
 class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
-    """Samples and trains in turns, as VeRL's own."""
-
     def _build_replay_buffer(self) -> Any:
         # Where VeRL asks for the mode, this one is its own.
         self.trainer_mode = "sync"
         return super()._build_replay_buffer()
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
-        """Fill the batch up and put it into the order in which ranks and updates take it."""
         actor = self.config.actor_rollout_ref.actor
         ranks = self._ranks()
         rows = len(batch)
@@ -91,7 +85,6 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         return batch
 
     def _ranks(self) -> int:
-        """The processes among which a batch is divided."""
         group = self.actor_rollout_wg
         if "actor" not in group._dispatch_info:
             group._dispatch_info["actor"] = group._query_dispatch_info("actor")
@@ -148,11 +141,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         return queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _refuse_terms_of_rows(self, episodes: Sequence[Sequence[int]]) -> None:
-        """A mean of means gives episodes one weight by their advantages, which other terms of the loss do not have.
-
-        Raises:
-            RuntimeError: There are such terms, and episodes of several rows.
-        """
+        """A mean of means gives episodes one weight by their advantages, which other terms of the loss do not have."""
         actor = self.config.actor_rollout_ref.actor
         terms = [
             name
@@ -177,11 +166,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         episodes: Sequence[Sequence[int]],
         metrics: dict[str, Any],
     ) -> tuple[DataProto, list[str]]:
-        """The batch less the KL penalty, and with tokens weighed for the engine's rounding, where the recipe says so.
-
-        Returns:
-            The batch, and the columns that this has changed or added.
-        """
+        """The batch less the KL penalty and weighed for the engine's rounding, and the columns that this changed."""
         algorithm, changed = self.config.algorithm, list[str]()
         if algorithm.use_kl_in_reward:
             data, measured = apply_kl_penalty(
@@ -264,7 +249,6 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
 
 
 def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
-    """VeRL's estimator of the configuration."""
     return compute_advantage(
         data,
         adv_estimator=algorithm.adv_estimator,
@@ -279,8 +263,7 @@ def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
 def _compared(data: DataProto, samples: list[Sample], estimator: str) -> dict[str, int]:
     """How many groups have several samples to compare, and in how many of them all rewards are equal.
 
-    Raises:
-        RuntimeError: Rewards differ within a group and give no advantages: the step would train nothing.
+    Raises RuntimeError where rewards differ within a group and give no advantages: the step would train nothing.
     """
     mask, advantages = data.batch["response_mask"].bool(), data.batch["advantages"]
     scores = data.batch["token_level_rewards"].sum(dim=-1)

@@ -2,11 +2,9 @@
 
 TransferQueue unpickles the messages that reach its sockets, so anyone who can send to one can run code as the trainer.
 All processes of a run have one secret key, from a file that only their user can read or, on a cluster that the run has
-not started, from a variable that only the run's processes can open. A CURVE server does not answer a
-client whose first message is not sealed to the server's public key, and that message does not reveal the key
-(https://rfc.zeromq.org/spec/26/). The public key is derived from the secret key and given to no other process, so that
-a client that knows it belongs to the run. Therefore no authenticator (ZAP) is needed; with a public key that others
-know, a socket without one would accept everyone.
+not started, from a variable that only they can open. A CURVE server does not answer a client whose first message is not
+sealed to its public key (https://rfc.zeromq.org/spec/26/), which is derived from the secret key and given to no other
+process. So a client that knows it belongs to the run, and no authenticator (ZAP) is needed.
 """
 
 import functools
@@ -17,9 +15,7 @@ from types import ModuleType
 from typing import Any
 
 QUEUE_KEY_VARIABLE = "AWORLD_TRAIN_QUEUE_KEY"
-"""Name of the environment variable that holds the path of the key's file."""
 QUEUE_SECRET_VARIABLE = "AWORLD_TRAIN_QUEUE_SECRET"
-"""Name of the environment variable that holds the key itself, where processes on other machines need it."""
 SOCKET_MODULES = (
     "transfer_queue.utils.zmq_utils",
     "transfer_queue.controller",
@@ -30,25 +26,13 @@ SOCKET_MODULES = (
 
 
 def queue_secret() -> bytes:
-    """The run's secret key, 32 bytes, from the environment of this process.
-
-    Raises:
-        ValueError: The variable or the file holds no key.
-        KeyError: The process belongs to no run.
-    """
+    """The run's secret key, 32 bytes, from the environment of this process."""
     secret = os.environ.get(QUEUE_SECRET_VARIABLE) or Path(os.environ[QUEUE_KEY_VARIABLE]).read_text()
     return bytes.fromhex(secret)
 
 
 def secure_queue(secret: bytes) -> None:
-    """Encrypt every socket that TransferQueue opens in this process; a second call does nothing.
-
-    Args:
-        secret: The run's secret key.
-
-    Raises:
-        RuntimeError: This version of TransferQueue does not make its sockets as version 0.1.11 does.
-    """
+    """Encrypt every socket that TransferQueue opens in this process; a second call does nothing."""
     modules = _socket_modules()
     create = modules[0].create_zmq_socket
     if hasattr(create, "public_key"):
@@ -68,9 +52,6 @@ def separate_queue(run: str) -> None:
 
     TransferQueue 0.1.11 finds its controller by a fixed name and namespace (``interface.py``), so of two runs on a
     cluster the second would take the first one's.
-
-    Args:
-        run: Differs between the runs on a cluster.
     """
     interface = _interface()
     if isinstance(interface.ray, _RayOfRun):
@@ -80,8 +61,6 @@ def separate_queue(run: str) -> None:
 
 
 class _RayOfRun:
-    """The module ``ray``, with actors looked up in the run's namespace."""
-
     def __init__(self, ray: Any, run: str):
         self._ray, self._run = ray, run
 
@@ -93,8 +72,6 @@ class _RayOfRun:
 
 
 class _ControllerOfRun:
-    """The class of TransferQueue's controller, which makes actors in the run's namespace."""
-
     def __init__(self, controller: Any, run: str):
         self._controller, self._run = controller, run
 

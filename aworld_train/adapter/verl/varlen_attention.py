@@ -36,25 +36,10 @@ def packed_attention(
 ) -> torch.Tensor:
     """Causal attention within each sequence; a sequence begins where its position is 0.
 
-    Called as ``transformers.modeling_flash_attention_utils._flash_attention_forward`` is.
-
-    Args:
-        query_states: ``[batch, tokens, heads, size]``.
-        key_states: As the query, with as many heads or a divisor of them.
-        value_states: As the key.
-        attention_mask: None: rows have no padding.
-        query_length: Not used.
-        position_ids: ``[batch, tokens]``, or one row for all.
-        softmax_scale: Of the products; by default one by the square root of the size.
-        sliding_window: How many tokens a token sees, itself among them; by default all before it.
-        target_dtype: What to compute in, where the query is in fp32.
-        more: What other kinds of attention want.
-
-    Returns:
-        ``[batch, tokens, heads, size]``.
-
-    Raises:
-        ValueError: It would compute something else than the model asks for.
+    Called as ``transformers.modeling_flash_attention_utils._flash_attention_forward`` is: ``query_states`` ``[batch,
+    tokens, heads, size]``, keys and values with as many heads or a divisor of them, no ``attention_mask`` because rows
+    have no padding, ``position_ids`` ``[batch, tokens]`` or one row for all, and a ``sliding_window`` that counts the
+    token itself. Raises ValueError where it would compute something else than the model asks for.
     """
     batch, tokens, heads, size = query_states.shape
     positions = _positions(query_states, key_states, attention_mask, position_ids, more)

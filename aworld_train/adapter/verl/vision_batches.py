@@ -1,12 +1,12 @@
 """Batches of models that see images, where VeRL 0.9.1 fails; tests pinned to this version check that it still does.
 
-*Micro-batches without an image*, of Qwen2-VL and Qwen2.5-VL (``models/transformers/qwen2_vl.py``). VeRL gives the
-vision tower a blank image then, so that its weights take part on every rank, and adds nothing times the mean of what
-comes out. With transformers 5 an object comes out, which has no mean, and the training step ends.
+*Micro-batches without an image*, of Qwen2-VL and Qwen2.5-VL (``models/transformers/qwen2_vl.py``): VeRL gives the
+vision tower a blank image then and takes the mean of what comes out, which with transformers 5 is an object without a
+mean.
 
-*Rows of equal length.* The positions of a row have several dimensions, one for each axis, ``[axes, tokens]``. Rows come
-out of VeRL's queue as a nested tensor whose rows differ in the first dimension that can differ: if all have as many
-tokens, that is the axes. VeRL takes it for the tokens (``utils/tensordict_utils.py``), and the step ends.
+*Rows of equal length* (``utils/tensordict_utils.py``): positions ``[axes, tokens]`` come out of VeRL's queue as a
+nested tensor whose rows differ in the first dimension that can differ. If all have as many tokens that is the axes, and
+VeRL takes it for the tokens.
 """
 
 import sys
@@ -31,7 +31,6 @@ def input_embeddings(
     pixel_values_videos: torch.Tensor | None = None,
     *grids: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """As VeRL's function ``_get_input_embeds``."""
     if pixel_values is not None or pixel_values_videos is not None:
         features: tuple[torch.Tensor, torch.Tensor | None] = _with_features(
             model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids
@@ -47,7 +46,6 @@ def input_embeddings(
 
 
 def mark_tokens_as_ragged(data: Any) -> None:
-    """As VeRL's function ``maybe_fix_3d_position_ids``."""
     positions = data.get("position_ids", None)
     if positions is None or not positions.is_nested or positions.dim() != 3:
         return

@@ -16,7 +16,6 @@ _NUMBER_BYTES = 4  # of float32
 
 
 def engine_keys(recipe: Recipe) -> dict[str, Any]:
-    """Keys of VeRL's rollout section, without its name."""
     return {
         "enable_sleep_mode": False,
         "engine_kwargs.vllm.worker_extension_cls": _WORKER,
@@ -33,10 +32,7 @@ def _bucket_megabytes(recipe: Recipe) -> int:
 
 
 def cache_bytes(recipe: Recipe) -> int:
-    """What keys and values of all episodes at a time take, but no more than ``rollout.gpu_memory`` of the memory.
-
-    With less, vLLM lets episodes wait; with its own default, it takes a part of the machine's memory whatever it needs.
-    """
+    """What keys and values of all episodes at a time take, but no more than ``rollout.gpu_memory`` of the memory."""
     most = int(recipe.rollout.gpu_memory * psutil.virtual_memory().total)
     config = text_config(recipe) or {}
     layers, heads = whole(config, "num_hidden_layers"), whole(config, "num_attention_heads")

@@ -24,11 +24,6 @@ from aworld_train.waits import beat, report, waiting
 
 @ray.remote
 class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's agent-loop worker, which keeps a record of each episode.
-
-    If the recipe says so, a group with too few healthy episodes plays the failed ones once more.
-    """
-
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         rollout = self.config.actor_rollout_ref.rollout
@@ -94,7 +89,6 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         return record.is_usable
 
     async def _agent_loop_postprocess(self, output: list[Any], validate: bool, **kwargs: Any) -> None:
-        """Score an episode and pass its rows to VeRL; an episode without a score is left out."""
         if not output:
             return
         record = current_record()
@@ -116,8 +110,6 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
 
 
 class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]
-    """VeRL's agent-loop manager with ``EpisodeWorker`` as its worker."""
-
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = EpisodeWorker

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aworld_train.errors import DependencyMissing, TrainingFailure
-from aworld_train.launch.following import ClusterSilent
+from aworld_train.launch.log_tail import ClusterSilent
 
 _SECONDS = 120.0
 _REQUEST = "--request-timeout=30s"
@@ -15,18 +15,7 @@ _NO_CLUSTER = ("Unable to connect", "was refused", "no such host", "no configura
 
 
 def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
-    """Run one command to its end; returns what it printed.
-
-    Args:
-        arguments: The command and its arguments.
-        namespace: The namespace.
-        content: Its standard input.
-
-    Raises:
-        DependencyMissing: There is no kubectl.
-        ClusterSilent: No cluster answers it.
-        TrainingFailure: The cluster refused.
-    """
+    """Run one command to its end; returns what it printed. ClusterSilent if no cluster answers."""
     program = shutil.which("kubectl")
     if program is None:
         raise DependencyMissing(
@@ -47,6 +36,5 @@ def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
 
 
 def apply(manifests: Sequence[dict[str, Any]], *, namespace: str) -> None:
-    """Create or change objects, which reach kubectl through a pipe."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
     kubectl("apply", "-f", "-", namespace=namespace, content=text)

@@ -9,26 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import yaml
-from rich.console import Console
 
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import INSIDE_VARIABLE
-from aworld_train.launch.following import ClusterSilent, follow_log
 from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan
 from aworld_train.launch.kubernetes.kubectl import apply, kubectl
 from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
-from aworld_train.launch.record import LaunchRecord, read_record, write_record
+from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
+from aworld_train.launch.record import LaunchRecord, submitted_record, write_record
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER
 from aworld_train.training.summary import RunSummary
 
 FILE = f"{LAUNCH_FOLDER}/kubernetes.yaml"
-"""The rendered file in the run folder."""
 _KINDS = "rayjobs.ray.io,deployments,services,networkpolicies,configmaps,secrets"
 _MAX_STOP_SECONDS = 90.0
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -42,12 +40,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 class KubernetesLauncher:
-    """Implements ``Launcher``."""
-
     name = "kubernetes"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``; without ``options.submit`` the run is only rendered."""
+        """Without ``options.submit`` the run is only rendered."""
         if address := os.environ.get(INSIDE_VARIABLE):
             placement = Placement(address=address)
             processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
@@ -59,37 +55,35 @@ class KubernetesLauncher:
         write_files(run_dir, files)
         file = run_dir / FILE
         if not options.submit:
-            _show(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
+            show_line(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
             for line in _commands(run_dir, file, rendered.names.namespace):
-                _show(f"  {line}")
+                show_line(f"  {line}")
             return None
         self._submit(rendered, run_dir, file)
-        _show(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
+        show_line(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
         return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``: the rendered file, and the command that submits it."""
         files, rendered = _render(processor, resume=False)
         file = folder.resolve() / FILE
         command = ["kubectl", "--namespace", rendered.names.namespace, "apply", "-f", str(file)]
         return DryRun({**processor.plan_in(folder).files, **files}, FILE, command)
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
         try:
             return _status(record.job, record.address)
         except ClusterSilent as error:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``: every object of the run is deleted, its tool environment and Secrets included."""
-        record = _record(run_dir)
+        """Every object of the run is deleted, its tool environment and Secrets included."""
+        record = submitted_record(run_dir)
         _delete(record.job, record.address)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``: what KubeRay's submitter prints, which is the job's own output."""
-        record = _record(run_dir)
+        """What KubeRay's submitter prints, which is the job's own output."""
+        record = submitted_record(run_dir)
 
         def read() -> str:
             try:
@@ -105,12 +99,12 @@ class KubernetesLauncher:
     def _follow(self, rendered: plan.KubernetesPlan, run_dir: Path, *, quiet: bool) -> RunSummary | None:
         """Follow the job to its end, then remove the tool environment, which KubeRay does not know."""
         try:
-            return attach(self, run_dir, _ignore if quiet else _show)
+            return attach(self, run_dir, (lambda _: None) if quiet else show_line)
         except TrainingFailure:
             if self.status(run_dir).exit_code != 0:
                 raise
             # This machine does not see the claim.
-            _show(f"The run is complete; see summary.json on the claim, below {rendered.run_dir}.")
+            show_line(f"The run is complete; see summary.json on the claim, below {rendered.run_dir}.")
             return None
         finally:
             if self.status(run_dir).state is JobState.ended:
@@ -132,7 +126,6 @@ class KubernetesLauncher:
 
 
 def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, str], plan.KubernetesPlan]:
-    """The objects of the run, without its Secrets, as texts of files by name."""
     loaded = processor.checked
     folder = PurePosixPath(loaded.recipe.cluster.kubernetes.folder)
     runs = PurePosixPath(processor.run_path)
@@ -147,7 +140,6 @@ def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, s
 
 
 def _commands(run_dir: Path, file: Path, namespace: str) -> list[str]:
-    """The shell commands that submit a rendered run: its Secrets through a pipe, then the file."""
     kubectl_command = f"kubectl --namespace {shlex.quote(namespace)} apply -f"
     make_secrets = shlex.join([sys.executable, "-P", "-m", plan.__name__, str(run_dir)])
     return [f"{make_secrets} | {kubectl_command} -", f"{kubectl_command} {shlex.quote(str(file))}"]
@@ -167,7 +159,6 @@ def _status(job: str, namespace: str) -> JobStatus:
 
 
 def _delete(run: str, namespace: str) -> None:
-    """Delete every object of a run, and wait until they are gone."""
     _delete_objects(_of_run(run), namespace)
     remaining = ("get", f"{_KINDS},pods", "--selector", _of_run(run), "-o", "name")
     deadline = time.monotonic() + _MAX_STOP_SECONDS
@@ -187,18 +178,3 @@ def _delete_objects(selector: str, namespace: str) -> None:
 
 def _of_run(run: str) -> str:
     return f"{RUN_LABEL}={run}"
-
-
-def _record(run_dir: Path) -> LaunchRecord:
-    record = read_record(run_dir)
-    if record is None:
-        raise UsageError(f"{run_dir} has no launch.json: its run was rendered at most, and not submitted.")
-    return record
-
-
-def _show(line: str) -> None:
-    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _ignore(line: str) -> None:
-    return None

@@ -12,12 +12,7 @@ _MAX_CHARS = 40  # a RayJob's name may have 47 characters (KubeRay), and suffixe
 
 @dataclass(frozen=True)
 class RunNames:
-    """The names of one run's objects.
-
-    Attributes:
-        run: Name of the RayJob, and the value of every object's label.
-        namespace: Where they all are.
-    """
+    """The names of one run's objects; ``run`` is the RayJob's, and the value of every object's label."""
 
     run: str
     namespace: str
@@ -38,11 +33,9 @@ class RunNames:
         return f"{self.run}-tools"
 
     def metadata(self, name: str, role: str) -> dict[str, object]:
-        """The metadata of an object."""
         return {"name": name, "namespace": self.namespace, "labels": self.labels(role)}
 
     def labels(self, role: str) -> dict[str, str]:
-        """The labels of an object or a pod."""
         return {RUN_LABEL: self.run, ROLE_LABEL: role}
 
 

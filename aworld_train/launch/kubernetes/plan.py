@@ -8,7 +8,6 @@ The Secrets are made when they are applied, from the environment variables and k
 
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -17,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aworld_train import __version__
 from aworld_train.env.backend import EnvPlan, Size
 from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
@@ -26,17 +24,11 @@ from aworld_train.env.record import Credentials
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_job import ClusterJob
 from aworld_train.launch.cluster_nodes import Demand
-from aworld_train.launch.job import RECIPE, job_command
-from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.job import RECIPE, job_command, job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
-from aworld_train.launch.kubernetes.tools import (
-    SECRET_KEY,
-    ToolSize,
-    channel_key,
-    tool_manifests,
-    tools_url,
-)
-from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, image_pull, job_config, ray_job
+from aworld_train.launch.kubernetes.templates import image_pull
+from aworld_train.launch.kubernetes.tools import SECRET_KEY, ToolSize, channel_key, tool_manifests, tools_url
+from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, trainer_manifests
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
@@ -45,32 +37,16 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.serving import channel, tokens
 
 _TOKEN_SECONDS = 30 * 24 * 3600
-_OF_ITS_OWN_ENVIRONMENT = (
-    *(
-        "docker_dir",
-        "mcp_servers",
-        "backend",
-        "egress",
-        "egress_hosts",
-        "workers",
-        "scoring_workers",
-        "env_file",
-        "data",
-        "runtime",
-    ),
+_STARTS_ENVIRONMENT = (
+    *("docker_dir", "mcp_servers", "backend", "egress", "egress_hosts", "workers", "scoring_workers"),
+    *("env_file", "data", "runtime"),
 )
 """Keys of ``env`` that say how an environment is started; in the job it runs already."""
 
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """A run on Kubernetes.
-
-    Attributes:
-        loaded: The checked recipe.
-        run_dir: The run folder on the claim, under the path that pods see.
-        resume: Go on from the last checkpoint.
-    """
+    """A run on Kubernetes, whose folder on the claim has the path that pods see."""
 
     loaded: LoadedRecipe
     run_dir: PurePosixPath
@@ -78,44 +54,33 @@ class KubernetesPlan:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe with its values."""
         return self.loaded.recipe
 
     @property
     def names(self) -> RunNames:
-        """The names of the run's objects."""
         return names_of(self.recipe.name, self.recipe.cluster.kubernetes.namespace)
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Every object but the Secrets."""
         names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
         _check(self.recipe, demand)
-        job = ClusterJob(
-            nonce=secrets.token_hex(8),
-            run_dir=str(self.run_dir),
-            version=__version__,
-            directory=section.folder,
-            arguments=self._arguments(),
-            nodes=demand.nodes,
-            gpus_per_node=demand.gpus_per_node,
-        )
+        runs, recipe = Path(self.run_dir).parent, Path(JOB_FOLDER, RECIPE_FILE)
+        command = job_command(recipe, runs, "kubernetes", resume=self.resume)
+        job = ClusterJob.of(self.recipe, self.run_dir, section.folder, command)
         environment = self.environment()
-        return [
-            job_config(names, job, dump(self._recipe_of_job())),
-            *(self._tool_manifests(environment) if environment else []),
-            ray_job(
-                names,
-                section,
-                demand,
-                job,
-                on_gpus=not on_cpu(self.recipe),
-                variables=self._variables(),
-                tools_url=tools_url(names) if environment else None,
-            ),
-        ]
+        config, ray_job = trainer_manifests(
+            names,
+            section,
+            demand,
+            job,
+            recipe=dump(self._recipe_of_job()),
+            on_gpus=not on_cpu(self.recipe),
+            variables=self._variables(),
+            tools_url=tools_url(names) if environment else None,
+        )
+        return [config, *(self._tool_manifests(environment) if environment else []), ray_job]
 
     def secrets(self) -> list[dict[str, Any]]:
-        """The Secrets, with their values: for a pipe, never for a file."""
+        """With their values: for a pipe, never for a file."""
         names, environment = self.names, self.environment()
         variables = self._variables()
         if environment is None:
@@ -191,11 +156,6 @@ class KubernetesPlan:
             self.names, environment, section.env_image, size, environment.keys, image_pull(section)
         )
 
-    def _arguments(self) -> list[str]:
-        recipe = Path(JOB_FOLDER, RECIPE_FILE)
-        command = job_command(recipe, Path(self.run_dir).parent, "kubernetes", resume=self.resume)
-        return command[command.index("aworld_train") + 1 :]
-
     def _variables(self) -> dict[str, str]:
         """The variables of the training pods; what tools need, the pod of the tools has."""
         return job_variables(replace(self.loaded, unresolved=self._recipe_of_job()))
@@ -204,19 +164,15 @@ class KubernetesPlan:
         """The recipe for the head, where the tool environment runs already."""
         tree: dict[str, Any] = deepcopy(dict(self.loaded.unresolved))
         if self.recipe.env.started_from is not None:
-            tree["env"] = {
-                key: value for key, value in tree["env"].items() if key not in _OF_ITS_OWN_ENVIRONMENT
-            }
+            tree["env"] = {key: value for key, value in tree["env"].items() if key not in _STARTS_ENVIRONMENT}
         return tree
 
 
 def demand_of(recipe: Recipe) -> Demand:
-    """What a recipe takes of a cluster."""
     return Demand(recipe.cluster.nodes, recipe.cluster.gpus_per_node)
 
 
 def plan_in(run_dir: Path) -> KubernetesPlan:
-    """The plan of the run that was rendered into a folder."""
     file = run_dir / RECIPE
     if not file.is_file():
         raise UsageError(f"There is no {file}: render the run first, with `train ... --launcher kubernetes`.")

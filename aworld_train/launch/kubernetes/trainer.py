@@ -1,169 +1,70 @@
-"""The RayJob of a run (KubeRay, ``ray.io/v1``): a head without GPUs, and one worker pod for each machine of the recipe.
-
-Fields are those of KubeRay 1.5 and later, which gives the cluster a token:
-https://github.com/ray-project/kuberay/blob/master/docs/reference/api.md
-"""
+"""The RayJob of a run (KubeRay), from ``trainer.yaml``, with the description of the job and its recipe for the head."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from aworld_train.launch.cluster_job import FILE, ClusterJob
 from aworld_train.launch.cluster_nodes import CPUS_BESIDE, Demand
 from aworld_train.launch.kubernetes.naming import RunNames
+from aworld_train.launch.kubernetes.templates import image_pull, render
 from aworld_train.recipe.schema import KubernetesSection
 from aworld_train.sealed import JOB_VARIABLES_VARIABLE
 
 JOB_FOLDER = "/etc/aworld-train"
 """Where the head mounts the ConfigMap of the job."""
 RECIPE_FILE = "recipe.yaml"
-_HEAD_CPUS = CPUS_BESIDE + 1
-_HEAD_MEMORY = "16Gi"
-_KEPT_SECONDS = 600  # the cluster, and so its pods' logs, after the job has ended
-_USER = 1000  # that of docker/trainer/Dockerfile, and of Ray's own images
-_CLAIM, _SHM, _JOB = "runs", "shm", "job"
 
 
-def ray_job(
+def trainer_manifests(
     names: RunNames,
     section: KubernetesSection,
     demand: Demand,
     job: ClusterJob,
     *,
+    recipe: str,
     on_gpus: bool,
     variables: Iterable[str],
     tools_url: str | None,
-) -> dict[str, Any]:
-    """The RayJob.
-
-    Args:
-        names: The names of the run.
-        section: ``cluster.kubernetes`` of the recipe.
-        demand: Machines and GPUs.
-        job: What the head runs.
-        on_gpus: Whether the GPUs are real.
-        variables: Names of the variables in the Secret of the trainer.
-        tools_url: MCP endpoint of the tool environment, if the run has its own.
-    """
-    command = job.command(Path(JOB_FOLDER, FILE))
-    gpus = demand.gpus_per_node
+) -> list[dict[str, Any]]:
+    """ConfigMap and RayJob, neither of which holds a secret; ``variables`` are names in the trainer's Secret."""
+    environment = [{"name": JOB_VARIABLES_VARIABLE, "value": ",".join(sorted(variables))}]
+    if tools_url:
+        environment.append({"name": "MCP_SERVER_URL", "value": tools_url})
     limits: dict[str, Any] = {"cpu": section.cpus, "memory": section.memory}
     if on_gpus:
-        limits[section.gpu_resource] = gpus
-    head = _container(
-        "ray-head",
-        section,
-        {"cpu": _HEAD_CPUS, "memory": _HEAD_MEMORY},
-        {"name": _JOB, "mountPath": JOB_FOLDER},
-    ) | {
-        "env": [
-            {"name": JOB_VARIABLES_VARIABLE, "value": ",".join(sorted(variables))},
-            *([{"name": "MCP_SERVER_URL", "value": tools_url}] if tools_url else []),
-        ],
-        "envFrom": [{"secretRef": {"name": names.variables}}],
-    }
-    job_volume = {"name": _JOB, "configMap": {"name": names.job_config}}
-    return {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayJob",
-        "metadata": names.metadata(names.run, "job"),
-        "spec": {
-            "entrypoint": shlex.join(command),
-            "submissionMode": "K8sJobMode",
-            "shutdownAfterJobFinishes": True,
-            "ttlSecondsAfterFinished": _KEPT_SECONDS,
-            "backoffLimit": 0,
-            "rayClusterSpec": {
-                "rayVersion": section.ray_version,
-                "authOptions": {"mode": "token"},
-                "headGroupSpec": {
-                    "rayStartParams": {"num-gpus": "0", "dashboard-host": "0.0.0.0"},
-                    "template": _pod(names, "head", head, section, {}, job_volume),
-                },
-                "workerGroupSpecs": [
-                    {
-                        "groupName": "trainers",
-                        "replicas": demand.nodes,
-                        "minReplicas": demand.nodes,
-                        "maxReplicas": demand.nodes,
-                        "rayStartParams": {"num-gpus": str(gpus)},
-                        "template": _pod(
-                            names,
-                            "trainer",
-                            _container("ray-worker", section, limits),
-                            section,
-                            {
-                                "nodeSelector": dict(section.node_selector),
-                                "tolerations": list(section.tolerations),
-                            },
-                        ),
-                    }
-                ],
-            },
-        },
-    }
-
-
-def image_pull(section: KubernetesSection) -> dict[str, Any]:
-    """What a pod says about how its images are pulled."""
-    secrets = [{"name": name} for name in section.pull_secrets]
-    return {"imagePullSecrets": secrets} if secrets else {}
-
-
-def job_config(names: RunNames, job: ClusterJob, recipe: str) -> dict[str, Any]:
-    """The ConfigMap with the description of the job and its recipe, neither of which holds a secret."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": names.metadata(names.job_config, "job"),
-        "data": {FILE: job.to_json(), RECIPE_FILE: recipe},
-    }
-
-
-def _container(
-    name: str, section: KubernetesSection, limits: Mapping[str, Any], *mounts: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "image": section.image,
-        # A request as large as the limit: what is promised is there.
-        "resources": {"requests": dict(limits), "limits": dict(limits)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumeMounts": [
-            {"name": _CLAIM, "mountPath": section.folder},
-            {"name": _SHM, "mountPath": "/dev/shm"},
-            *({**mount, "readOnly": True} for mount in mounts),
-        ],
-    }
-
-
-def _pod(
-    names: RunNames,
-    role: str,
-    container: dict[str, Any],
-    section: KubernetesSection,
-    placement: Mapping[str, Any],
-    *volumes: dict[str, Any],
-) -> dict[str, Any]:
-    return {
-        "metadata": {"labels": names.labels(role)},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            # A claim's folder often belongs to root, and the image's user has to write there.
-            "securityContext": {"fsGroup": _USER, "fsGroupChangePolicy": "OnRootMismatch"},
-            **{key: value for key, value in placement.items() if value},
-            **image_pull(section),
-            "containers": [container],
-            "volumes": [
-                {"name": _CLAIM, "persistentVolumeClaim": {"claimName": section.claim}},
-                {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": section.shared_memory}},
-                *volumes,
-            ],
-        },
-    }
+        limits[section.gpu_resource] = demand.gpus_per_node
+    config, ray_job = render(
+        "trainer.yaml",
+        metadata=names.metadata(names.run, "job"),
+        config_metadata=names.metadata(names.job_config, "job"),
+        config={FILE: job.to_json(), RECIPE_FILE: recipe},
+        config_name=names.job_config,
+        entrypoint=shlex.join(job.command(Path(JOB_FOLDER, FILE))),
+        ray_version=section.ray_version,
+        image=section.image,
+        folder=section.folder,
+        claim=section.claim,
+        shared_memory=section.shared_memory,
+        job_folder=JOB_FOLDER,
+        head_labels=names.labels("head"),
+        head_cpus=CPUS_BESIDE + 1,
+        head_env=environment,
+        variables_secret=names.variables,
+        worker_labels=names.labels("trainer"),
+        worker_limits=limits,
+        nodes=demand.nodes,
+        gpus=str(demand.gpus_per_node),
+    )
+    cluster = ray_job["spec"]["rayClusterSpec"]
+    head, worker = (
+        group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])
+    )
+    head |= image_pull(section)
+    worker |= image_pull(section)
+    if section.node_selector:
+        worker["nodeSelector"] = dict(section.node_selector)
+    if section.tolerations:
+        worker["tolerations"] = list(section.tolerations)
+    return [config, ray_job]

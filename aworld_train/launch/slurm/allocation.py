@@ -19,14 +19,7 @@ _ANY_PORT = 9  # no packet is sent to it
 
 @dataclass(frozen=True)
 class Allocation:
-    """Nodes that SLURM has given to a job.
-
-    Attributes:
-        job: The job's number.
-        nodes: The names of the nodes; the first is the one that this process runs on.
-        restarts: How often the job was requeued.
-        gpus_per_node: GPUs on this node; 0 if the job has none.
-    """
+    """Nodes that SLURM has given to a job; this process runs on the first, which has ``gpus_per_node``."""
 
     job: str
     nodes: Sequence[str]
@@ -35,7 +28,6 @@ class Allocation:
 
 
 def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
-    """The allocation of the job that this process belongs to."""
     job = environment["SLURM_JOB_ID"]
     try:
         names = scheduler.node_names(environment["SLURM_JOB_NODELIST"])
@@ -59,13 +51,7 @@ def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocatio
 
 
 def nodes_for_run(allocation: Allocation, count: int, shared: Path) -> Nodes:
-    """The first ``count`` nodes of an allocation, as a run uses them.
-
-    Args:
-        allocation: The allocation.
-        count: ``cluster.nodes``.
-        shared: A folder with mode 0700 that every node can reach.
-    """
+    """The first ``count`` nodes as a run uses them; every node can reach ``shared``, a folder with mode 0700."""
     names = allocation.nodes[:count]
     if len(names) < count:
         raise UsageError(
@@ -82,7 +68,6 @@ def nodes_for_run(allocation: Allocation, count: int, shared: Path) -> Nodes:
 
 
 def _port(job: str) -> int:
-    """A port that jobs which run at the same time do not share."""
     return _FIRST_PORT + int(job) * _PORTS_PER_JOB % _PORTS
 
 
@@ -114,7 +99,6 @@ def _resolved(name: str, address: str) -> str:
 
 
 def _address_towards(other: str) -> str:
-    """This machine's address on the route to another."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((other, _ANY_PORT))
         return str(probe.getsockname()[0])

@@ -7,22 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
-from aworld_train.launch.defaults import inside_allocation
+from aworld_train.launch.log_tail import show_line
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
-from aworld_train.launch.slurm.allocation import (
-    Allocation,
-    current_allocation,
-    nodes_for_run,
-)
+from aworld_train.launch.slurm.allocation import Allocation, current_allocation, nodes_for_run
 from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
-from aworld_train.launch.unused import unused_resources
+from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER
@@ -38,12 +32,10 @@ _STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and re
 
 
 class SlurmLauncher:
-    """Implements ``Launcher``."""
-
     name = "slurm"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """As ``Launcher.launch``; inside an allocation the recipe runs there, and nothing is submitted."""
+        """Inside an allocation the recipe runs there, and nothing is submitted."""
         if inside_allocation():
             return _run_inside(processor, options, current_allocation())
         run_dir = processor.run_dir(processor.checked.recipe).resolve()
@@ -53,31 +45,25 @@ class SlurmLauncher:
         job = scheduler.submit(run_dir / SCRIPT)
         log = f"{LAUNCH_FOLDER}/{LOG.replace('%j', job)}"
         write_record(run_dir, LaunchRecord(self.name, job, os.environ.get("SLURM_CLUSTER_NAME", ""), log))
-        console = Console(stderr=True)
-        _print(console, f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
+        show_line(f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
         if options.detach:
             if reason := waiting_note(job, scheduler.status(job)):
-                _print(console, reason)
+                show_line(reason)
             return None
         try:
-            return attach(
-                self, run_dir, (lambda _: None) if options.quiet else lambda line: _print(console, line)
-            )
+            return attach(self, run_dir, (lambda _: None) if options.quiet else show_line)
         except KeyboardInterrupt:
-            _print(console, f"The job goes on; `scancel {job}` ends it.")
+            show_line(f"The job goes on; `scancel {job}` ends it.")
             raise
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
-        """As ``Launcher.dry_run``."""
         files = job_files(processor.checked, folder, Path(processor.run_path), resume=False)
         return DryRun(files, SCRIPT, ["sbatch", "--export=ALL", str(folder.resolve() / SCRIPT)])
 
     def status(self, run_dir: Path) -> JobStatus:
-        """As ``Launcher.status``."""
         return scheduler.status(_record(run_dir).job)
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``."""
         job = _record(run_dir).job
         scheduler.cancel(job)
         deadline = time.monotonic() + _MAX_STOP_SECONDS
@@ -89,7 +75,6 @@ class SlurmLauncher:
             time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``."""
         record = _record(run_dir)
         if not record.log:
             raise UsageError(
@@ -112,11 +97,7 @@ class SlurmLauncher:
 def _run_inside(
     processor: FrameworkProcessor, options: LaunchOptions, allocation: Allocation
 ) -> RunSummary | None:
-    """Run a recipe over the nodes of the allocation that this process belongs to.
-
-    Returns:
-        The summary; None if the job was requeued, or if the command that submitted it shows the summary.
-    """
+    """The summary; None if the job was requeued, or if the command that submitted it shows the summary."""
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
@@ -138,13 +119,12 @@ def _run_inside(
             message = error.message
     if _checkpoint(run_dir) == checkpoint:
         raise _no_further(run_dir, message)
-    _print(Console(stderr=True), f"{message} The job is requeued, and does that.")
+    show_line(f"{message} The job is requeued, and does that.")
     scheduler.requeue(allocation.job)
     return None
 
 
 def _no_further(run_dir: Path, message: str) -> TrainingFailure:
-    """The error of a job that saved nothing new before its limit; the summary gets it too."""
     failure = TrainingFailure(
         f"{message} The job is not requeued, because it would get no further: one step, with the start, takes longer "
         "than the job's time limit allows (cluster.slurm.time)."
@@ -158,7 +138,6 @@ def _no_further(run_dir: Path, message: str) -> TrainingFailure:
 
 @contextmanager
 def _shared_folder(run_dir: Path, job: str) -> Iterator[Path]:
-    """A private folder for the time of a job that all its nodes can reach."""
     folder = launch_folder(run_dir) / f"job-{job}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
@@ -181,7 +160,6 @@ def _record(run_dir: Path) -> LaunchRecord:
 
 
 def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
-    """The lines of a job's log; with ``follow``, until SLURM says that the job has ended."""
     position = 0
     rest = b""
     next_poll = 0.0
@@ -209,7 +187,6 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
 
 
 def waiting_note(job: str, status: JobStatus) -> str:
-    """A sentence about a job that waits for something; empty for any other."""
     if status.state is not JobState.waiting or "(" not in status.detail:
         return ""
     advice = f"`scancel {job}` ends it"
@@ -222,8 +199,7 @@ def waiting_note(job: str, status: JobStatus) -> str:
 class _Poll:
     """Asks SLURM about a job; a controller that is down for a while does not end the waiting.
 
-    Attributes:
-        reason: Why the job does not run yet, in a sentence; empty otherwise.
+    ``reason`` says in a sentence why the job does not run yet.
     """
 
     def __init__(self, job: str):
@@ -232,7 +208,6 @@ class _Poll:
         self._answered = time.monotonic()
 
     def ended(self) -> bool:
-        """Whether SLURM says that the job has ended, or knows it no more."""
         try:
             status = scheduler.status(self._job)
         except TrainingFailure as error:
@@ -242,7 +217,3 @@ class _Poll:
         self._answered = time.monotonic()
         self.reason = waiting_note(self._job, status)
         return status.state in (JobState.ended, JobState.unknown)
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,6 @@ from aworld_train.errors import AworldTrainError, DependencyMissing, TrainingFai
 from aworld_train.launch.base import JobState, JobStatus
 
 SUBMITTED = "AWORLD_TRAIN_SUBMITTED"
-"""Name of the environment variable that is set in a job which the launcher has submitted."""
 MAX_SECONDS = 60.0
 _WAITING = {
     "PENDING",
@@ -33,7 +32,6 @@ def submit(script: Path) -> str:
 
 
 def status(job: str) -> JobStatus:
-    """The state of a job."""
     try:
         fields = _fields(_run("scontrol", "show", "job", "-o", job))
         reason = f" ({fields['Reason']})" if fields.get("Reason", "None") != "None" else ""
@@ -51,22 +49,19 @@ def status(job: str) -> JobStatus:
 
 
 def cancel(job: str) -> None:
-    """Ask SLURM to end a job."""
     _run("scancel", job)
 
 
 def requeue(job: str) -> None:
-    """Put the job back into the queue, which ends the processes that it has."""
+    """Put the job back into the queue, which ends its processes."""
     _run("scontrol", "requeue", job)
 
 
 def node_names(node_list: str) -> list[str]:
-    """The names in a list of nodes such as ``n[1-3]``."""
     return _run("scontrol", "show", "hostnames", node_list).split()
 
 
 def node_addresses(names: Sequence[str]) -> dict[str, str]:
-    """The address (a name or an IP address) by which SLURM reaches each node."""
     lines = _run("scontrol", "show", "node", "-o", ",".join(names)).splitlines()
     fields = [_fields(line) for line in lines if line.strip()]
     return {entry["NodeName"]: entry["NodeAddr"] for entry in fields}
@@ -80,7 +75,6 @@ def _status(state: str, reason: str, exit_code: str) -> JobStatus:
 
 
 def _exit_code(pair: str) -> int | None:
-    """SLURM's ``code:signal`` as a shell's exit code."""
     code, _, number = pair.partition(":")
     if not code.isdecimal():
         return None
@@ -92,7 +86,6 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What a command of SLURM printed."""
     if shutil.which(program) is None:
         raise DependencyMissing(
             f"The command {program} is not on the PATH. Launch from a machine of the SLURM cluster, such as its login "

@@ -1,4 +1,4 @@
-"""Renders the script of a job from the template ``job.sbatch``."""
+"""The script of a job, from the template ``job.sbatch``."""
 
 import shlex
 from importlib.resources import files
@@ -15,7 +15,6 @@ LOG = "job-%j.log"
 """The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
 _TEMPLATE = "job.sbatch"
 SCRIPT = f"{LAUNCH_FOLDER}/{_TEMPLATE}"
-"""The script, below the folder of the job's files."""
 
 
 class _Template(Template):
@@ -25,7 +24,6 @@ class _Template(Template):
 
 
 def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -> dict[str, str]:
-    """The script of a job and the recipe that it runs, as texts by name in ``folder``; run folders are in ``runs``."""
     template = _Template((files("aworld_train.launch.slurm") / _TEMPLATE).read_text())
     options = sbatch_options(loaded.recipe, folder.resolve() / LAUNCH_FOLDER)
     script = template.substitute(
@@ -38,12 +36,7 @@ def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -
 
 
 def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:
-    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence.
-
-    Args:
-        recipe: A recipe with the launcher ``slurm``.
-        folder: The folder of the launch, for the job's log.
-    """
+    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence."""
     cluster, section = recipe.cluster, recipe.cluster.slurm
     on_gpus = not on_cpu(recipe)
     cores = section.cpus_per_node

@@ -14,8 +14,7 @@ from rich.console import Console
 
 from aworld_train.cli import console
 from aworld_train.doctor import Finding, Machine, Needs, Status, examine
-from aworld_train.doctor.areas import PROBES
-from aworld_train.doctor.examination import PROBE_SECONDS
+from aworld_train.doctor.examination import PROBE_SECONDS, PROBES
 from aworld_train.doctor.finding import ok
 from tests import warm
 from tests.locations import REPOSITORY
@@ -80,11 +79,11 @@ def test_a_probe_that_hangs_is_a_finding_and_holds_up_no_other(world: World) -> 
     release = threading.Event()
 
     def hang(machine: Machine, needs: Needs) -> Iterator[Finding]:
-        yield ok("hangs", "before")
+        yield ok("before")
         release.wait(60)
 
     def answer(machine: Machine, needs: Needs) -> Iterator[Finding]:
-        yield ok("answers", "now")
+        yield ok("now")
 
     try:
         findings = examine(world.machine(), world.needs(None), {"hangs": hang, "answers": answer})
@@ -153,9 +152,9 @@ def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
 ) -> None:
     path = "/data/" + "deep/" * 20 + "model"
     findings = [
-        Finding("disk", Status.ok, "Enough."),
+        Finding(Status.ok, "Enough.", area="disk"),
         Finding(
-            "disk", Status.fail, f"There is no folder\n{path}", "Make it with mkdir, and do so before a run."
+            Status.fail, f"There is no folder\n{path}", "Make it with mkdir, and do so before a run.", "disk"
         ),
     ]
     doctor_module = import_module("aworld_train.cli.doctor")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aworld_train.doctor.disk import check_disk
-from aworld_train.doctor.gpu_memory import check_gpu_memory
-from aworld_train.doctor.memory import check_memory
+from aworld_train.doctor.gpu import check_gpu_memory
+from aworld_train.doctor.resources import check_memory
 from aworld_train.recipe.tree import merge
 from tests.hub import REPOSITORY, hub
 from tests.unit.doctor.test_planted_faults import df

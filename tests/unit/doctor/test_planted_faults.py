@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.doctor import Finding, clock, examine
-from aworld_train.doctor.areas import PROBES
+from aworld_train.doctor import Finding, examine, network
+from aworld_train.doctor.examination import PROBES
 from tests.unit.doctor.world import QWEN3_8B, World, closed_port, hanging_file, http_server, new_world
 
 GPU = "{index}, GPU-{index}, NVIDIA H100, 81559, {used}, {driver}"
@@ -310,7 +310,7 @@ def test_a_fault_is_found_that_was_not_there_before(
     world = new_world(tmp_path)
     monkeypatch.chdir(world.work)
     # What is planted answers or refuses, however busy this machine is; nothing planted is waited for.
-    monkeypatch.setattr(clock, "_SECONDS", LONG)
+    monkeypatch.setattr(network, "_SECONDS", LONG)
     with ExitStack() as stack:
         fault.before(world)
         assert not matching(fault, world)

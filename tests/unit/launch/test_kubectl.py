@@ -12,9 +12,9 @@ from aworld_train.adapter.base import RunPlan
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import DependencyMissing, TrainingFailure, UsageError
 from aworld_train.launch import JobState, LaunchOptions, launcher_of, read_record
-from aworld_train.launch.following import ClusterSilent
 from aworld_train.launch.kubernetes import KubernetesLauncher
 from aworld_train.launch.kubernetes import launcher as launching
+from aworld_train.launch.log_tail import ClusterSilent
 from aworld_train.recipe import read
 from aworld_train.training.framework_processor import FrameworkProcessor
 

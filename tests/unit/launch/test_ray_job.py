@@ -16,8 +16,8 @@ from aworld_train.launch import JobState
 from aworld_train.launch.base import LaunchOptions
 from aworld_train.launch.cluster_job import SEALED_VARIABLE, ClusterJob, read_job
 from aworld_train.launch.cluster_nodes import Demand, _node_check, check_free, check_nodes
-from aworld_train.launch.following import ClusterSilent, follow_log
-from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.job import job_variables
+from aworld_train.launch.log_tail import ClusterSilent, follow_log
 from aworld_train.launch.ray_api import RayJobs, checked_address
 from aworld_train.launch.ray_job import RayLauncher
 from aworld_train.recipe import read
@@ -150,7 +150,7 @@ def growing(*parts: str) -> Callable[[], str]:
 def test_a_followed_log_has_each_line_once_and_the_last_one_without_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aworld_train.launch.following.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("aworld_train.launch.log_tail.POLL_SECONDS", 0.0)
     ends = iter([False, False, True])
     lines = follow_log(growing("a\nb", "c\n", "d"), lambda: next(ends), follow=True)
     assert list(lines) == ["a", "bc", "d"]
@@ -158,7 +158,7 @@ def test_a_followed_log_has_each_line_once_and_the_last_one_without_its_end(
 
 
 def test_a_followed_log_survives_a_silence_that_is_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aworld_train.launch.following.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("aworld_train.launch.log_tail.POLL_SECONDS", 0.0)
     answers: list[str | Exception] = [ClusterSilent("silent"), "a\n"]
 
     def read_log() -> str:
@@ -169,7 +169,7 @@ def test_a_followed_log_survives_a_silence_that_is_not_too_long(monkeypatch: pyt
 
     assert list(follow_log(read_log, lambda: not answers[1:], follow=True)) == ["a"]
     answers = [ClusterSilent("silent")]
-    monkeypatch.setattr("aworld_train.launch.following.MAX_SILENT_SECONDS", -1.0)
+    monkeypatch.setattr("aworld_train.launch.log_tail.MAX_SILENT_SECONDS", -1.0)
     with pytest.raises(ClusterSilent):
         list(follow_log(read_log, lambda: False, follow=True))
 

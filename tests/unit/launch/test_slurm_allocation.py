@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import UsageError
-from aworld_train.launch.defaults import inside_allocation
 from aworld_train.launch.slurm.allocation import current_allocation, nodes_for_run
+from aworld_train.launch.slurm_variables import inside_allocation
 
 SCONTROL = """#!/bin/bash
 if [[ $2 == hostnames ]]; then printf '%s\\n' n1 n2 n3; exit; fi

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.recipe.call_times import call_time_note, server_limits
+from aworld_train.recipe.env_notes import call_time_note, server_limits
 
 
 @pytest.mark.parametrize(

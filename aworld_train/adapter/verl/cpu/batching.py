@@ -1,11 +1,8 @@
 """Continuous batching on CPU: requests join and leave the running batch between decode steps.
 
-``ContinuousBatcher`` is synchronous and independent of Ray: ``submit`` queues a request; ``step`` admits the requests
-that fit, computes one token for every running sequence and returns the requests that ended. Running sequences are
-computed in one pass of a single column; new ones in passes of similar length, right-aligned, so that the last column
-always holds the needed logits and little is padding. A sequence that outgrows the memory, or began under other
-weights, goes back to the queue with its tokens and is computed again. The model can be any Hugging Face causal language
-model with full attention in every layer.
+Running sequences are computed in one pass of a single column; new ones in passes of similar length, right-aligned, so
+that the last column always holds the needed logits. A sequence that outgrows the memory, or began under other weights,
+goes back to the queue with its tokens and is computed again.
 """
 
 from collections import deque
@@ -33,21 +30,6 @@ _TOKENS_BEFORE_STOP = 8
 
 @dataclass
 class GenerationRequest:
-    """One generation.
-
-    Attributes:
-        request_id: Its identifier.
-        prompt: Token ids.
-        params: How tokens are sampled.
-        tokens: Those that were sampled.
-        logprobs: Their log-probabilities.
-        top_logprobs: For each, the most likely tokens in its place, if they are wanted.
-        finish_reason: Why it ended: ``stop``, ``length`` or ``aborted``.
-        reused_tokens: How many tokens of the prompt were computed before.
-        versions: The version of the weights when it began, and when it ended.
-        generator: Its own source of randomness, if it has a seed.
-    """
-
     request_id: str
     prompt: list[int]
     params: GenerationParams
@@ -65,26 +47,18 @@ class GenerationRequest:
 
     @property
     def length(self) -> int:
-        """Tokens of the prompt and of the generation so far."""
         return len(self.prompt) + len(self.tokens)
 
     @property
     def context(self) -> list[int]:
-        """All tokens so far, on which the next one depends."""
         return self.prompt + self.tokens
 
 
 class ContinuousBatcher:
-    """Decodes many requests at once.
+    """Decodes many requests at once with a float32 model on the CPU.
 
-    Args:
-        model: The model, in evaluation mode, float32, on the CPU.
-        eos_ids: Tokens that end a sequence unless a request ignores them.
-        max_running: Most sequences decoded together.
-        max_length: Longest sequence, prompt included, in tokens.
-        kv_budget_bytes: Memory for keys and values of running sequences; half as much is added for finished ones.
-        seed: Seed of the sampler.
-        text_of: Decodes tokens, without special ones; needed by requests with stop texts.
+    Keys and values of running sequences take ``kv_budget_bytes``, those of finished ones half as much more. ``text_of``
+    decodes tokens without special ones; requests with stop texts need it.
     """
 
     def __init__(
@@ -117,15 +91,10 @@ class ContinuousBatcher:
 
     @property
     def idle(self) -> bool:
-        """Whether there is no request to work on."""
         return not self.waiting and not self.running
 
     def check(self, request: GenerationRequest) -> None:
-        """Check that a request can be served.
-
-        Raises:
-            ValueError: The prompt is empty, or leaves no room for a token.
-        """
+        """Raise ValueError if the prompt is empty, or leaves no room for a token."""
         if not request.prompt:
             raise ValueError("a prompt needs at least one token")
         if len(request.prompt) >= self.max_length:
@@ -134,11 +103,7 @@ class ContinuousBatcher:
             )
 
     def submit(self, request: GenerationRequest) -> None:
-        """Queue a request that ``check`` accepts; it joins the batch in the next ``step``.
-
-        Raises:
-            ValueError: As for ``check``.
-        """
+        """Queue a request that ``check`` accepts; it joins the batch in the next ``step``."""
         self.check(request)
         self.waiting.append(request)
 
@@ -156,9 +121,6 @@ class ContinuousBatcher:
         """Replace parameters by name and forget all keys and values computed with the old ones.
 
         Sequences in flight keep their tokens; further tokens are sampled with the new weights.
-
-        Raises:
-            KeyError: The model has no parameter of a given name.
         """
         tensors = dict(self.model.named_parameters(remove_duplicate=False)) | dict(self.model.named_buffers())
         with torch.no_grad():
@@ -172,18 +134,13 @@ class ContinuousBatcher:
         self.cache.rows = 0
 
     def drop(self) -> None:
-        """Forget all requests and all keys and values, because after an error they may be wrong."""
         self.waiting.clear()
         self.running.clear()
         self.prefixes.clear()
         self.cache.rows = 0
 
     def step(self) -> list[GenerationRequest]:
-        """Advance every running sequence by one token, after admitting waiting ones.
-
-        Returns:
-            The requests that ended in this step.
-        """
+        """Admit waiting requests and advance every running one by one token; returns those that ended."""
         with torch.inference_mode():
             while len(self.running) > 1 and self._too_many(len(self.running), self._longest):
                 self._suspend()
@@ -289,7 +246,6 @@ class ContinuousBatcher:
         view: int,
         requests: list[GenerationRequest],
     ) -> None:
-        """Run the model over new tokens ``[rows, new]`` and append one sampled token to each request."""
         self.cache.aim(first, positions, view)
         output = self.model(
             input_ids=tokens,
@@ -353,11 +309,7 @@ class ContinuousBatcher:
 
 
 def check_supported(model: PreTrainedModel) -> None:
-    """Refuse models whose layers store something other than plain keys and values.
-
-    Raises:
-        ValueError: The model has another kind of layer, which the message names.
-    """
+    """Refuse models whose layers store something other than plain keys and values, with ValueError."""
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
         raise ValueError(
@@ -367,7 +319,6 @@ def check_supported(model: PreTrainedModel) -> None:
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
-    """Let the model attend without copying keys and values once per query head."""
     ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _grouped_attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, sdpa_mask)
     model.set_attn_implementation(ATTENTION)

@@ -14,8 +14,6 @@ from aworld_train.adapter.verl.cpu.threads import threads_per_process
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")
 class CpuFSDPEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
-    """FSDP2 over gloo; everything in float32, so that sampling and training see the same numbers."""
-
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         torch.set_num_threads(threads_per_process(torch.distributed.get_world_size()))

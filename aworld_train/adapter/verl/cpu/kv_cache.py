@@ -1,9 +1,8 @@
 """Stores the keys and values of running sequences, and remembers those of finished ones.
 
-Running sequences occupy the first rows of one padded tensor per layer, so a decode step reads a plain view and copies
-nothing. When a sequence ends, the last row moves into its place, and a ``PrefixStore`` remembers its keys and values: a
-later request that begins with the same tokens (the next turn of an episode, or another episode of the same task) reuses
-them.
+Running sequences occupy the first rows of one padded tensor per layer, so a decode step reads a view and copies
+nothing. When a sequence ends, the last row moves into its place, and a ``PrefixStore`` remembers its keys and values
+for later requests that begin with the same tokens (the next turn of an episode, or another episode of the task).
 """
 
 from collections import OrderedDict
@@ -19,7 +18,7 @@ _GROWTH = 256  # positions by which the padded length grows
 
 @dataclass(frozen=True)
 class CacheShape:
-    """Number of layers and key-value heads of the model, and width of one head; a number takes 4 bytes."""
+    """Of the model; a number takes 4 bytes."""
 
     layers: int
     heads: int
@@ -27,7 +26,6 @@ class CacheShape:
 
     @property
     def bytes_per_token(self) -> int:
-        """Memory for the keys and values of one token, over all layers."""
         return 2 * 4 * self.layers * self.heads * self.width
 
 
@@ -74,12 +72,9 @@ class RowCache(Cache):  # type: ignore[misc]
         self.capacity, self.length = capacity, required
 
     def aim(self, first: int, positions: torch.Tensor, view: int) -> None:
-        """Direct the next forward pass at rows ``first ..``.
+        """Direct the next forward pass at rows ``first ..``, whose attention may look at ``view`` positions.
 
-        Args:
-            first: First row computed.
-            positions: ``[rows, new]``, the position of each new token; -1 marks padding.
-            view: How many positions attention may look at.
+        ``positions`` ``[rows, new]`` has the position of each new token; -1 marks padding.
         """
         self._first = first
         self._positions = torch.where(positions < 0, self.length - 1, positions)
@@ -97,7 +92,6 @@ class RowCache(Cache):  # type: ignore[misc]
         return key[self._first : last, :, : self._view], value[self._first : last, :, : self._view]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """How many positions attention may look at."""
         return self._view
 
     def copy_out(self, row: int, length: int) -> torch.Tensor:
@@ -107,13 +101,11 @@ class RowCache(Cache):  # type: ignore[misc]
         )
 
     def copy_in(self, row: int, stored: torch.Tensor, length: int) -> None:
-        """Copy the first ``length`` positions of a result of ``copy_out`` into a row."""
         for store, source in zip((self.keys, self.values), stored, strict=True):
             for layer, tensor in enumerate(store):
                 tensor[row, :, :length] = source[layer, :, :length]
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Copy the first ``length`` positions of one row over another."""
         for store in (self.keys, self.values):
             for tensor in store:
                 tensor[target, :, :length] = tensor[source, :, :length]
@@ -143,11 +135,7 @@ class PrefixStore:
         return len(self._entries)
 
     def find(self, tokens: list[int]) -> tuple[int, torch.Tensor | None]:
-        """The longest remembered beginning of ``tokens``, at least one block and at most all but the last token.
-
-        Returns:
-            Its length in tokens and its keys and values, or ``(0, None)``.
-        """
+        """Length, keys and values of the longest remembered beginning: from one block to all but the last token."""
         for block in reversed(_block_hashes(tokens)):
             holders = self._by_block.get(block)
             if holders is None:
@@ -160,7 +148,6 @@ class PrefixStore:
         return 0, None
 
     def add(self, tokens: list[int], stored: torch.Tensor) -> None:
-        """Remember a sequence with the keys and values from ``copy_out``, unless it is too short or too large."""
         key = tuple(tokens)
         entry = _Remembered(key, stored, _block_hashes(tokens))
         if key in self._entries or not entry.blocks or entry.bytes > self.budget_bytes:
@@ -173,7 +160,6 @@ class PrefixStore:
             self._forget(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Forget all sequences, because the weights changed."""
         self._entries.clear()
         self._by_block.clear()
         self.bytes = 0

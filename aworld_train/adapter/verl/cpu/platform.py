@@ -1,12 +1,11 @@
 """The CPU as a VeRL platform.
 
-VeRL's platform provides a device module with the functions of ``torch.cuda``. On the CPU the memory functions return
-zero, and synchronisation does nothing because there is nothing to wait for. The machine declares *logical* GPUs to
-Ray, one per training rank, because VeRL places its workers by that resource.
+VeRL's platform has a device module with the functions of ``torch.cuda``: on the CPU memory functions return zero, and
+synchronisation does nothing. The machine declares *logical* GPUs to Ray, one per training rank, because VeRL places its
+workers by that resource.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -16,163 +15,62 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
-class _CpuDeviceModule(ModuleType):
-    """``torch.cpu`` with the functions that VeRL calls on an accelerator's module."""
+def _nothing(*_: object) -> None:
+    """There is one device, no allocator's cache and no profiler, and nothing to wait for."""
 
+
+def _memory(device: object = None) -> tuple[int, int]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return memory.available, memory.total
+
+
+class _CpuDeviceModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
 
-    @staticmethod
-    def is_available() -> bool:
-        return False
-
-    @staticmethod
-    def device_count() -> int:
-        return 1
-
-    @staticmethod
-    def get_device_name(device: object = None) -> str:
-        return "CPU"
-
-    @staticmethod
-    def set_device(device: object) -> None:
-        return None
-
-    @staticmethod
-    def empty_cache() -> None:
-        return None
-
-    @staticmethod
-    def ipc_collect() -> None:
-        return None
-
-    @staticmethod
-    def memory_allocated(device: object = None) -> int:
-        return 0
-
-    max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
-
-    @staticmethod
-    def reset_peak_memory_stats(device: object = None) -> None:
-        return None
-
-    @staticmethod
-    def mem_get_info(device: object = None) -> tuple[int, int]:
-        """Free and total memory of the machine, in bytes."""
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return memory.available, memory.total
-
-    @staticmethod
-    def get_rng_state(device: object = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    @staticmethod
-    def set_rng_state(state: torch.Tensor, device: object = None) -> None:
-        torch.set_rng_state(state)
-
-    @staticmethod
-    def manual_seed(seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
+    is_available = staticmethod(lambda: False)
+    device_count = staticmethod(lambda: 1)
+    get_device_name = staticmethod(lambda device=None: "CPU")
+    set_device = empty_cache = ipc_collect = reset_peak_memory_stats = staticmethod(_nothing)
+    memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = staticmethod(
+        lambda device=None: 0
+    )
+    mem_get_info = staticmethod(_memory)
+    get_rng_state = staticmethod(lambda device=None: torch.get_rng_state())
+    set_rng_state = staticmethod(lambda state, device=None: torch.set_rng_state(state))
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
 
 @PlatformRegistry.register(platform="cpu")
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
-    """Implements VeRL's platform interface for a machine without an accelerator."""
-
     _module = _CpuDeviceModule("aworld_train_cpu_device")
 
     device_name = property(lambda self: "cpu")
     vendor_name = property(lambda self: "cpu")
     device_module = property(lambda self: self._module)
 
-    def is_available(self) -> bool:
-        """Always true."""
-        return True
-
-    def current_device(self) -> Any:
-        """The CPU."""
-        return torch.device("cpu")
-
-    def device_count(self) -> int:
-        """One: the CPU."""
-        return 1
-
-    def set_device(self, device_index: int) -> None:
-        """Does nothing: there is one device."""
-        return
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        """Does nothing: there is nothing to wait for."""
-        return
-
-    def manual_seed(self, seed: int) -> None:
-        """Seed torch's generator."""
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        """Seed torch's generator."""
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        """Does nothing: the CPU's allocator has no such settings."""
-        return
-
-    def empty_cache(self) -> None:
-        """Does nothing: the CPU's allocator has no cache to empty."""
-        return
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        """None: the CPU has no compute capability."""
-        return None, None
-
-    def communication_backend_name(self) -> str:
-        """gloo, which works on the CPU."""
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:
-        """The variable that VeRL passes to its workers; the CPU ignores it."""
-        return "CUDA_VISIBLE_DEVICES"
-
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
-        """Does nothing: there is no profiler."""
-        yield
-
-    def profiler_start(self) -> None:
-        """Does nothing: there is no profiler."""
-        return
-
-    def profiler_stop(self) -> None:
-        """Does nothing: there is no profiler."""
-        return
-
-    def ray_resource_name(self) -> str:
-        """The resource by which VeRL places its workers; the GPUs of a CPU machine are logical."""
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:
-        """Variables that keep Ray from changing the visible devices."""
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-    def is_ipc_supported(self) -> bool:
-        """Always false: processes cannot share CUDA memory."""
-        return False
-
-    def cudart(self) -> Any:
-        """None: there is no CUDA runtime."""
-        return None
+    is_available = staticmethod(lambda: True)
+    current_device = staticmethod(lambda: torch.device("cpu"))
+    device_count = staticmethod(lambda: 1)
+    set_device = synchronize = set_allocator_settings = empty_cache = staticmethod(_nothing)
+    profiler_start = profiler_stop = cudart = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_device_capability = staticmethod(lambda device_index=0: (None, None))
+    communication_backend_name = staticmethod(lambda: "gloo")
+    visible_devices_envvar = staticmethod(lambda: "CUDA_VISIBLE_DEVICES")
+    nvtx_range = staticmethod(nullcontext)
+    ray_resource_name = staticmethod(lambda: "GPU")
+    ray_noset_envvars = staticmethod(lambda: ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
+    is_ipc_supported = staticmethod(lambda: False)
 
 
 def initialize_process_group(timeout_second: float | None = None, backend: str | None = None) -> None:
     """VeRL's ``initialize_global_process_group_ray`` with a backend string that torch accepts.
 
-    VeRL 0.9.1 (``utils/distributed.py``) writes ``cpu:gloo,<device>:<backend>``; with the device ``cpu`` that names
-    the device twice and torch refuses it. A test pinned to that version checks that VeRL still has this fault, and that
-    this function is still needed.
+    VeRL 0.9.1 (``utils/distributed.py``) writes ``cpu:gloo,<device>:<backend>``; with the device ``cpu`` that names the
+    device twice and torch refuses it. A test pinned to that version checks that VeRL still has this fault.
     """
     import os
 

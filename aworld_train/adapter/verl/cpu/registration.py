@@ -1,7 +1,6 @@
 """Registers the ``transformers`` rollout, vLLM's on CPU, and the CPU training engine with VeRL.
 
-VeRL imports this module in every process that builds a model (``model.external_lib``). Rollouts are registered by
-name and loaded in the processes that use them; the engine is registered only in processes that train.
+VeRL imports this module in every process that builds a model (``model.external_lib``).
 """
 
 import sys

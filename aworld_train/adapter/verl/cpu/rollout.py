@@ -14,7 +14,6 @@ _PART_BYTES = 64 << 20  # weights travel in parts of this size through Ray's obj
 
 
 def server_name(replica_rank: int) -> str:
-    """Name of a replica's actor, by which its trainer rank finds it."""
     return f"transformers_server_{replica_rank}"
 
 
@@ -22,7 +21,6 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
     """One rollout server, on the machine of the trainer rank that feeds it weights."""
 
     async def launch_servers(self) -> None:
-        """Start the replica's server as a Ray actor and wait until its model is loaded."""
         if self.world_size != 1:
             raise ValueError(
                 "the transformers engine keeps each replica in one process: "
@@ -55,10 +53,9 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         self._server: Any = None
 
     async def resume(self, tags: list[str]) -> None:
-        """Nothing to do: the server keeps its memory."""
+        """The server keeps its memory."""
 
-    async def release(self) -> None:
-        """Nothing to do: the server keeps its memory."""
+    async def release(self) -> None: ...
 
     async def update_weights(
         self,
@@ -67,11 +64,7 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         global_steps: int | None = None,
         **unused: Any,
     ) -> None:
-        """Send all weights; every rank iterates over them, because the iteration gathers shards.
-
-        Raises:
-            ValueError: The wire format is not that of whole named tensors.
-        """
+        """Send all weights; every rank iterates over them, because the iteration gathers shards."""
         if wire_format != "named_tensors":
             raise ValueError(f"the transformers engine takes whole named tensors, not {wire_format!r}")
         if self._server is None:

@@ -24,23 +24,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 MAX_TOP_LOGPROBS = 20
-"""As at OpenAI."""
 
 
 @dataclass(frozen=True)
 class GenerationParams:
-    """The parameters of one request.
+    """The parameters of one request; without a ``seed`` it takes the random numbers that all requests share.
 
-    Attributes:
-        max_tokens: Most new tokens.
-        temperature: 0 takes the most likely token.
-        top_p: 1 is off.
-        top_k: -1 is off.
-        stop_token_ids: Tokens that end the generation.
-        ignore_eos: Whether the model's own end tokens do not end it.
-        stop: Texts that end it; the tokens of the text are returned.
-        top_logprobs: How many of the most likely tokens are returned with each sampled one.
-        seed: Of the request's random numbers; None takes those that all requests share.
+    Temperature 0 takes the most likely token; top_p 1 and top_k -1 are off. The tokens of a ``stop`` text are returned.
     """
 
     max_tokens: int
@@ -55,11 +45,7 @@ class GenerationParams:
 
     @classmethod
     def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
-        """Read sampling parameters as VeRL sends them.
-
-        Raises:
-            ValueError: A value is out of range, or a parameter would change sampling and is not supported.
-        """
+        """Read sampling parameters as VeRL sends them; ValueError if one is out of range or not supported."""
         rest = dict(request)
         named = [rest.pop(key, None) for key in ("max_tokens", "max_new_tokens")]
         params = cls(
@@ -92,7 +78,6 @@ class GenerationParams:
 
 
 def _texts(stop: Any) -> tuple[str, ...]:
-    """Texts given as one text or several, without empty ones."""
     return tuple(filter(None, [stop] if isinstance(stop, str) else stop or ()))
 
 
@@ -106,16 +91,10 @@ def sample(
     generator: torch.Generator,
     own_generators: Sequence[torch.Generator | None] = (),
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw one token per row.
+    """Draw one token per row of ``logits`` (``[batch, vocabulary]``); returns ids and float32 log-probabilities,
+    ``[batch]``.
 
-    Args:
-        logits: ``[batch, vocabulary]``, any float type.
-        params: One per row.
-        generator: Source of randomness; rows with temperature 0 do not use it.
-        own_generators: Of each row in place of ``generator``, or None; empty where no row has one.
-
-    Returns:
-        Token ids ``[batch]`` and their log-probabilities ``[batch]`` in float32.
+    ``own_generators`` replace ``generator`` in rows that have one; rows with temperature 0 use neither.
     """
     logprobs = _log_distribution(logits, params)
     greedy = torch.tensor([p.temperature == 0 for p in params])
@@ -133,12 +112,7 @@ def sample(
 
 
 def most_likely(logits: torch.Tensor, params: GenerationParams) -> list[tuple[int, float]]:
-    """The most likely tokens with their log-probabilities, as many as are wanted and can be drawn.
-
-    Args:
-        logits: ``[vocabulary]``.
-        params: How the token is drawn.
-    """
+    """The most likely tokens of ``logits`` (``[vocabulary]``) that can be drawn, with their log-probabilities."""
     logprobs = _log_distribution(logits[None], [params])[0]
     values, tokens = logprobs.topk(min(params.top_logprobs, logprobs.shape[0]))
     pairs = zip(tokens.tolist(), values.tolist(), strict=True)
@@ -146,7 +120,6 @@ def most_likely(logits: torch.Tensor, params: GenerationParams) -> list[tuple[in
 
 
 def _log_distribution(logits: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:
-    """The log-probability of every token ``[batch, vocabulary]``, after temperature, top-k and top-p."""
     temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
     scores = logits.float() / temperatures[:, None]
     if any(p.top_k > 0 or p.top_p < 1 for p in params):

@@ -1,8 +1,6 @@
 """The rollout server: one Ray actor that turns VeRL's generation requests into steps of the continuous batcher.
 
-Requests arrive and are awaited on the event loop. Only one worker thread uses the batcher, one call at a time, so
-nothing is decoded while weights load. An error in a step is raised in every request that waits for it, so that no
-request waits forever.
+Only one worker thread uses the batcher, one call at a time, so nothing is decoded while weights load.
 """
 
 import asyncio
@@ -25,14 +23,7 @@ _MEMORY_SHARE = 0.15  # of the machine's memory for keys and values, over all re
 
 
 class TransformersServer:
-    """Serves one replica of the model.
-
-    Args:
-        config: VeRL's rollout configuration.
-        model_config: VeRL's model configuration, as a DictConfig.
-        replica_rank: Number of this replica; part of the sampler's seed.
-        replicas: How many replicas share this machine.
-    """
+    """Serves one replica of the model; ``replica_rank`` is part of the sampler's seed."""
 
     def __init__(self, config: RolloutConfig, model_config: Any, replica_rank: int, replicas: int):
         from transformers import AutoModelForCausalLM
@@ -71,7 +62,6 @@ class TransformersServer:
         self._global_steps: int | None = None
 
     async def ready(self) -> bool:
-        """Returns once the model is loaded."""
         return True
 
     async def generate(
@@ -83,12 +73,7 @@ class TransformersServer:
         video_data: Any = None,
         **unused: Any,
     ) -> TokenOutput:
-        """Sample tokens after ``prompt_ids``, with the log-probability of each.
-
-        Raises:
-            ValueError: There are images or video, a parameter is not supported, or the prompt leaves no room.
-            RuntimeError: Generation is stopped, and the server was set to reject requests.
-        """
+        """Sample tokens after ``prompt_ids``; ValueError for images and for parameters that are not supported."""
         if image_data or video_data:
             raise ValueError(
                 "the transformers engine serves text only; use rollout.engine=vllm for images and video"
@@ -131,11 +116,7 @@ class TransformersServer:
     async def update_weights(
         self, names: list[str], arrays: list[np.ndarray], last: bool, global_steps: int | None
     ) -> None:
-        """Load a part of the trainer's weights; after the ``last`` part generation continues, as of ``global_steps``.
-
-        Raises:
-            KeyError: The model has no parameter of a given name; the requests in flight fail too.
-        """
+        """Load a part of the weights; after the ``last`` part generation continues, as of ``global_steps``."""
         self._weights_whole.clear()
         try:
             tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
@@ -157,18 +138,15 @@ class TransformersServer:
         return {"aborted_count": len(ended), "request_ids": [request.request_id for request in ended]}
 
     async def abort_request(self, request_id: str) -> dict[str, Any]:
-        """End one request at once."""
         ended = await self._on_worker(self._abort, self._arrived(), request_id)
         self._resolve(ended)
         return {"aborted": bool(ended), "request_id": request_id}
 
     async def resume_generation(self) -> None:
-        """Accept requests again."""
         self._rejecting = False
         self._open.set()
 
     async def clear_kv_cache(self) -> None:
-        """Forget finished sequences."""
         await self._on_worker(self._batcher.prefixes.clear)
 
     async def sleep(self) -> None:
@@ -176,20 +154,16 @@ class TransformersServer:
         await self.clear_kv_cache()
 
     async def wake_up(self) -> None:
-        """Nothing to do: the weights stay in memory."""
+        """The weights stay in memory."""
 
     async def release_kv_cache(self) -> None:
-        """As ``sleep``."""
         await self.clear_kv_cache()
 
-    async def resume_kv_cache(self) -> None:
-        """Nothing to do."""
+    async def resume_kv_cache(self) -> None: ...
 
-    async def start_profile(self, **unused: Any) -> None:
-        """There is no profiler."""
+    async def start_profile(self, **unused: Any) -> None: ...
 
-    async def stop_profile(self) -> None:
-        """There is no profiler."""
+    async def stop_profile(self) -> None: ...
 
     def _ensure_running(self) -> None:
         if self._loop_task is None or self._loop_task.done():
@@ -205,7 +179,6 @@ class TransformersServer:
                 await self._fail(f"decoding failed: {type(error).__name__}: {error}")
 
     async def _fail(self, reason: str) -> None:
-        """End every request in flight with an error."""
         self._incoming.clear()
         for future in self._futures.values():
             if not future.done():
@@ -238,7 +211,6 @@ class TransformersServer:
 
 
 def eos_token_ids(model_config: HFModelConfig) -> set[int]:
-    """The tokens that end a turn, by the model's generation configuration and its tokenizer."""
     end_tokens: set[int] = set()
     for source in (model_config.generation_config, model_config.tokenizer):
         ids = getattr(source, "eos_token_id", None)

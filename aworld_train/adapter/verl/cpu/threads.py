@@ -4,5 +4,4 @@ import os
 
 
 def threads_per_process(processes: int) -> int:
-    """The threads for each of ``processes`` that compute at the same time; at least one."""
     return max(1, len(os.sched_getaffinity(0)) // max(1, processes))

@@ -1,8 +1,7 @@
 """A LoRA adapter that the trainer sends, as vLLM's model takes it.
 
-VeRL 0.9.1 asks vLLM's map of weight names for ``get_unstacked_mapper``, which vLLM 0.29.0 does not have, so no adapter
-is taken. Here vLLM's own loader gets the map that vLLM uses for adapters in files. A module that it does not know even
-then, it would leave out silently, and the model would sample without it; that is an error.
+VeRL 0.9.1 asks for ``get_unstacked_mapper``, which vLLM 0.29.0 does not have. Here vLLM's own loader gets the map of
+names for adapters in files; a module that it does not know even then is an error, not left out silently.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,15 +18,7 @@ def serve_adapter(
 ) -> None:
     """Have vLLM's model serve an adapter in place of the one with the same number.
 
-    Args:
-        manager: The worker's ``LRUCacheWorkerLoRAManager``.
-        adapter_id: The adapter's number.
-        tensors: Its weights, by PEFT's names.
-        peft_config: PEFT's configuration of it.
-
-    Raises:
-        RuntimeError: vLLM would leave out a part of it.
-        ValueError: vLLM does not serve adapters of this kind.
+    ``tensors`` have PEFT's names. Raises RuntimeError if vLLM would leave out a part of it.
     """
     from vllm.lora.lora_model import LoRAModel
     from vllm.lora.peft_helper import PEFTHelper
@@ -60,20 +51,11 @@ def adapter_names(model: Any) -> Any:
 
 
 def served_modules(modules: Any) -> set[str]:
-    """The modules, or parts of packed ones, for which vLLM's model takes an adapter's weights."""
     return {*modules.modules, *(part for parts in modules.packed_modules.values() for part in parts)}
 
 
 def refuse_partial(loras: Mapping[str, Any], served: Iterable[str]) -> None:
-    """Check that all of an adapter is served.
-
-    Args:
-        loras: vLLM's weights of the adapter by module, each with ``lora_a`` and ``lora_b``.
-        served: The modules that vLLM's model takes weights for.
-
-    Raises:
-        RuntimeError: It is not, or it is empty.
-    """
+    """Raise RuntimeError unless every module of vLLM's adapter weights is served, and there is one."""
     if not loras:
         raise RuntimeError("the trainer sent no weights of its LoRA adapter")
     known = set(served)

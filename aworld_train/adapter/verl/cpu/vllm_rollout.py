@@ -29,24 +29,14 @@ class WatchedSocket:
         self._receiver = receiver
 
     def close(self) -> None:
-        """As the socket's."""
         self._socket.close()
 
     def send_pyobj(self, message: Any) -> None:
-        """As the socket's, but not waiting for ever.
-
-        Raises:
-            RuntimeError: The receiver failed or ended.
-        """
+        """As the socket's; RuntimeError once the receiver failed or ended."""
         self._wait(zmq.POLLOUT)
         self._socket.send_pyobj(message)
 
     def recv(self) -> Any:
-        """As the socket's, but not waiting for ever.
-
-        Raises:
-            RuntimeError: The receiver failed or ended.
-        """
         self._wait(zmq.POLLIN)
         return self._socket.recv()
 
@@ -62,7 +52,7 @@ class WatchedSocket:
 
 
 def _not_taken(error: Exception) -> RuntimeError:
-    """What happened, in one line; it names the type, by which a lost process is told from a fault."""
+    """In one line, with the type, by which a lost process is told from a fault."""
     return RuntimeError(f"vLLM did not take the new weights: {error_line(error)}")
 
 
@@ -79,8 +69,6 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
 
 
 class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
-    """Implements VeRL's rollout with its own vLLM server."""
-
     async def update_weights(
         self,
         weights: Iterable[tuple[str, torch.Tensor]],
@@ -88,12 +76,7 @@ class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
         wire_format: str = "named_tensors",
         **options: Any,
     ) -> None:
-        """Send all weights; every rank iterates over them, because the iteration gathers shards.
-
-        Raises:
-            RuntimeError: The server did not take them.
-            ValueError: The wire format is not that of whole named tensors.
-        """
+        """Send all weights; every rank iterates over them, because the iteration gathers shards."""
         if wire_format != "named_tensors":
             raise ValueError(f"vLLM on CPU takes whole named tensors, not {wire_format!r}")
         receiver = await self._execute_method(

@@ -1,8 +1,7 @@
 """What vLLM's worker does with the weights that a trainer sends, on CPU.
 
-vLLM packs the weights of linear layers into another form on CPU, so the loaders of its model no longer reach what it
-computes with, and VeRL's worker extension fails or leaves the old weights. vLLM's layer-wise reload unpacks each layer,
-loads it and packs it again; it is used around VeRL's transfer. An adapter's weights are loaded in ``vllm_adapter``.
+There vLLM packs the weights of linear layers into another form, which the loaders of its model do not reach. vLLM's
+layer-wise reload, around VeRL's transfer, unpacks each layer, loads it and packs it again.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,17 +22,10 @@ NamedTensors = list[tuple[str, torch.Tensor]]
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
-    """VeRL's extension of vLLM's worker, with the transfer of weights for CPU."""
-
     def update_weights_from_ipc(
         self, peft_config: Any = None, base_sync_done: bool = False, use_shm: bool = True
     ) -> None:
-        """Take all weights of the model, or those of its LoRA adapter, from the trainer.
-
-        Raises:
-            RuntimeError: Weights of the model were left out, which would stay as they were, or vLLM does not take all
-                of the adapter.
-        """
+        """Take all weights of the model, or of its LoRA adapter; RuntimeError if some were left out."""
         self.device = torch.device("cpu")
         if peft_config and base_sync_done:
             self._update_adapter(peft_config, use_shm)
@@ -72,18 +64,10 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
 
 
 def receive(zmq_handle: str, load: Callable[[NamedTensors], None], *, use_shm: bool) -> None:
-    """Receive weights from VeRL's sender, bucket by bucket.
+    """Receive weights from VeRL's sender; ``load`` gets copies of each bucket, because the buffer is used again.
 
-    The rest of the transfer is received, and dropped, after an error: VeRL's receiver closes the shared memory, which
-    fails with a ``BufferError`` while the frames of an exception hold tensors in it, and that would hide the cause.
-
-    Args:
-        zmq_handle: The sender's address.
-        load: Called with copies of the tensors of each bucket: the sender writes into the buffer again.
-        use_shm: Whether they come through shared memory.
-
-    Raises:
-        Exception: The first that ``load`` raised.
+    The rest is received, and dropped, after an error of ``load``: VeRL's receiver closes the shared memory, which fails
+    with a ``BufferError`` while the frames of an exception hold tensors in it, and that would hide the cause.
     """
     errors: list[Exception] = []
 

@@ -15,7 +15,7 @@ from aworld_train.adapter.verl import megatron, recipe_checks
 from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.memory_plan import memory_plan
-from aworld_train.adapter.verl.own_config import recipe_from
+from aworld_train.adapter.verl.recipe_keys import recipe_from
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import dotted

@@ -19,7 +19,7 @@ from aworld_train.adapter.verl import attention as attention_module
 from aworld_train.adapter.verl.attention import FLASH, VARLEN
 from aworld_train.adapter.verl.compose import own_keys
 from aworld_train.adapter.verl.memory_plan import Shape, memory_plan, plan_of, shape_of
-from aworld_train.doctor.gpu_memory import SPARE
+from aworld_train.doctor.gpu import SPARE
 from tests.locations import REPOSITORY
 
 MIB = 1 << 20

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
+from aworld_train.adapter.verl.ray_nodes import chosen_interfaces, network_variables
 
 
 @pytest.mark.parametrize(

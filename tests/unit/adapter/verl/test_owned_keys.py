@@ -17,7 +17,8 @@ from aworld_train.adapter.verl.compose import TRAINER, compose, own_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
-from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS, SAME_MEANING
+from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS
+from aworld_train.adapter.verl.recipe_keys import SAME_MEANING
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, map_values, merge, nested
@@ -127,7 +128,7 @@ def test_all_owned_keys_of_a_recipe_are_named_at_once() -> None:
 
 
 def test_a_configuration_of_verl_keeps_its_loggers() -> None:
-    from aworld_train.adapter.verl.own_config import recipe_from
+    from aworld_train.adapter.verl.recipe_keys import recipe_from
 
     content = {"data": {"seed": 1}, "trainer": {"logger": ["console", "wandb"]}}
     assert recipe_from(content) == {"trainer": {"seed": 1, "loggers": ["wandb"]}}

@@ -18,8 +18,8 @@ from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl import ray_nodes
 from aworld_train.adapter.verl.compose import OBJECT_STORE_BYTES, compose, logical_cpus
 from aworld_train.adapter.verl.fork_client import STAND_IN
-from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.ray_nodes import network_variables
 from aworld_train.recipe import load
 
 ADDRESSES = {"n1": "127.0.0.2", "n2": "127.0.0.3"}

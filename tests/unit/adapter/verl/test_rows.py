@@ -7,7 +7,7 @@ import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from aworld_train.adapter.episodes.player import FinishedEpisode
-from aworld_train.adapter.verl.rows import EpisodeRow, output_rows
+from aworld_train.adapter.verl.agent_loop import EpisodeRow, output_rows
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.model import WeightVersions

@@ -9,7 +9,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.framework import VerlFramework
-from aworld_train.adapter.verl.own_config import recipe_from
+from aworld_train.adapter.verl.recipe_keys import recipe_from
 from aworld_train.recipe.tree import merge, nested
 
 # The script has one episode per task, a prompt without room for the schemas of tools, and all weights; the ready recipe

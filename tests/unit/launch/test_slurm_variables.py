@@ -2,8 +2,7 @@
 
 import pytest
 
-from aworld_train.launch.defaults import cluster_defaults
-from aworld_train.launch.unused import unused_resources
+from aworld_train.launch.slurm_variables import cluster_defaults, unused_resources
 from aworld_train.recipe import load, read
 from aworld_train.recipe.schema import LauncherName
 

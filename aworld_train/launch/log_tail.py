@@ -3,11 +3,17 @@
 import time
 from collections.abc import Callable, Iterator
 
+from rich.console import Console
+
 from aworld_train.errors import AworldTrainError
 
 POLL_SECONDS = 1.0
 MAX_SILENT_SECONDS = 120.0
 """How long a cluster may be silent while a job is followed. The job goes on in any case."""
+
+
+def show_line(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class ClusterSilent(AworldTrainError):
@@ -17,16 +23,7 @@ class ClusterSilent(AworldTrainError):
 
 
 def follow_log(read_log: Callable[[], str], has_ended: Callable[[], bool], *, follow: bool) -> Iterator[str]:
-    """The lines of a growing log, without line ends.
-
-    Args:
-        read_log: Returns all of the log so far.
-        has_ended: Whether the job has ended.
-        follow: Go on until the job has ended.
-
-    Raises:
-        ClusterSilent: The cluster is silent for too long.
-    """
+    """The lines of a growing log, without line ends; ClusterSilent if the cluster is silent for too long."""
     shown = 0
     last_answer = time.monotonic()
     while True:

@@ -17,22 +17,13 @@ from aworld_train.recipe.tree import dotted
 
 SCHEMA = ".aworld-train-schema.json"
 _CHANGED_FIRST = (
-    ("model", "path"),
-    ("env", "docker_dir"),
-    ("agent", "system_prompt"),
-    ("agent", "max_turns"),
-    ("dataset", "train"),
-    ("dataset", "val"),
-    ("rollout", "n"),
-    ("rollout", "max_response_tokens"),
-    ("trainer", "steps"),
-    ("trainer", "batch_size"),
-    ("trainer", "lr"),
+    *(("model", "path"), ("env", "docker_dir"), ("agent", "system_prompt"), ("agent", "max_turns")),
+    *(("dataset", "train"), ("dataset", "val"), ("rollout", "n"), ("rollout", "max_response_tokens")),
+    *(("trainer", "steps"), ("trainer", "batch_size"), ("trainer", "lr")),
 )
 
 
 def starting_recipe(start: str, name: str) -> str:
-    """The text of a recipe called ``name`` that extends ``start``, each key with what it means."""
     file = find(start, Path.cwd())
     below = {path.resolve(): ready for ready, path in shipped().items()}
     parent = below.get(file.resolve(), str(file.resolve()))

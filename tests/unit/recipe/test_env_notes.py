@@ -4,7 +4,7 @@ import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.env import workers
-from aworld_train.recipe.worker_queue import queue_note
+from aworld_train.recipe.env_notes import queue_note
 
 GAIA = "gaia-qwen3-8b-8gpu"
 
