@@ -40,13 +40,7 @@ _MIN_DROPPED, _MAX_DROPPED_RATIO = 3, 3.0  # episodes; of the share that is left
 
 @dataclass(frozen=True)
 class Alarm:
-    """One sign.
-
-    Attributes:
-        step: The step at which it was noticed.
-        kind: A key of ``_TEXTS``.
-        text: What it means and what may help.
-    """
+    """One sign; ``kind`` is a key of ``_TEXTS``."""
 
     step: int
     kind: str
@@ -54,15 +48,7 @@ class Alarm:
 
 
 class StepEpisodes(Protocol):
-    """The episodes of a step, as far as alarms look at them.
-
-    Attributes:
-        outcomes: Their number by outcome.
-        compared_tasks: Tasks of which several episodes have a reward.
-        varied_tasks: Those of them whose rewards differ.
-        played: Their number by task.
-        dropped: Those of them that are left out.
-    """
+    """The episodes of a step, as far as alarms look at them."""
 
     outcomes: Counter[str]
     played: Counter[int]
@@ -89,13 +75,7 @@ class AlarmWatch:
         self._dropped_tasks: set[int] = set()  # that had an alarm
 
     def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
-        """The alarms that a step raises.
-
-        Args:
-            step: The step.
-            row: Its row of ``metrics.jsonl``, in which a figure that is not finite is None.
-            episodes: Its training episodes.
-        """
+        """The alarms that a step raises; in its row of ``metrics.jsonl`` a figure that is not finite is None."""
         signs = dict(self._signs(row, episodes))
         raised = []
         for kind in _TEXTS:
@@ -108,7 +88,6 @@ class AlarmWatch:
 
     @property
     def reason_to_stop(self) -> str | None:
-        """Why the run is to be ended, if it is."""
         if self._streaks["not_finite"] < STEPS:
             return None
         return (
@@ -153,8 +132,7 @@ class AlarmWatch:
     def _difference(self, row: Mapping[str, Any]) -> str | None:
         """How far the engine's probabilities are from the trainer's, if that is too far.
 
-        The first step is sampled with weights that both have read from the disk, so it shows whether both compute in
-        fp32: then what is rounding in bf16 is a fault.
+        In the first step both use weights read from disk, so it shows whether both compute in fp32.
         """
         highest, mean = row.get("rollout_probs_diff_max"), row.get("rollout_probs_diff_mean")
         if isinstance(highest, int | float):
@@ -168,7 +146,6 @@ class AlarmWatch:
 
 
 def _is_more(dropped: int, played: int, other_dropped: int, others_played: int) -> bool:
-    """Whether more is left out than the share of the others allows."""
     if dropped < _MIN_DROPPED or not others_played:
         return False
     return dropped / played > _MAX_DROPPED_RATIO * other_dropped / others_played

@@ -1,4 +1,4 @@
-"""One start of a run: the tool environment and the framework, watched until they end, with a record of what came."""
+"""One start of a run: the tool environment and the framework, watched until they end."""
 
 import time
 
@@ -26,14 +26,7 @@ from aworld_train.training.summary import RunSummary
 
 
 class Attempt:
-    """One start of a run, and the record of it.
-
-    Attributes:
-        summary: The run's summary, which this attempt goes on with.
-        folder: The run folder.
-        from_step: The step of the checkpoint that it begins from; 0 without one.
-        began: Whether the tool environment was there and the framework was started.
-    """
+    """One start of a run; ``began`` once the tool environment was there and the framework was started."""
 
     def __init__(
         self,
@@ -69,18 +62,15 @@ class Attempt:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do, the last validation included."""
         is_over = self.from_step >= self.summary.steps_planned or self.summary.stopped_early is not None
         return is_over and not self._record.validates_first
 
     def again(self) -> "Attempt":
-        """The next attempt, from the last whole checkpoint."""
         return Attempt(
             self._recipe, self._plan, self.folder, self.summary, self._val_data, self._stop_request
         )
 
     def run(self, placement: Placement, progress: Progress, scorers: set[str]) -> None:
-        """Start the tool environment and, with it, the framework, and wait until it ends."""
         for note in self._notes:
             progress.note(note)
         with (
@@ -150,7 +140,6 @@ class Attempt:
         self._status.show(progress, trainer_work(self.folder.path))
 
     def check_complete(self) -> None:
-        """Check that every step was done and that some episodes had a reward."""
         self._refresh()
         summary = self.summary
         if summary.steps_done < summary.steps_planned and not summary.stopped_early:

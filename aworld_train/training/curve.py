@@ -1,4 +1,4 @@
-"""Draws the learning curve of a run and figures of several, for people who look at a picture before numbers."""
+"""Draws the learning curve of a run, and figures of several."""
 
 import io
 import json
@@ -14,11 +14,7 @@ NAME = "learning_curve.png"
 
 
 def draw_curve(run_dir: Path) -> Path | None:
-    """Draw reward, validation accuracy and tool use over steps into the run folder.
-
-    Returns:
-        The picture's path, or None if matplotlib is not installed or there is no step to draw.
-    """
+    """Draw reward, accuracy and tool use into the run folder; None without matplotlib or without a step."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
@@ -70,7 +66,6 @@ def draw_curve(run_dir: Path) -> Path | None:
 
 
 def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) -> None:
-    """Draw figures of several runs over steps, a panel for each figure."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator

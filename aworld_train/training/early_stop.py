@@ -4,12 +4,6 @@ from collections.abc import Mapping
 
 
 def reason_to_stop(accuracies: Mapping[int, float], patience: int) -> str | None:
-    """The reason to stop a run early; None if there is none.
-
-    Args:
-        accuracies: Of the validations so far, by step.
-        patience: ``trainer.early_stop``; 0 never stops.
-    """
     steps = sorted(accuracies)
     if not patience or len(steps) <= patience:
         return None

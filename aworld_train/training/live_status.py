@@ -1,4 +1,4 @@
-"""The state of a run in a small file, so that another terminal can show the run's live screen too."""
+"""The state of a run in a small file, so that another terminal can show the live screen too."""
 
 import contextlib
 import time
@@ -14,8 +14,6 @@ _WRITE_SECONDS = 1.0
 
 
 class StatusFile:
-    """The file, of which nothing is left of an earlier start."""
-
     def __init__(self, run_dir: Path):
         self._path = run_dir / _FILE
         self._path.unlink(missing_ok=True)
@@ -35,7 +33,7 @@ class StatusFile:
 
 
 def follow(run_dir: Path, progress: Progress) -> RecordedRun:
-    """Show the states of a run that another process trains until none does; returns the run as it is then."""
+    """Show the states of a run that another process trains until it ends; returns the run as it is then."""
     ended: tuple[int, int] | None = None
     while (run := open_run(str(run_dir), run_dir.parent)).status == "running":
         # Before the first state there is no file.

@@ -1,4 +1,4 @@
-"""How a run goes on by itself after a failure that may not happen again: so many times, and later each time."""
+"""How a run restarts after a failure that may not happen again: a few times, and later each time."""
 
 import time
 
@@ -11,16 +11,6 @@ _LOOK_SECONDS = 0.5
 
 
 class Restarts:
-    """The restarts of one command.
-
-    Args:
-        most: How many there may be (``trainer.max_restarts``).
-        stop_request: After which there is none.
-
-    Attributes:
-        done: How many there were.
-    """
-
     def __init__(self, most: int, stop_request: StopRequest):
         self._most = most
         self._stop_request = stop_request
@@ -28,11 +18,10 @@ class Restarts:
 
     @property
     def pause(self) -> float:
-        """Seconds before the next one, twice as many each time: what was lost may take a while to come back."""
+        """Seconds before the next one, doubled each time: what was lost may take a while to come back."""
         return min(_MAX_SECONDS, _FIRST_SECONDS * 2.0**self.done)
 
     def wait(self, failure: AworldTrainError, progress: Progress) -> None:
-        """Count a restart and wait until it is due."""
         if self.done >= self._most or self._stop_request.received:
             raise failure
         progress.note(f"{failure.message}")

@@ -1,7 +1,4 @@
-"""The folder of what `rollout` has played, so that its episodes can be read as those of training.
-
-It plays in a temporary folder. What has been played is entered afterwards, into one folder for a recipe.
-"""
+"""The folder of what `rollout` has played, so that its episodes can be read as those of training."""
 
 import json
 import time
@@ -18,7 +15,7 @@ from aworld_train.store.store_location import STORE_FOLDER, store_place
 
 
 def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None:
-    """Enter what `rollout` has played into the folder for rollouts of a recipe; None if the recipe keeps no store."""
+    """Move what `rollout` has played into the recipe's folder for rollouts; None if the recipe keeps no store."""
     if not parse_keep(loaded.recipe.store.keep).is_on:
         return None
     target = runs / f"rollout-{loaded.recipe.name}"
@@ -37,7 +34,6 @@ def _write(target: Path, loaded: LoadedRecipe) -> None:
 
 
 def _enter(folder: Path, target: Path, loaded: LoadedRecipe) -> None:
-    """Move the events of a folder to another one and enter them there."""
     played = store_place(folder, make=True)
     url = loaded.recipe.store.url
     place = store_place(target, url=None if url is None else str(url), make=True)

@@ -1,4 +1,4 @@
-"""One training run: its folder, environment, framework and supervision, and a summary however the run ends."""
+"""One training run, with a summary however it ends."""
 
 import errno
 import signal
@@ -54,25 +54,9 @@ def train(
     progress: Progress,
     placement: Placement,
 ) -> RunSummary:
-    """Run a checked recipe to its last step.
+    """Run a checked recipe to its last step; ``plan`` is compiled for ``run_dir``.
 
-    Args:
-        loaded: The recipe, with the unresolved form that the run folder keeps.
-        framework: The framework that trains.
-        plan: The recipe, compiled for ``run_dir``.
-        run_dir: The run folder.
-        train_data: The training tasks.
-        val_data: The validation tasks.
-        resume: Go on from the last checkpoint of an earlier attempt.
-        progress: Shows the progress.
-        placement: Where the run runs.
-
-    Returns:
-        The summary of a completed run.
-
-    Raises:
-        AworldTrainError: The run was not completed; ``summary.json`` says how far it got.
-        KeyboardInterrupt: The run was interrupted, and its processes have ended.
+    However it ends, ``summary.json`` says how far it got, and its processes have ended.
     """
     recipe = loaded.recipe
     files = [*recipe.dataset.train_files, *recipe.dataset.val_files]
@@ -165,7 +149,6 @@ def _complete(
 
 
 def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
-    """The error for a system call of this process that failed: a full disk, or something else."""
     if error.errno == errno.ENOSPC:
         return DiskFull(
             f"The disk is full: nothing can be written below {folder.path}. Free some space and go on with --resume."
@@ -177,10 +160,9 @@ def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM, with which a scheduler ends a job, and SIGHUP, with which a terminal does, end a run as Ctrl-C does.
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does; under ``nohup``, which ignores SIGHUP, it runs on.
 
-    Under ``nohup``, which ignores SIGHUP, the run goes on without a terminal. SIGINT is handled too, because a shell
-    starts background jobs with SIGINT ignored: without a handler Ctrl-C or ``kill -INT`` would have no effect.
+    SIGINT is handled too, because a shell starts background jobs with SIGINT ignored.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The names of a run folder's files, and its lock: what can be known of a run without importing what makes one."""
+"""The names of a run folder's files, and its lock; imports nothing that makes a run."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process h
 
 
 def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:
-    """The error for a folder on whose run a process works; ``rename`` is how the new one gets another folder."""
+    """The error for a folder that a process works on; ``rename`` is how the new run gets another folder."""
     holder = holder_of(path)
     where = "another process"
     if holder:
@@ -40,13 +40,7 @@ def in_use_error(path: Path, rename: str = "give this run another name (name=...
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that works on a run.
-
-    Attributes:
-        process: The process.
-        host: The machine on which it is.
-        since: When it began to (Unix time, seconds).
-    """
+    """The process that works on a run; ``since`` is Unix time."""
 
     process: ProcessIdentity
     host: str

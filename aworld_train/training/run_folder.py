@@ -87,12 +87,10 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The file with one row per step."""
         return self.path / METRICS
 
     @property
     def episodes(self) -> Path:
-        """The file with one line per episode."""
         return self.path / "traces" / "episodes.jsonl"
 
     @property
@@ -102,20 +100,17 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        """The log of the framework."""
         return log_file(self.path, self.framework)
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the framework's checkpoints."""
         return self.path / "checkpoints"
 
     def close(self) -> None:
-        """Unlock the folder."""
         self._lock.close()
 
     def add_attempt(self, changed: Mapping[str, tuple[Any, Any]] | None = None) -> None:
-        """Add an attempt that begins now to the manifest, with what it changed in the recipe as (old, new) by key."""
+        """Add an attempt that begins now, with what it changed in the recipe as (old, new) by key."""
         file = self.path / MANIFEST
         manifest = json.loads(file.read_text())
         checkpoint = self.last_checkpoint()
@@ -124,19 +119,16 @@ class RunFolder:
         write_text(file, json.dumps(manifest, indent=2) + "\n")
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
-        """Add what this attempt's tool environment was started from to the manifest."""
         file = self.path / MANIFEST
         manifest = json.loads(file.read_text())
         manifest["attempts"][-1]["environment"] = dict(origin)
         write_text(file, json.dumps(manifest, indent=2) + "\n")
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """The last complete checkpoint."""
         return self.framework.last_checkpoint(self.checkpoints)
 
 
 def start_facts(from_step: int) -> dict[str, Any]:
-    """What the manifest says of a start: when, on which machine, by which command."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "from_step": from_step,
@@ -159,20 +151,7 @@ def open_run_folder(
     steps: int | None = None,
     written: Collection[str] = (),
 ) -> RunFolder:
-    """Make the folder, or take up an earlier run's.
-
-    Args:
-        path: the folder.
-        framework: what trains.
-        recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
-        data: the dataset files, whose hashes a resumed run must find unchanged.
-        environment: the variables that the recipe sets for the training processes.
-        resume: go on with what is there.
-        model: the model, for the manifest.
-        seed: the seed of the run, for the manifest.
-        steps: the step to which the run goes.
-        written: as for ``check_run_folder``.
-    """
+    """Make the folder of a run, or resume that of an earlier one; ``recipe`` is unresolved, ``steps`` the last step."""
     path = path.resolve()
     check_run_folder(path, written, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
@@ -210,12 +189,9 @@ def open_run_folder(
 
 
 def check_run_folder(path: Path, written: Collection[str] = (), *, resume: bool) -> None:
-    """Check that a run can begin, or go on, in a folder.
+    """Check that a run can begin, or resume, in a folder.
 
-    Args:
-        path: The folder.
-        written: The names of the framework's files, which an interrupted start or a dry run may have left.
-        resume: Whether the run is to go on.
+    ``written`` are the framework's files, which an interrupted start or a dry run may have left.
     """
     if is_in_use(path):
         raise in_use_error(path)
@@ -247,7 +223,7 @@ def _names(path: Path) -> set[str]:
 
 
 def _is_of_a_run(path: Path) -> bool:
-    """Whether the manifest in a folder is that of a training run, and not of an evaluation or of single rollouts."""
+    """Whether a folder's manifest is that of a training run, not of an evaluation or of rollouts."""
     try:
         manifest = json.loads((path / MANIFEST).read_text())
         return "data_sha256" in manifest and SETTINGS not in manifest
@@ -273,16 +249,9 @@ def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
 def refuse_changes(
     path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = FREE
 ) -> dict[str, tuple[Any, Any]]:
-    """Refuse to go on with a run that was made with another recipe or with other data.
+    """Refuse to resume a run that was made with another recipe or with other data.
 
-    Args:
-        path: The run's folder.
-        recipe: The unresolved recipe.
-        hashes: The hashes of the dataset files.
-        free: The beginnings of keys that may differ, each with a dot at its end.
-
-    Returns:
-        The changes that are allowed, as (old, new) by key.
+    Returns the changes that are allowed, as (old, new) by key; ``free`` are the beginnings of keys that may differ.
     """
     previous = yaml.safe_load((path / RECIPE).read_text(encoding="utf-8"))
     changed = changes(previous, dict(recipe))
@@ -316,17 +285,7 @@ def write_manifest(
     seed: int | None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the manifest of a run that has none that can be read.
-
-    Args:
-        path: The run's folder.
-        packages: Distributions whose versions it has.
-        hashes: The hashes of the dataset files.
-        environment: The variables that the recipe sets for the training processes.
-        model: The model.
-        seed: The seed of the run.
-        more: Other entries.
-    """
+    """Write the manifest of a run, unless there is one that can be read; ``more`` are other entries."""
     file = path / MANIFEST
     with suppress(OSError, ValueError):
         json.loads(file.read_text())
@@ -361,12 +320,10 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
-    """The SHA-256 of each file, by its name in the manifest."""
     return {_name(file): _sha256(Path(file)) for file in files}
 
 
 def _name(file: str | Path) -> str:
-    """The name of a dataset file in the manifest: its path, or the reference to an environment variable."""
     return shown(file) if isinstance(file, str) else str(file)
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: reads the files that the framework and the episodes append to, and sums them up."""
+"""Reads the files that the framework and the episodes append to, and sums them up."""
 
 import json
 import os
@@ -62,7 +62,6 @@ class EpisodeCounts:
     """Those that are left out, by task."""
 
     def add(self, line: dict[str, Any]) -> None:
-        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
         if line.get("cause") and line.get("treatment") != "trained":
             self.causes[line["cause"]] += 1
         self.environment_losses += line["outcome"] == "environment"
@@ -114,7 +113,6 @@ class EpisodeCounts:
             self.rewards.setdefault(key, set()).add(line["reward"] if reward is None else reward)
 
     def merge(self, other: "EpisodeCounts") -> None:
-        """Add what other episodes count, but for what is compared within a step."""
         for name in (each.name for each in fields(self) if each.name not in _WITHIN_STEP):
             value = getattr(other, name)
             if isinstance(value, Counter):
@@ -134,32 +132,24 @@ class EpisodeCounts:
 
     @property
     def means(self) -> dict[str, float]:
-        """Of the episodes that have a reward, however many rows they have."""
         totals = {"reward": self.reward, "turns": self.turns, "response_tokens": self.scored_response_tokens}
         return {name: total / self.scored for name, total in totals.items()} if self.scored else {}
 
     @property
     def part_means(self) -> dict[str, float]:
-        """Mean of each named part of the scores, over the episodes that have it."""
         return {name: total / self.part_counts[name] for name, total in sorted(self.parts.items())}
 
     @property
     def sampled_per_episode(self) -> float | None:
-        """Mean of the sampled tokens, over the episodes that have any; None without such an episode."""
         return self.sampled_tokens / self.sampled_episodes if self.sampled_episodes else None
 
     @property
     def suspicion_shares(self) -> dict[str, float]:
-        """Share of the episodes that show each sign of reward hacking."""
         return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
 
 
 class CountsByStep(dict[int, EpisodeCounts]):
-    """Episodes of one kind by step; those of earlier steps are one sum, so that they cost nothing any more.
-
-    Attributes:
-        first: Those of the first step.
-    """
+    """Episodes of one kind by step; those of earlier steps are one sum, so that they cost nothing any more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +157,6 @@ class CountsByStep(dict[int, EpisodeCounts]):
         self._earlier = EpisodeCounts()
 
     def add(self, line: dict[str, Any]) -> None:
-        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
         counts = self.setdefault(line["step"], EpisodeCounts())
         self.first = self.first or counts
         counts.add(line)
@@ -179,7 +168,6 @@ class CountsByStep(dict[int, EpisodeCounts]):
             self._earlier.merge(self.pop(earlier))
 
     def total(self) -> EpisodeCounts:
-        """Of all steps."""
         total = EpisodeCounts()
         for counts in (self._earlier, *self.values()):
             total.merge(counts)
@@ -187,19 +175,10 @@ class CountsByStep(dict[int, EpisodeCounts]):
 
 
 class RunRecord:
-    """The rows per step and the episodes per step of a run, and the summary computed from them.
+    """The rows and the episodes per step of a run, and the summary computed from them.
 
-    Args:
-        folder: The run folder.
-        summary: The summary that ``refresh`` updates.
-        metrics_file: The file to which the framework appends its metrics in this attempt.
-        from_step: The step of the checkpoint from which this attempt resumes; later steps are dropped from the record.
-
-    Attributes:
-        validates_first: Whether this attempt measures the model that it begins with: at the first step, where a
-            checkpoint was saved and the step's metrics were not, and where only the last validation is left to do.
-        notes: What was set aside of an earlier attempt, in sentences.
-        alarms: Signs that the run no longer learns.
+    ``from_step`` is the step of the checkpoint that this attempt resumes; later steps are dropped. ``validates_first``:
+    the model is measured before training, at the first step, or where its metrics or its last validation are missing.
     """
 
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
@@ -221,11 +200,7 @@ class RunRecord:
         self._earlier_seconds = summary.seconds
 
     def refresh(self, seconds: float) -> bool:
-        """Read the lines written since the last call; returns whether there were any.
-
-        Args:
-            seconds: Wall time of this attempt so far.
-        """
+        """Read the lines written since the last call; returns whether there were any."""
         # An episode's line is written before the step that trains on it is.
         step_rows = self._steps.read()
         episodes = self._episodes.read()
@@ -252,7 +227,7 @@ class RunRecord:
         return bool(episodes or step_rows)
 
     def current(self) -> tuple[str, int, EpisodeCounts]:
-        """The present phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
+        """The phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
         step = self.rows.last_trained
         played_step = max(self.training, default=0)
         if played_step > step and played_step in self.validation:
@@ -275,7 +250,6 @@ class RunRecord:
         return counts.most_common(1)[0][0] if counts else None
 
     def _complete(self, step: int) -> None:
-        """Add the figures of a step's episodes to its row."""
         row = self.rows.rows[step]
         if step in self.training and "loss" in row:
             tally = self.training[step]
@@ -309,7 +283,6 @@ class RunRecord:
             }
 
     def _look_for_alarms(self) -> None:
-        """Look at the trained steps that were not looked at."""
         for step in range(self._observed + 1, self.rows.last_trained + 1):
             row = self.rows.rows.get(step)
             if row is not None:
@@ -318,7 +291,6 @@ class RunRecord:
             self._observed = step
 
     def _length_drift(self, tally: EpisodeCounts) -> float | None:
-        """Mean length of the episodes (``sampled_per_episode``) divided by that of the first step."""
         first = self.training.first.sampled_per_episode if self.training.first else None
         current = tally.sampled_per_episode
         return current / first if first and current is not None else None
@@ -359,16 +331,7 @@ def _validation(tally: EpisodeCounts) -> Validation:
 
 
 def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[str]:
-    """Set aside the episodes after ``step``, which a resumed run plays again, and lines that cannot be read.
-
-    Args:
-        folder: The run folder.
-        step: The step of the checkpoint.
-        validated: Whether the validation at that step is done; otherwise its episodes are played again too.
-
-    Returns:
-        What was set aside, in sentences.
-    """
+    """Set aside broken lines and the episodes after ``step``, which are played again; returns what, in sentences."""
     lines, broken = split_lines(folder.episodes)
     remaining: list[bytes] = []
     later: list[bytes] = []

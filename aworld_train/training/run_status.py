@@ -1,4 +1,4 @@
-"""Computes what a progress display shows of a run: every figure comes from the run's records."""
+"""Computes what a progress display shows of a run, from the run's records."""
 
 import statistics
 import time
@@ -20,14 +20,6 @@ _RECENT = 5  # steps, or validations, whose median duration the time left is com
 
 
 class RunStatus:
-    """The state of a run, computed from its record.
-
-    Args:
-        recipe: The recipe.
-        record: The run's record, which somebody else refreshes.
-        val_tasks: Tasks of a validation.
-    """
-
     def __init__(self, recipe: Recipe, record: RunRecord, val_tasks: int):
         self._record = record
         self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
@@ -43,12 +35,7 @@ class RunStatus:
         self._part: Work | None = None
 
     def show(self, progress: Progress, work: Work | None = None) -> None:
-        """Show the present state, and each step or validation that has ended since the last call as a milestone.
-
-        Args:
-            progress: Shows it.
-            work: What the trainer does, if it says so; left out if it has said so in an earlier part of the step.
-        """
+        """Show the state, and each step or validation that has ended since the last call as a milestone."""
         status = self.current()
         if work is not None and work.age <= self._clock.stage_seconds(status):
             status = replace(status, work=work)
@@ -57,7 +44,7 @@ class RunStatus:
         self._file.write(status)
 
     def _note_part(self, progress: Progress, status: Status) -> None:
-        """Say how long a part of the start has taken, once another has begun; a busy process may report late."""
+        """Say how long a part of the start took, once another has begun; a busy process may report late."""
         if status.phase == "starting" and status.work is None:
             return
         part = status.work if status.phase == "starting" else None
@@ -66,7 +53,6 @@ class RunStatus:
         self._part = part
 
     def current(self) -> Status:
-        """The present state, without what the trainer says."""
         record, summary = self._record, self._record.summary
         phase, step, counts = record.current()
         rows = record.rows
@@ -113,11 +99,9 @@ class RunStatus:
         return EpisodeCounts(), ""
 
     def _seconds_left(self) -> float | None:
-        """Seconds to the end of the run: the median of the last steps for each step ahead, and likewise validations.
+        """Seconds to the end of the run, by the median of the last steps and validations.
 
-        What has passed since the last step or validation ended is taken off. A step takes as long as this process saw
-        it take, which is a little more than the framework measures. Before this start has ended one, the steps that
-        are recorded count.
+        A step takes as long as this process saw it take; before this start has ended one, the recorded steps count.
         """
         record = self._record
         rows, steps = record.rows, record.summary.steps_planned
@@ -139,7 +123,7 @@ class RunStatus:
 
 
 def trainer_work(run_dir: Path) -> Work | None:
-    """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
+    """What the trainer of a run reported last: the innermost of the phases that it measures."""
     phases = [
         Work(wait.name, wait.seconds + process.age, process.age)
         for process in waits.trainers(waits.read(run_dir))
@@ -151,13 +135,7 @@ def trainer_work(run_dir: Path) -> Work | None:
 
 
 class _StepClock:
-    """When steps and validations of this start ended, by this process's clock.
-
-    Attributes:
-        step_seconds: What each step took, without its validation; of steps that ended together, their mean.
-        first_validation_seconds: From the first episode of the validation before the first step to its end: no record
-            has it.
-    """
+    """When steps and validations of this start ended, by this process's clock."""
 
     def __init__(self) -> None:
         self.step_seconds: list[float] = []
@@ -170,18 +148,15 @@ class _StepClock:
 
     @property
     def since_end(self) -> float:
-        """Seconds since the last step or validation ended; 0 before the first."""
         return 0.0 if self._last_end is None else time.monotonic() - self._last_end
 
     def stage_seconds(self, status: Status) -> float:
-        """For how long the step has been in its present part."""
         now, stage = time.monotonic(), (status.step, status.stage)
         if stage != self._stage:
             self._stage, self._stage_since = stage, now
         return now - self._stage_since
 
     def observe(self, phase: str, rows: StepRows) -> None:
-        """Look at the present phase and at the rows of what has ended."""
         now = time.monotonic()
         if phase == "validation" and self._validating_since is None:
             self._validating_since = now

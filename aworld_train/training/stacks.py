@@ -1,8 +1,4 @@
-"""Writes where the processes of a run are in their code, by ``py-spy``, which needs nothing of them.
-
-A process that does not run is read as well. Only functions, files and lines are written, no values; a value of the
-environment that a path holds is masked.
-"""
+"""Writes where the processes of a run are in their code, by ``py-spy``: functions, files and lines, but no values."""
 
 import shutil
 import subprocess
@@ -23,11 +19,7 @@ _MAX_ERROR_CHARS = 300
 
 
 def write_stacks(folder: Path) -> Path | None:
-    """Write the stacks of the Python processes of this process's run into a new file in ``folder``.
-
-    Returns:
-        The file; None if there is no process, or the file cannot be written.
-    """
+    """Write the stacks of this run's Python processes into a new file in ``folder``; None if it cannot be written."""
     processes = [process for process in _processes() if _is_python(process)]
     if not processes:
         return None
@@ -42,7 +34,7 @@ def write_stacks(folder: Path) -> Path | None:
 
 
 def stopped_processes() -> list[str]:
-    """The processes of this process's run that a signal has stopped, as ``name (process 123)``."""
+    """The processes of this run that a signal has stopped, as ``name (process 123)``."""
     stopped = []
     for process in _processes():
         try:
@@ -54,7 +46,7 @@ def stopped_processes() -> list[str]:
 
 
 def _processes() -> list[psutil.Process]:
-    """The processes of the run on this machine: those below its supervisor, which is a child of this process."""
+    """The processes below the run's supervisor, which is a child of this process."""
     processes = []
     for child in psutil.Process().children():
         try:
@@ -81,7 +73,6 @@ def _title(process: psutil.Process) -> str:
 
 
 def _stack(process: psutil.Process, deadline: float) -> str:
-    """The stacks of one process's threads, or why there are none."""
     title = f"== {_title(process)} (process {process.pid})"
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if program is None:

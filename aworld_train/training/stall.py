@@ -13,17 +13,6 @@ _LOSS_SECONDS = 10.0
 
 
 class StallWatch:
-    """Measures the time since the last progress.
-
-    Args:
-        timeout: Seconds without progress after which the run is ended (``trainer.stall_timeout``).
-        run_dir: The run folder.
-
-    Attributes:
-        environment: The tool environment, once it is there.
-        stuck: What was stuck when there was a reason to end the run.
-    """
-
     def __init__(self, timeout: float, run_dir: Path):
         self._timeout = timeout
         self._run_dir = run_dir
@@ -35,11 +24,10 @@ class StallWatch:
         self.stuck: Stuck | None = None
 
     def reset(self) -> None:
-        """Record that there was progress."""
         self._last = time.monotonic()
 
     def reason(self, state: str) -> str | None:
-        """The reason to end the run, with ``state`` (sentences) and what is stuck in it; None while there is no reason.
+        """The reason to end the run, with ``state`` (sentences); None while there is none.
 
         The stacks of the run's processes on this machine are written into its ``logs/`` then.
         """
@@ -68,10 +56,7 @@ class StallWatch:
         )
 
     def _read_waits(self) -> None:
-        """Take another phase of the trainer for progress: with a large model one step has phases of many minutes.
-
-        So are the first episodes, and the end of the last.
-        """
+        """Take another phase of the trainer for progress: with a large model one step has phases of many minutes."""
         now = time.monotonic()
         if now - self._read < waits.WRITE_SECONDS:
             return

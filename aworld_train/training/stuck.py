@@ -1,8 +1,7 @@
-"""Says which part of a run it waits for, when nothing ends any more.
+"""Says which part of a run it waits for, by what its processes have written (see ``aworld_train.waits``).
 
-The processes of a run write what they wait for (see ``aworld_train.waits``). Those that play episodes know whether the
-model, a tool or a score is missing, or the agent's own program; when no episode is under way, the trainer works, and it
-knows in which phase. A process that writes nothing does not run at all.
+Processes that play episodes know whether the model, a tool, a score or the agent's own code is missing; without
+episodes the trainer works, and knows in which phase. A process that writes nothing does not run at all.
 """
 
 from collections import Counter
@@ -21,13 +20,10 @@ _PARTS = {"model": "engine", "tool": "tool", "score": "reward"}
 
 @dataclass(frozen=True)
 class Stuck:
-    """What a run waits for.
+    """What a run waits for, also in a sentence.
 
-    Attributes:
-        part: ``engine``, ``tool``, ``reward``, ``environment``, ``agent``, ``trainer``, ``episodes`` (the process that
-            plays them), ``process`` (one that died, and for which another one waits), ``nothing`` if everything moves,
-            or ``unknown`` where no process has reported.
-        text: It in a sentence.
+    ``part`` is ``engine``, ``tool``, ``reward``, ``environment``, ``agent``, ``trainer``, ``episodes`` (the process
+    that plays them), ``process`` (one that died), ``nothing`` if everything moves, or ``unknown`` without a report.
     """
 
     part: str
@@ -42,13 +38,7 @@ class Stuck:
 def find_stuck(
     processes: Sequence[ProcessWaits], silent: float, *, environment_answers: bool = True
 ) -> Stuck:
-    """What a run waits for.
-
-    Args:
-        processes: What its processes wait for.
-        silent: Seconds since an episode, step or validation ended.
-        environment_answers: Whether the tool environment answers.
-    """
+    """What a run waits for in which nothing has ended for ``silent`` seconds."""
     if not environment_answers:
         return Stuck("environment", "The tool environment does not answer.")
     if not processes:
