@@ -1,8 +1,7 @@
 """The errors that users see, each reported once and in one paragraph.
 
-An error is raised where the fault is seen and caught once, at the command line, which prints ``message`` and
-exits with ``exit_code``; ``kind`` names it for machines (``--json``). The message says what was wrong, where,
-and what to do next. A traceback is shown only with ``--debug``.
+The command line prints ``message``, which says what was wrong, where, and what to do next, and exits with
+``exit_code``; ``kind`` names the error for machines (``--json``).
 """
 
 import re
@@ -144,13 +143,7 @@ class DependencyMissing(AworldTrainError):
 
 @contextmanager
 def options_as_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
-    """Note on an error of the block what each option of the command line in its message is in Python.
-
-    A traceback shows the note; the command line prints the message alone.
-
-    Args:
-        arguments: What each option is, such as ``{"--resume": "train(resume=True)"}``.
-    """
+    """Note on an error of the block what each option in its message is in Python; only a traceback shows notes."""
     try:
         yield
     except AworldTrainError as error:

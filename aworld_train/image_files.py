@@ -9,7 +9,6 @@ IMAGE_MARK = re.compile(r"(\[image \d+\])")
 
 
 def image_type(data: bytes) -> str:
-    """The media type of an image's file."""
     return next((name for begin, name in _IMAGE_TYPES if data.startswith(begin)), "image/webp")
 
 

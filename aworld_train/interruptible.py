@@ -19,9 +19,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_interruptible(main: Coroutine[Any, Any, _Result]) -> _Result:
     """As ``asyncio.run``, with signals that end the coroutine by cancelling it.
 
-    SIGINT, SIGTERM and SIGHUP, as far as this process has handlers of its own for them, cancel ``main``. When it has
-    cleaned up behind itself, the handler is called, and what that raises is raised here. A second signal ends the
-    cleaning up. Where a loop runs in this thread, as in a notebook, ``main`` runs in another one.
+    SIGINT, SIGTERM and SIGHUP, where this process handles them itself, cancel ``main``. When it has cleaned up, the
+    handler is called and may raise. A second signal ends the cleaning up. Where a loop runs in this thread, as in a
+    notebook, ``main`` runs in another one.
     """
     if _has_loop():
         return _run_in_thread(main)

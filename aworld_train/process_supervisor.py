@@ -44,11 +44,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 class ProcessIdentity:
     """A process, told apart from those that the system gives its pid to later; as text ``PID STARTED``.
 
-    Attributes:
-        pid: Its process id.
-        started: When it was started, in a form that does not move with the system clock: on Linux
-            ``BOOT/NAMESPACE/TICKS``, the boot's id, the PID namespace of who asked, and the clock ticks since the boot;
-            elsewhere ``unix/SECONDS``.
+    ``started`` does not move with the system clock: on Linux it is ``BOOT/NAMESPACE/TICKS``, the boot's id, the PID
+    namespace of who asked, and the clock ticks since the boot; elsewhere ``unix/SECONDS``.
     """
 
     pid: int
@@ -75,18 +72,14 @@ class ProcessIdentity:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The identity in a text.
-
-        Raises:
-            ValueError: The text holds none.
-        """
+        """The identity in a text; ValueError if there is none."""
         pid, started = text.split()
         if "/" not in started:
             raise ValueError(f"{started!r} says no start")
         return cls(int(pid), started)
 
     def find(self) -> psutil.Process | None:
-        """The process; None where it has ended, its zombie included."""
+        """The process; None where it has ended, also as a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_same = ProcessIdentity.of(self.pid) == self
@@ -102,7 +95,6 @@ class ProcessIdentity:
 
 
 def _place() -> str:
-    """The boot, and the PID namespace of this process where there are such."""
     if sys.platform != "linux":
         return "unix"
     try:
@@ -113,7 +105,6 @@ def _place() -> str:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether ``process`` is running; a zombie is not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -173,12 +164,6 @@ def _detach(log: Path) -> None:
 
 
 class SignalWait:
-    """Catches signals from now on, and waits for the next.
-
-    Attributes:
-        received: The signals that have come.
-    """
-
     def __init__(self, *numbers: int):
         self.received: set[int] = set()
         self._reader, writer = os.pipe()
@@ -238,7 +223,7 @@ def _reap() -> list[tuple[int, int]]:
 
 
 class SharedMemory:
-    """POSIX shared memory of the descendants, which stays in /dev/shm when they are killed: Linux removes none.
+    """POSIX shared memory of the descendants, which stays in /dev/shm when they are killed.
 
     Names are random, so what is theirs is seen in what they have mapped. Only new names are looked for.
     """
@@ -251,13 +236,12 @@ class SharedMemory:
         self._next = 0.0
 
     def look_now_and_then(self) -> None:
-        """Look every few seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LOOK_SECONDS
             self.look()
 
     def look(self) -> None:
-        """Find out which new names the descendants have mapped; a name that stays somebody else's is given up."""
+        """Find out which new names the descendants have mapped; after some looks a name counts as another program's."""
         new = {name for name in self._names() - self._known if self._looks.get(name, 0) < _MAX_LOOKS}
         if not new:
             return

@@ -1,7 +1,7 @@
 """The marks around a model's thinking, of all families: what is inside is never part of an answer.
 
-The marks are the same for the parser of sampled turns and for the extraction of answers from plain text, so that both
-agree on what an answer is. A thought that a template opened in the prompt is known by the prompt's end.
+The parser of sampled turns and the extraction of answers from plain text share them, so that both agree on what an
+answer is. A thought that a template opened in the prompt is known by the prompt's end.
 """
 
 import re
@@ -22,7 +22,6 @@ class Marks:
 
     @cached_property
     def end(self) -> re.Pattern[str]:
-        """The end of a thought."""
         return re.compile(self.ends or re.escape(self.closes), re.IGNORECASE)
 
     def thought(self, text: str) -> str:
@@ -67,13 +66,7 @@ _TEXT_TYPES = ("text", "input_text", "output_text")
 
 @dataclass(frozen=True)
 class Divided:
-    """A text, divided by its thoughts.
-
-    Attributes:
-        outside: The pieces outside thoughts, in order.
-        begin: Where the first of them begins; thought that the prompt opened stands before.
-        unfinished: The marks of the last thought, if it has no end.
-    """
+    """A text, divided by its thoughts: the pieces outside, where the first of them begins, and marks without an end."""
 
     outside: list[str]
     begin: int = 0

@@ -13,7 +13,6 @@ def _complete_run(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_recipe(incomplete: str) -> list[str]:
-    """The names of ready recipes that begin so."""
     from aworld_train.recipe.locate import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]

@@ -1,7 +1,4 @@
-"""Shows how far a build is, on stderr: a live line in a terminal, and a plain line a minute elsewhere.
-
-A short build shows nothing.
-"""
+"""Shows how far a build is, on stderr: a live line in a terminal, a plain line a minute elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +19,6 @@ _REFRESH_SECONDS = 0.25
 
 @contextmanager
 def shown(progress: "BuildProgress", console: Console) -> Iterator[None]:
-    """Show the progress while the block runs."""
     over = Event()
     show = _show_live if console.is_terminal and not console.is_dumb_terminal else _show_lines
     thread = Thread(target=show, args=(progress, console, over), daemon=True)

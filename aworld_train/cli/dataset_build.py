@@ -46,7 +46,6 @@ def _with_source_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(option: UserOption, default: object) -> Parameter:
-    """The parameter that typer makes the option's flag of."""
     many = isinstance(default, tuple | dict)
     value = typer.Option(
         None,
@@ -180,7 +179,6 @@ def build_command(
 
 
 def _columns(texts: Sequence[str]) -> dict[str, str]:
-    """Columns by field from ``field=column`` texts."""
     columns: dict[str, str] = {}
     for text in texts:
         name, equals, column = text.partition("=")
@@ -193,7 +191,6 @@ def _columns(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _refuse_options(recipe: str, options: "SourceOptions") -> None:
-    """Check that no option of a source is given with a recipe, which has the options of each source."""
     if flags := nondefault_flags(options):
         raise UsageError(
             f"{recipe} is a recipe and says itself what each source reads; leave out {', '.join(flags)}."

@@ -151,7 +151,6 @@ def _section(
 
 
 def _text(text: str, max_chars: int | None) -> Text:
-    """A text without interpretation of markup; cut after ``max_chars``, with the number of characters left."""
     cut = max_chars is not None and len(text) > max_chars
     shown = Text((text[:max_chars].rstrip() if cut else text).translate(_CONTROLS))
     if cut:

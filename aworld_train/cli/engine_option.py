@@ -12,5 +12,4 @@ EngineOption = Annotated[
 
 
 def with_engine(overrides: Sequence[str] | None, engine: str | None) -> list[str]:
-    """The recipe's overrides with the engine, where one is named."""
     return [*(overrides or ()), *([f"rollout.engine={engine}"] if engine is not None else ())]

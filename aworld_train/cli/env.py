@@ -530,10 +530,7 @@ def _revoke(record: "Record", token: str, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> "Iterator[ProgressReporter]":
-    """A function that shows the current step on stderr: as plain lines, or in a terminal as one line with the time.
-
-    Remarks stay in a terminal too.
-    """
+    """Shows the current step on stderr: as plain lines, or in a terminal as one line with the time."""
     if not console.err.is_terminal:
         yield console.note
         return
@@ -575,7 +572,6 @@ def _with_gateway(name: str | None) -> "Record":
 
 
 def _only_name() -> str:
-    """The name of the only environment that is up."""
     from aworld_train.env.status import names
 
     names_up = names()

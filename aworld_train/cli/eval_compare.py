@@ -92,7 +92,6 @@ def _passed(gates: Iterable[Sequence[dict[str, Any]]]) -> bool:
 
 
 def _gates(comparison: "Comparison", fail_if_worse: float | None, min_n: int | None) -> list[dict[str, Any]]:
-    """The gates of a comparison: name, limit, whether it passed, and why."""
     gates = []
     if fail_if_worse is not None:
         gates.append(_worse_gate(comparison, fail_if_worse))

@@ -135,7 +135,6 @@ def main() -> None:
 
 
 def _missing(error: ModuleNotFoundError) -> str:
-    """What to install for a module that is not there; most come with the profiles that train."""
     return (
         f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train and "
         f"load models: {TRAINING_PROFILE}."

@@ -235,7 +235,6 @@ _KINDS = {
 
 
 def _kind(name: str, file: Path) -> str:
-    """What a ready recipe runs on, or that it is a base or a benchmark."""
     from aworld_train import recipe as recipes
     from aworld_train.recipe.device import on_cpu
 
@@ -252,7 +251,6 @@ def _kind(name: str, file: Path) -> str:
 
 
 def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
-    """Print the keys of a recipe that its parent, and those that the schema, have otherwise."""
     from aworld_train import recipe as recipes
     from aworld_train.recipe.locate import display
 
@@ -291,7 +289,6 @@ def _one_line(value: Any) -> str:
 
 
 def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
-    """What the framework makes of a recipe, after a check of its keys."""
     from aworld_train.adapter.base import find
     from aworld_train.model.turns import try_turns
     from aworld_train.training.disk_need import disk_need, parameters_here
@@ -342,13 +339,11 @@ def _composed(loaded: Any) -> dict[str, Any]:
 
 
 def _purpose(file: Path) -> str:
-    """The first comment line of a recipe, which says what it is for."""
     first = file.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
 def _print_yaml(text: str) -> None:
-    """Print YAML on stdout: coloured on a terminal, byte for byte in a pipe."""
     if not sys.stdout.isatty():
         sys.stdout.write(text)
         return

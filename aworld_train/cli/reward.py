@@ -82,8 +82,6 @@ app.command("suspects")(suspects)
 
 
 class _Tally:
-    """Counts and scores of a file's lines."""
-
     def __init__(self) -> None:
         self.lines = 0
         self.failures = 0

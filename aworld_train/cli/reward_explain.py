@@ -94,7 +94,6 @@ def explain(
 
 
 def _short(text: str) -> str:
-    """The text quoted as in Python and cut off where it is long; ``--json`` prints all of it."""
     return (
         repr(text)
         if len(text) <= _MAX_CHARS

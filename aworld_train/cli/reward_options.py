@@ -27,7 +27,6 @@ DatasetOption = Annotated[
 
 
 def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSettings":
-    """The reward settings of the recipe, or the defaults without one."""
     from aworld_train.reward.settings import RewardSettings
 
     if recipe is None:
@@ -44,5 +43,4 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced, which JSON can hold and terminals cannot show."""
     return text.encode("utf-8", "replace").decode()

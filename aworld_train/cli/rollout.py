@@ -134,7 +134,6 @@ def rollout(
 
 
 def _plain(episode: "SingleEpisode") -> dict[str, Any]:
-    """An episode as plain data."""
     return {
         **masked({key: value for key, value in episode.line.items() if key not in ("step", "validate")}),
         "answer": episode.result.answer,
@@ -170,7 +169,6 @@ def _plain(episode: "SingleEpisode") -> dict[str, Any]:
 
 
 def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
-    """Print an episode: trained tokens stand out, and any other part has at most ``max_lines`` lines."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -230,7 +228,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
-    """A row as text: trained tokens bold and complete; other tokens dim and, if they are long, without their middle."""
+    """A row as text: trained tokens bold and complete, others dim and without their middle if they are long."""
     from itertools import groupby
 
     from rich.text import Text

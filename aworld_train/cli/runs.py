@@ -340,7 +340,6 @@ def _overview(run: "RecordedRun") -> dict[str, Any]:
 
 
 def _facts(run: "RecordedRun") -> dict[str, str]:
-    """What is known of a run, in lines."""
     manifest, attempts = run.manifest, run.manifest.get("attempts") or []
     last: Mapping[str, Any] = attempts[-1] if attempts else {}
     error = run.summary.get("error") or {}
@@ -463,7 +462,6 @@ def _sha256(file: Path) -> str:
 
 
 def _changes(run: "RecordedRun") -> Sequence[str]:
-    """What differs from when the run was made, in sentences."""
     from importlib import metadata
 
     from aworld_train import __version__

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Dtype(StrEnum):
-    """What weights can be rounded to."""
-
     float32 = "float32"
     bfloat16 = "bfloat16"
     float16 = "float16"

@@ -81,7 +81,6 @@ def export_run(
 
 
 def _progress() -> Callable[[int, int], None]:
-    """Reports on stderr how far an export is, now and then; on a terminal in one line."""
     began = last = time.monotonic()
 
     def report(done: int, total: int) -> None:

@@ -7,7 +7,7 @@ from types import FrameType
 
 
 class Terminated(BaseException):
-    """SIGTERM has arrived: no `Exception`, so that only cleaning up stands between it and the end of the command."""
+    """SIGTERM has arrived; not an `Exception`, so that only cleaning up comes before the end of the command."""
 
 
 @contextmanager

@@ -117,7 +117,6 @@ def train(
 
 
 def print_summary(summary: object) -> None:
-    """Print the summary of a run."""
     from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)

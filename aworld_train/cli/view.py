@@ -55,7 +55,6 @@ def view(
 
 
 async def _serve(folder: Path, shown: str | None, port: int | None, *, browser: bool, as_json: bool) -> None:
-    """Serve until a signal comes; ``shown`` is the run that the address leads to."""
     import asyncio
     import signal
     import webbrowser

@@ -77,12 +77,14 @@ class AgentTrainer:
 
     @classmethod
     def register_processor(cls, train_engine_name: str, train_type: type[TrainerProcessor]) -> None:
+        """Make a processor known under a name."""
         if not (isinstance(train_type, type) and issubclass(train_type, TrainerProcessor)):
             raise TypeError(f"{train_type!r} is not a subclass of TrainerProcessor")
         cls._processors[train_engine_name] = train_type
 
     @classmethod
     def unregister_processor(cls, train_engine_name: str) -> None:
+        """Remove a registered processor."""
         if train_engine_name not in cls._processors:
             raise UsageError(cls._unknown(train_engine_name))
         del cls._processors[train_engine_name]

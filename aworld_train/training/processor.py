@@ -9,6 +9,8 @@ from typing import Any
 
 
 class TrainerProcessor(ABC):
+    """Base class of training processors; runs keep their folders below ``run_path``."""
+
     def __init__(self, run_path: str):
         self.run_path = run_path
         self.initialized = False

@@ -19,15 +19,7 @@ _UNREAD = re.compile(r"^\s*(?:import|export)\b", re.MULTILINE)
 
 
 def bundled(files: Mapping[str, str], entry: str) -> str:
-    """The module ``entry`` and all that it imports, as one classic script.
-
-    Args:
-        files: The modules' sources by path.
-        entry: The path of the module that is run.
-
-    Raises:
-        ValueError: A module has a form of import or export that this does not read, or imports itself.
-    """
+    """The module ``entry`` and all that it imports, as one classic script; ``files`` are sources by path."""
     names: dict[str, str] = {}
     parts: list[str] = []
     _add(files, entry, names, parts, ())
@@ -37,7 +29,6 @@ def bundled(files: Mapping[str, str], entry: str) -> str:
 def _add(
     files: Mapping[str, str], path: str, names: dict[str, str], parts: list[str], above: tuple[str, ...]
 ) -> None:
-    """Add a module after those that it imports."""
     if path in above:
         raise ValueError(f"{path} imports itself: {' -> '.join((*above, path))}")
     source = _COMMENT.sub("", files[path])

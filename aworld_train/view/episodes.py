@@ -1,4 +1,4 @@
-"""Episodes as plain data: a list's rows, one with its conversations, and the tokens of one."""
+"""Episodes as plain data: a list's rows, one with its conversations, and its tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,6 @@ MAX_ATTEMPTS = 500
 
 
 def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
-    """The heads of the episodes of a page."""
     heads = store.episodes(
         filters.condition,
         search=filters.search,
@@ -31,7 +30,6 @@ def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
 
 
 def head_json(head: EpisodeHead) -> dict[str, Any]:
-    """An episode's figures, with the beginnings of long texts."""
     fields = head.to_json()
     for name in ("question", "correct_answer", "cause"):
         if fields.get(name):
@@ -71,12 +69,7 @@ _OF_LINE = (
 
 
 def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """The tokens of an episode: ids and log-probabilities by node, and how rows are made of them.
-
-    Returns:
-        ``agents``: for each its nodes, with ``ids``, ``logprobs`` (null for context) and ``count``; ``rows``: their
-        agent, path, own nodes, and advantages of the response's tokens; ``texts``: of each id, or null.
-    """
+    """Token ids and log-probabilities (null for context) of an episode by node, and how rows are made of them."""
     content = episode.content
     if content is None:
         return {"agents": [], "rows": [], "texts": None}
@@ -95,7 +88,6 @@ def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) 
 
 
 def token_ids(episode: StoredEpisode) -> set[int]:
-    """All token ids of an episode."""
     agents = episode.content.agents if episode.content else ()
     return {token for agent in agents for node in agent.nodes for token in node.token_ids}
 

@@ -25,7 +25,6 @@ def run_list(folder: RunsFolder) -> list[dict[str, Any]]:
 
 
 def overview(run: RecordedRun) -> dict[str, Any]:
-    """What a list shows of a run."""
     error = run.summary.get("error")
     return {
         "name": run.name,
@@ -47,7 +46,6 @@ def overview(run: RecordedRun) -> dict[str, Any]:
 
 
 def facts(run: RecordedRun) -> dict[str, Any]:
-    """Where a run came from, and what became of it."""
     attempts = run.manifest.get("attempts") or []
     last: Mapping[str, Any] = attempts[-1] if attempts and isinstance(attempts[-1], dict) else {}
     source = run.manifest.get("source") or {}
@@ -78,7 +76,6 @@ def facts(run: RecordedRun) -> dict[str, Any]:
 
 
 def comparison(runs: Sequence[RecordedRun]) -> dict[str, Any]:
-    """Several runs: their results, curves, and the recipe's keys in which they differ."""
     names = [*FIGURES, "val_accuracy"]
     return {
         "runs": [overview(run) for run in runs],

@@ -44,7 +44,6 @@ class PageImages:
         self._bytes_left = MAX_IMAGE_BYTES
 
     def add(self, store: Store, content: EpisodeContent | None) -> None:
-        """Add the images of an episode."""
         for digest in _digests(content) - self.addresses.keys():
             data = store.blob(digest) or b""
             kind = image_type(data)

@@ -28,14 +28,7 @@ MAX_TOKENS = 300_000
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was written.
-
-    Attributes:
-        file: The file.
-        size: Its size in bytes.
-        episodes: How many episodes are in it.
-        total: How many episodes the run has.
-    """
+    """A report that was written: its size in bytes, and how many of the run's episodes are in it."""
 
     file: Path
     size: int
@@ -44,16 +37,6 @@ class Report:
 
 
 def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
-    """Write a run's report.
-
-    Args:
-        run: The run.
-        file: The file, which is replaced.
-        episodes: The most episodes that are in it.
-
-    Raises:
-        StoreUnreachable: The database of its episodes does not answer.
-    """
     store = find_run_store(run)
     try:
         outline = store.outline() if store else []

@@ -44,12 +44,6 @@ _SECONDS_TO_END = 2.0
 
 
 class PageServer:
-    """The page's application.
-
-    Args:
-        runs: The folder of runs.
-    """
-
     def __init__(self, runs: Path):
         self.session = BrowserSession()
         self.folder = RunsFolder(runs)
@@ -57,7 +51,6 @@ class PageServer:
         self._files = static_files()
 
     def application(self) -> web.Application:
-        """All addresses, behind the checks."""
         app = web.Application(middlewares=[self._checks])
         app.router.add_get("/", self.page, allow_head=False)
         app.router.add_get("/static/{name:.+}", self.file, allow_head=False)
@@ -67,11 +60,7 @@ class PageServer:
 
     @contextlib.asynccontextmanager
     async def running(self, port: int | None = None) -> AsyncIterator[str]:
-        """Serve; gives the address with the token, which works once.
-
-        Args:
-            port: Where to listen; None for ``PREFERRED_PORT``, or any if that is taken; 0 for any.
-        """
+        """Serve; gives the address with the token. Without ``port`` it is ``PREFERRED_PORT``, or any if that is taken."""
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_SECONDS_TO_END)
         await runner.setup()
         try:
@@ -96,7 +85,6 @@ class PageServer:
         return response
 
     async def file(self, request: web.Request) -> web.Response:
-        """A file of the page."""
         name = request.match_info["name"]
         data = self._files.get(name)
         return failure(404, "usage", "There is no such file.") if data is None else _file(name, data)
@@ -127,7 +115,6 @@ class PageServer:
 
 
 def static_files() -> dict[str, bytes]:
-    """The files of the page by their paths, such as ``main.js`` and ``vendor/preact.js``."""
     folder = resources.files("aworld_train.view") / "static"
     files = {}
     for entry in folder.iterdir():

@@ -20,5 +20,4 @@ class BrowserSession:
         return self._cookie
 
     def knows(self, cookie: str) -> bool:
-        """Whether a cookie is the session's."""
         return self._redeemed and hmac.compare_digest(cookie.encode(), self._cookie.encode())
