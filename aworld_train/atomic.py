@@ -52,8 +52,8 @@ def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
 
     It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, which the caller may use for
     other temporary files. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process; so a work
-    folder that exists when the lock is taken belongs to no living process, and is removed. ``check`` is called with ``out``
-    just before the replacement.
+    folder that exists when the lock is taken belongs to no living process, and is removed. ``check`` is called with
+    ``out`` just before the replacement.
 
     Raises:
         OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.

@@ -60,7 +60,7 @@ class PageServer:
 
     @contextlib.asynccontextmanager
     async def running(self, port: int | None = None) -> AsyncIterator[str]:
-        """Serve; gives the address with the token. Without ``port`` it is ``PREFERRED_PORT``, or any if that is taken."""
+        """Serve; gives the address with the token. ``port`` is by default ``PREFERRED_PORT``, or any free one."""
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_SECONDS_TO_END)
         await runner.setup()
         try:
