@@ -1,5 +1,7 @@
 """``aworld-train eval report``: the reports of an evaluation, written again."""
 
+from dataclasses import asdict
+
 from aworld_train.cli.arguments import RUNS, EvaluationArgument, JsonOption, RunsOption
 from aworld_train.cli.console import note, print_json
 
@@ -29,7 +31,7 @@ def report(
     figures = figures_of(evaluation)
     written = write_reports(evaluation, figures)
     if as_json:
-        print_json({**written.to_json(), "figures": figures.to_json()})
+        print_json({**asdict(written), "figures": figures.to_json()})
         return
     left_out = written.attempts - written.readable
     note(

@@ -10,17 +10,8 @@ from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 
 FIGURES = (
-    "reward",
-    "loss",
-    "kl",
-    "entropy",
-    "grad_norm",
-    "staleness",
-    "max_staleness",
-    "response_tokens",
-    "turns",
-    "seconds",
-    "tokens_per_second",
+    *("reward", "loss", "kl", "entropy", "grad_norm", "staleness", "max_staleness"),
+    *("response_tokens", "turns", "seconds", "tokens_per_second"),
 )
 """The figures of ``metrics.jsonl`` that a run's page shows at first."""
 _UPDATE_FIGURES = (
@@ -39,12 +30,8 @@ def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
     series = {name: points for name in (*FIGURES, *_UPDATE_FIGURES) if (points := run.series(name))}
     for name in _EPISODE_FIGURES:
         if name not in series:
-            points = [
-                (row["step"], float(row[name]))
-                for row in by_step
-                if row["phase"] == "train" and row[name] is not None
-            ]
-            if points:
+            trained = (row for row in by_step if row["phase"] == "train" and row[name] is not None)
+            if points := [(row["step"], float(row[name])) for row in trained]:
                 series[name] = points
     return {
         "series": {name: thinned(points) for name, points in series.items()},

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode, StoredScore
 from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
 from aworld_train.view.filters import EpisodeFilter
@@ -54,17 +56,8 @@ def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[
 
 
 _OF_LINE = (
-    "branches",
-    "branch_points",
-    "format_misses",
-    "undelivered",
-    "retried",
-    "look",
-    "agents",
-    "given_tokens",
-    "seed",
-    "cost",
-    "faults",
+    *("branches", "branch_points", "format_misses", "undelivered", "retried", "look"),
+    *("agents", "given_tokens", "seed", "cost", "faults"),
 )
 
 
@@ -96,17 +89,8 @@ def _token_rows(content: EpisodeContent, uses: Sequence[RowUse]) -> list[dict[st
     rows = []
     for number, row in enumerate(content.rows):
         use = uses[number] if number < len(uses) else RowUse()
-        rows.append(
-            {
-                "agent": row.agent,
-                "path": row.path,
-                "own": row.own,
-                "prompt_tokens": row.prompt_tokens,
-                "trained_step": use.trained_step,
-                "advantage": use.advantage,
-                "advantages": list(use.advantages),
-            }
-        )
+        trained = {"trained_step": use.trained_step, "advantage": use.advantage}
+        rows.append(structs.asdict(row) | trained | {"advantages": list(use.advantages)})
     return rows
 
 
@@ -114,37 +98,20 @@ def _content(content: EpisodeContent, max_chars: int) -> dict[str, Any]:
     return {
         "agents": [_agent(agent, max_chars) for agent in content.agents],
         "tool_calls": [
-            {
-                "name": use.name,
-                "arguments": shortened(use.arguments, max_chars),
-                "result": shortened(use.result, max_chars),
-                "is_error": use.is_error,
-                "began": use.began,
-                "seconds": use.seconds,
-                "server": use.server,
-                "replayed": use.replayed,
-                "call_id": use.call_id,
-            }
+            structs.asdict(use)
+            | {"arguments": shortened(use.arguments, max_chars), "result": shortened(use.result, max_chars)}
             for use in content.tool_calls
         ],
-        "rows": [
-            {"agent": row.agent, "path": row.path, "own": row.own, "prompt_tokens": row.prompt_tokens}
-            for row in content.rows
-        ],
+        "rows": [structs.asdict(row) for row in content.rows],
         "score": None if content.score is None else _score(content.score, max_chars),
         "answer": shortened(content.answer, max_chars),
     }
 
 
 def _score(score: StoredScore, max_chars: int) -> dict[str, Any]:
-    return {
-        "score": score.score,
-        "scorer": score.scorer,
-        "outcome": score.outcome,
+    return structs.asdict(score) | {
         "extracted": None if score.extracted is None else shortened(score.extracted, max_chars),
-        "parts": dict(score.parts),
         "steps": [shortened(step, max_chars) for step in score.steps],
-        "cause": score.cause,
     }
 
 
@@ -152,33 +119,8 @@ def _agent(agent: StoredAgent, max_chars: int) -> dict[str, Any]:
     return {
         "name": agent.name,
         "nodes": [_node(node, max_chars) for node in agent.nodes],
-        "calls": [
-            {
-                name: getattr(call, name)
-                for name in (
-                    "node",
-                    "began",
-                    "seconds",
-                    "finish_reason",
-                    "malformed",
-                    "prompt_tokens",
-                    "temperature",
-                    "top_p",
-                    "top_k",
-                    "max_tokens",
-                    "tools",
-                    "misses",
-                )
-            }
-            for call in agent.calls
-        ],
-        "branches": [
-            {
-                name: getattr(branch, name)
-                for name in ("cause", "message", "role", "position", "recorded", "sent")
-            }
-            for branch in agent.branches
-        ],
+        "calls": [structs.asdict(call) for call in agent.calls],
+        "branches": [structs.asdict(branch) for branch in agent.branches],
     }
 
 
@@ -197,15 +139,12 @@ def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
 
 
 def _message(message: StoredMessage, max_chars: int) -> dict[str, Any]:
-    return {
-        "role": message.role,
+    return structs.asdict(message) | {
         "content": shortened(message.content, max_chars),
         "reasoning": shortened(message.reasoning, max_chars),
         "tool_calls": [
-            {"name": call.name, "arguments": shortened(call.arguments, max_chars), "call_id": call.call_id}
+            structs.asdict(call) | {"arguments": shortened(call.arguments, max_chars)}
             for call in message.tool_calls
         ],
-        "call_id": message.call_id,
-        "name": message.name,
         "images": [image.digest for image in message.images],
     }

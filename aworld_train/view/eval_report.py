@@ -7,7 +7,7 @@ import base64
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,6 @@ class EvalReports:
     inspect_log: Path | None
     attempts: int
     readable: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()
-        }
 
 
 def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:

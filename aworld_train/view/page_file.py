@@ -9,10 +9,10 @@ import hashlib
 import html
 from collections.abc import Sequence
 
+from aworld_train.image_files import data_uri, shown_image_type
 from aworld_train.store.content import EpisodeContent, image_digests
 from aworld_train.store.reading import Store
 from aworld_train.view.bundle import bundled
-from aworld_train.view.routes import image_type
 from aworld_train.view.server import static_files
 
 MAX_IMAGE_BYTES = 10_000_000
@@ -46,10 +46,9 @@ class PageImages:
     def add(self, store: Store, content: EpisodeContent | None) -> None:
         for digest in _digests(content) - self.addresses.keys():
             data = store.blob(digest) or b""
-            kind = image_type(data)
-            if kind and len(data) <= self._bytes_left:
+            if shown_image_type(data) and len(data) <= self._bytes_left:
                 self._bytes_left -= len(data)
-                self.addresses[digest] = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+                self.addresses[digest] = data_uri(data)
 
 
 def page(title: str, data: str, *, entry: str, styles: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.image_files import shown_image_type
 from aworld_train.masking import mask
 from aworld_train.store.database import StoreUnreachable
 from aworld_train.store.reading import SORTS, Store
@@ -32,12 +33,6 @@ _MAX_QUERIES = 4
 """Queries that run at once; others wait for them."""
 _MAX_COMPARED = 12
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 _REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -204,21 +199,14 @@ async def image(request: web.Request) -> web.Response:
         if not _DIGEST.fullmatch(digest):
             raise UsageError("`digest` must be a SHA-256 in lower case.")
         data = _store(folder, _run(folder, parameters)).blob(digest)
-        if data is None or image_type(data) is None:
+        if data is None or shown_image_type(data) is None:
             raise NotFound("There is no such image.")
         return data
 
     data = await _answer(request, read)
     if isinstance(data, web.Response):
         return data
-    return web.Response(body=data, content_type=str(image_type(data)))
-
-
-def image_type(data: bytes) -> str | None:
-    """The media type of an image that browsers show without running anything; None for all else, SVG included."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for begin, kind in _IMAGES if data.startswith(begin)), None)
+    return web.Response(body=data, content_type=str(shown_image_type(data)))
 
 
 def _handler(query: _Query) -> Any:
