@@ -14,8 +14,8 @@ def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
         aworld-train runs watch quickstart
     """
     from aworld_train.errors import UsageError
-    from aworld_train.training.live_status import follow
     from aworld_train.training.recorded_run import open_run
+    from aworld_train.training.run_status import follow
     from aworld_train.training.screen import train_progress
 
     recorded = open_run(run, runs)

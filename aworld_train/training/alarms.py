@@ -8,7 +8,9 @@ ends the run when it lasts: nothing that comes after is learned from.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from aworld_train.training.episode_counts import EpisodeCounts
 
 STEPS = 3
 """For how many steps in a row a sign has to last."""
@@ -47,20 +49,6 @@ class Alarm:
     text: str
 
 
-class StepEpisodes(Protocol):
-    """The episodes of a step, as far as alarms look at them."""
-
-    outcomes: Counter[str]
-    played: Counter[int]
-    dropped: Counter[int]
-
-    @property
-    def compared_tasks(self) -> int: ...
-
-    @property
-    def varied_tasks(self) -> int: ...
-
-
 class AlarmWatch:
     """Looks at the trained steps of a run, each once and in order."""
 
@@ -74,7 +62,7 @@ class AlarmWatch:
         self._all_played = self._all_dropped = 0
         self._dropped_tasks: set[int] = set()  # that had an alarm
 
-    def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
+    def observe(self, step: int, row: Mapping[str, Any], episodes: EpisodeCounts) -> list[Alarm]:
         """The alarms that a step raises; in its row of ``metrics.jsonl`` a figure that is not finite is None."""
         signs = dict(self._signs(row, episodes))
         raised = []
@@ -95,7 +83,7 @@ class AlarmWatch:
             "learned any more. A lower trainer.lr or trainer.grad_clip may help, from an earlier checkpoint."
         )
 
-    def _signs(self, row: Mapping[str, Any], episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+    def _signs(self, row: Mapping[str, Any], episodes: EpisodeCounts) -> Iterator[tuple[str, str]]:
         """The kinds of signs that a step shows, each with the end of its text."""
         if any(name in row and row[name] is None for name in ("loss", "grad_norm")):
             yield "not_finite", ""
@@ -113,7 +101,7 @@ class AlarmWatch:
             yield "one_outcome", f" {next(iter(episodes.outcomes))}"
         yield from self._drops(episodes)
 
-    def _drops(self, episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+    def _drops(self, episodes: EpisodeCounts) -> Iterator[tuple[str, str]]:
         """Signs that a step, or a task over all other steps, has more than its share of what is left out."""
         dropped, played = episodes.dropped.total(), episodes.played.total()
         if _is_more(dropped, played, self._all_dropped, self._all_played):

@@ -10,19 +10,18 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
-from aworld_train.training.early_stop import reason_to_stop
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.prompt_check import PromptCheck
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_record import RunRecord
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.run_status import RunStatus, trainer_work
 from aworld_train.training.run_store import RunStore
-from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
-from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.stop_request import StopRequest, early_stop_reason
 from aworld_train.training.summary import RunSummary
+from aworld_train.training.watchdog import StallWatch
 
 
 class Attempt:
@@ -47,7 +46,7 @@ class Attempt:
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
-        self._record = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self._record = RunMetrics(folder, summary, self._metrics_file, self.from_step)
         self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]
         limit = recipe.dataset.val_limit
         val_tasks = val_data.rows if limit < 0 else min(limit, val_data.rows)
@@ -158,7 +157,7 @@ class Attempt:
     def _reason_to_stop_early(self) -> str | None:
         accuracies = self._record.accuracies
         is_last = max(accuracies, default=0) >= self.summary.steps_planned
-        return None if is_last else reason_to_stop(accuracies, self._recipe.trainer.early_stop)
+        return None if is_last else early_stop_reason(accuracies, self._recipe.trainer.early_stop)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():

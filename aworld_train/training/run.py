@@ -4,6 +4,7 @@ import errno
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,6 @@ from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
-from aworld_train.training.restarts import Restarts
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.stop_request import StopRequest
 from aworld_train.training.summary import (
@@ -40,6 +40,9 @@ from aworld_train.training.summary import (
     read_restarts,
     read_seconds,
 )
+
+_FIRST_SECONDS, _MAX_SECONDS = 5.0, 300.0
+_LOOK_SECONDS = 0.5
 
 
 def train(
@@ -123,6 +126,30 @@ def train(
         _write_last(summary, folder)
         folder.close()
     return summary
+
+
+class Restarts:
+    def __init__(self, most: int, stop_request: StopRequest):
+        self._most = most
+        self._stop_request = stop_request
+        self.done = 0
+
+    @property
+    def pause(self) -> float:
+        """Seconds before the next one, doubled each time: what was lost may take a while to come back."""
+        return min(_MAX_SECONDS, _FIRST_SECONDS * 2.0**self.done)
+
+    def wait(self, failure: AworldTrainError, progress: Progress) -> None:
+        if self.done >= self._most or self._stop_request.received:
+            raise failure
+        progress.note(f"{failure.message}")
+        progress.note(f"Restart {self.done + 1} of {self._most} in {self.pause:.0f} seconds.")
+        due = time.monotonic() + self.pause
+        while time.monotonic() < due:
+            time.sleep(_LOOK_SECONDS)
+            if self._stop_request.received:
+                raise failure
+        self.done += 1
 
 
 def _complete(

@@ -1,5 +1,6 @@
 """Computes what a progress display shows of a run, from the run's records."""
 
+import contextlib
 import statistics
 import time
 from collections.abc import Sequence
@@ -7,20 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from aworld_train import waits
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.live_status import StatusFile
+from aworld_train.training.episode_counts import EpisodeCounts
 from aworld_train.training.progress import Progress, Status, Work, show_status, validation_name
-from aworld_train.training.run_record import EpisodeCounts, RunRecord
+from aworld_train.training.recorded_run import RecordedRun, open_run
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.step_rows import StepRows
 
 _MAX_REPORT_AGE = 3 * waits.WRITE_SECONDS
 _UPDATES = ("updates", "clipped_updates", "groups", "equal_groups", "rejected_episodes")
+_FILE = Path("logs", "status.json")
+_WRITE_SECONDS = 1.0
 _RECENT = 5  # steps, or validations, whose median duration the time left is computed from
 
 
 class RunStatus:
-    def __init__(self, recipe: Recipe, record: RunRecord, val_tasks: int):
+    def __init__(self, recipe: Recipe, record: RunMetrics, val_tasks: int):
         self._record = record
         self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
         self._val_every = recipe.trainer.val_every
@@ -181,3 +187,34 @@ def _figures(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 def _recent_median(seconds: Sequence[float]) -> float | None:
     return statistics.median(seconds[-_RECENT:]) if seconds else None
+
+
+class StatusFile:
+    def __init__(self, run_dir: Path):
+        self._path = run_dir / _FILE
+        self._path.unlink(missing_ok=True)
+        self._written = float("-inf")
+
+    def write(self, status: Status) -> None:
+        """Write the state, unless that was done within the last second."""
+        if time.monotonic() - self._written < _WRITE_SECONDS:
+            return
+        self._written = time.monotonic()
+        partial = self._path.with_suffix(".partial")
+        # A disk that is full now may have room later, and a sync of a file that is soon replaced takes time.
+        with contextlib.suppress(OSError):
+            partial.touch(mode=0o600)
+            partial.write_bytes(msgspec.json.encode(status))
+            partial.replace(self._path)
+
+
+def follow(run_dir: Path, progress: Progress) -> RecordedRun:
+    """Show the states of a run that another process trains until it ends; returns the run as it is then."""
+    ended: tuple[int, int] | None = None
+    while (run := open_run(str(run_dir), run_dir.parent)).status == "running":
+        # Before the first state there is no file.
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            status = msgspec.json.decode((run_dir / _FILE).read_bytes(), type=Status)
+            ended = show_status(progress, status, ended)
+        time.sleep(_WRITE_SECONDS)
+    return run

@@ -7,7 +7,7 @@ early stop has time, and needs no further step if the last validated one has its
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -73,3 +73,17 @@ class StopRequest:
                 "seconds of that."
             )
         return None
+
+
+def early_stop_reason(accuracies: Mapping[int, float], patience: int) -> str | None:
+    steps = sorted(accuracies)
+    if not patience or len(steps) <= patience:
+        return None
+    best = max(steps, key=lambda step: (accuracies[step], -step))
+    later = len(steps) - 1 - steps.index(best)
+    if later < patience:
+        return None
+    return (
+        f"Stopped early after step {steps[-1]}: the accuracy of step {best}, {accuracies[best]:.1%}, was not exceeded "
+        f"in the {later} validations since (trainer.early_stop={patience})."
+    )
