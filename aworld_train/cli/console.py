@@ -80,7 +80,10 @@ def print_facts(facts: Mapping[str, str]) -> None:
         out.print(Text.assemble((f"{name:<{width}}  ", "dim"), indented), soft_wrap=True)
 
 
+def print_line(text: str, style: str | None = None) -> None:
+    """Print a text whole on stdout: neither markup in it nor the width of the terminal has an effect."""
+    out.print(text, style=style, markup=False, soft_wrap=True)
+
+
 def note(message: str) -> None:
-    err.print(
-        message, markup=False, soft_wrap=True
-    )  # not wrapped, so that a path or a sentence can be found as a whole
+    err.print(message, markup=False, soft_wrap=True)  # whole, so that a path in it can be copied

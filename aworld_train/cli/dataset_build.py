@@ -1,18 +1,20 @@
 """``aworld-train dataset build``: options or a recipe become a dataset directory, and a table of counts is printed."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from aworld_train.cli import console
-from aworld_train.cli.build_progress import shown
-from aworld_train.cli.dataset_views import JsonOption
+from aworld_train.cli.arguments import JsonOption
 from aworld_train.cli.termination import raised_from_signals
 from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.sources.options import (
@@ -27,8 +29,12 @@ from aworld_train.errors import UsageError
 if TYPE_CHECKING:
     from aworld_train.dataset import BuildReport
     from aworld_train.dataset.plan import BuildPlan
+    from aworld_train.dataset.progress import BuildProgress
     from aworld_train.dataset.sources import SourceOptions
 
+LIVE_AFTER_SECONDS = 2.0
+LINE_SECONDS = 60.0
+_REFRESH_SECONDS = 0.25
 MAX_COLUMNS = 20
 """How many columns are named of those that were not used; ``dataset.json`` names all."""
 
@@ -200,7 +206,7 @@ def _refuse_options(recipe: str, options: "SourceOptions") -> None:
 def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     title = " + ".join(source.name for source in plan.sources)
     levels = sorted({level for counts in report.levels.values() for level in counts})
-    console.out.print(f"{title}, seed {report.seed}", markup=False, soft_wrap=True)
+    console.print_line(f"{title}, seed {report.seed}")
     console.print_table(
         ("split", "rows", *(f"level {level}" for level in levels), "file"),
         [
@@ -264,3 +270,42 @@ def _unused_columns(columns_by_file: Mapping[str, Sequence[str]]) -> list[str]:
         )
         lines.append(f"Not used of {names}: {', '.join(listed)}{more}")
     return lines
+
+
+@contextmanager
+def shown(progress: "BuildProgress", console: Console) -> Iterator[None]:
+    over = Event()
+    show = _show_live if console.is_terminal and not console.is_dumb_terminal else _show_lines
+    thread = Thread(target=show, args=(progress, console, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _show_live(progress: "BuildProgress", console: Console, over: Event) -> None:
+    began = time.monotonic()
+    if over.wait(LIVE_AFTER_SECONDS):
+        return
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    from aworld_train.training.progress import clock
+
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while not over.wait(_REFRESH_SECONDS):
+            line = Table.grid(padding=(0, 1))
+            line.add_row(
+                Text("●", style="green"),
+                Text(progress.text(), no_wrap=True, overflow="ellipsis"),
+                Text(clock(time.monotonic() - began), "dim"),
+            )
+            live.update(line, refresh=True)
+
+
+def _show_lines(progress: "BuildProgress", console: Console, over: Event) -> None:
+    while not over.wait(LINE_SECONDS):
+        console.print(progress.text(), markup=False, soft_wrap=True)

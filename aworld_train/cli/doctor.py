@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aworld_train.cli.arguments import complete_recipe
-from aworld_train.cli.console import note, out, print_json, print_table
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, complete_recipe
+from aworld_train.cli.console import note, out, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from aworld_train.doctor import Finding
@@ -28,9 +28,7 @@ def doctor(
             autocompletion=complete_recipe,
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
-    ] = None,
+    overrides: OverridesArgument = None,
     runs: Annotated[Path, typer.Option("--runs", help="Where run folders will be.")] = Path("runs"),
     online: Annotated[
         bool,
@@ -45,7 +43,7 @@ def doctor(
             help="Also load the recipe's model, sample with its engine, and compare with the trainer's probabilities.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at this machine: what is there, what a recipe will miss, and what to do about it.
 
@@ -87,7 +85,7 @@ def doctor(
     else:
         _print(findings)
         numbers = f"{counts[Status.ok]} fine, {counts[Status.warn]} to look at, {counts[Status.fail]} to mend"
-        out.print(f"{recipe or 'This machine'}: {numbers}", markup=False, soft_wrap=True)
+        print_line(f"{recipe or 'This machine'}: {numbers}")
     raise typer.Exit(1 if counts[Status.fail] else 0)
 
 

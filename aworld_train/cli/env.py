@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import JsonOption
 from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -29,18 +30,14 @@ NameArgument = Annotated[
         metavar="NAME", help="Name it was started under; needed where several are up.", show_default=False
     ),
 ]
-DirectoryOption = Annotated[
-    str,
-    typer.Option(
-        "--docker-dir",
-        metavar="NAME|PATH",
-        help="Environment directory: a name that `env list` shows, or a path.",
-        show_default=False,
-    ),
-]
+_DOCKER_DIR = typer.Option(
+    "--docker-dir",
+    metavar="NAME|PATH",
+    help="Environment directory: a name that `env list` shows, or a path.",
+    show_default=False,
+)
 PullOption = Annotated[bool, typer.Option("--pull", help="Look for a newer base image.")]
 RebuildOption = Annotated[bool, typer.Option("--rebuild", help="Build the image from nothing.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 _COLOURS = {"up": "green", "starting": "yellow", "elsewhere": "yellow"}
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -48,15 +45,7 @@ _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @app.command("up")
 def up_command(
-    docker_dir: Annotated[
-        str | None,
-        typer.Option(
-            "--docker-dir",
-            metavar="NAME|PATH",
-            help="Environment directory: a name that `env list` shows, or a path.",
-            show_default=False,
-        ),
-    ] = None,
+    docker_dir: Annotated[str | None, _DOCKER_DIR] = None,
     mcp_servers: Annotated[
         Path | None,
         typer.Option(
@@ -249,7 +238,7 @@ def init_command(
 
 @app.command("build")
 def build_command(
-    docker_dir: DirectoryOption,
+    docker_dir: Annotated[str, _DOCKER_DIR],
     servers: Annotated[
         str,
         typer.Option("--servers", metavar="A,B", help="Which tool servers it has to have; all if not given."),
@@ -277,7 +266,7 @@ def build_command(
     if as_json:
         console.print_json({"image": image})
     else:
-        console.out.print(image, markup=False)
+        console.print_line(image)
 
 
 @app.command("down")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.arguments import RUNS, EvaluationsArgument, JsonOption, RunsOption
-from aworld_train.cli.console import err, note, out, print_json, print_table
+from aworld_train.cli.console import err, note, out, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -134,7 +134,7 @@ def _print(
 ) -> None:
     _print_table(summaries, comparisons)
     for comparison in comparisons:
-        out.print(f"\n{_sentence(summaries[0].name, comparison)}", markup=False, soft_wrap=True)
+        print_line(f"\n{_sentence(summaries[0].name, comparison)}")
         _print_flips("won", comparison.won, most_flips)
         _print_flips("lost", comparison.lost, most_flips)
         for warning in comparison.warnings:
@@ -187,7 +187,7 @@ def _print_flips(verb: str, flips: Sequence["Flip"], most: int) -> None:
     out.print(f"{verb} {len(flips)}{f', of which {most} are' if len(flips) > most else ''}:", style="dim")
     for flip in flips[:most]:
         scores = f"{flip.before:.2f} → {flip.after:.2f}"
-        out.print(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}", markup=False, soft_wrap=True)
+        print_line(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}")
 
 
 def _printable(text: str) -> str:

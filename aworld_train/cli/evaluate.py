@@ -1,13 +1,23 @@
 """`aworld-train eval`: plans an evaluation, has it made, and prints what came of it."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import complete_recipe
-from aworld_train.cli.engine_option import EngineOption, with_engine
+from aworld_train.cli.arguments import (
+    RUNS,
+    EngineOption,
+    EvaluationArgument,
+    JsonOption,
+    OverridesArgument,
+    QuietOption,
+    RunsOption,
+    complete_recipe,
+    with_engine,
+)
 
 
 def _complete_recipe_or_command(incomplete: str) -> list[str]:
@@ -24,9 +34,7 @@ def evaluate(
             autocompletion=_complete_recipe_or_command,
         ),
     ],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
-    ] = None,
+    overrides: OverridesArgument = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -86,8 +94,8 @@ def evaluate(
         bool,
         typer.Option("--retry-errors", help="With --resume: make attempts that could not be scored again."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure an agent on a dataset with its tools: k attempts a task, every one kept, with honest intervals.
 
@@ -154,14 +162,50 @@ def evaluate(
         console.print_json(figures.to_json() | {"contamination": found, "run_dir": str(folder.path)})
     else:
         for line in summary_lines(figures, contamination):
-            console.out.print(line, markup=False, soft_wrap=True, highlight=False)
-        console.out.print(f"report: {written.html}", markup=False, soft_wrap=True, highlight=False)
+            console.print_line(line)
+        console.print_line(f"report: {written.html}")
     if figures.errors > plan.section.max_errors:
         raise EvaluationFailure(
             f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "
             f"{plan.section.max_errors}. `aworld-train runs episodes {evaluation.name} --where 'reward=null'` lists "
             "them with their causes; --resume --retry-errors makes them again."
         )
+
+
+def report(
+    name: EvaluationArgument,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the reports of an evaluation into its folder, finished or not; an evaluation that ends does so itself.
+
+    `report.html` needs no server: figures, all tasks, and the conversations as far as 24 MB hold them, with texts over
+    10,000 characters shortened. `report.md` is a summary, `results.parquet` has a row an attempt, and `inspect.eval` is
+    for `inspect view`. They hold what the model and the tools wrote; give them to those who may read that.
+
+    Examples:
+
+        aworld-train eval report eval-quickstart
+
+        aworld-train eval report runs/eval-quickstart --json
+    """
+    from aworld_train.evaluation.metrics import figures_of
+    from aworld_train.evaluation.results import open_evaluation
+    from aworld_train.view.eval_report import write_reports
+
+    evaluation = open_evaluation(name, runs)
+    figures = figures_of(evaluation)
+    written = write_reports(evaluation, figures)
+    if as_json:
+        console.print_json({**asdict(written), "figures": figures.to_json()})
+        return
+    left_out = written.attempts - written.readable
+    console.note(
+        f"The report is {written.html}, {written.html.stat().st_size / 1e6:.1f} MB, with {written.attempts} attempts"
+        + (f"; the conversations of {left_out} are not in it." if left_out else ".")
+    )
+    others = [written.markdown, written.table, *([written.inspect_log] if written.inspect_log else [])]
+    console.note(f"Beside it are {', '.join(file.name for file in others)}.")
 
 
 def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint: Path | None) -> Any:

@@ -8,19 +8,49 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from aworld_train import __version__
-from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.cli.termination import Terminated
 from aworld_train.errors import TRAINING_PROFILE, AworldTrainError, UsageError
 from aworld_train.masking import mask
 
 INTERRUPTED, TERMINATED = 130, 143
+
+
+class LazyCommand(TyperCommand):
+    """Stands for the command that ``target`` names, as ``module:attribute``: a function, or a ``typer.Typer``.
+
+    ``below`` are commands whose name may be in the place of its first argument, each as a target.
+    """
+
+    def __init__(self, name: str, target: str, help: str, below: Mapping[str, str] | None = None):
+        # typer never cuts off an explicit short help.
+        super().__init__(name=name, help=help, short_help=help)
+        self.target = target
+        self.below = dict(below or {})
+
+    def load(self, below: str | None = None) -> Any:
+        module, attribute = (self.below[below] if below else self.target).split(":")
+        target = getattr(import_module(module), attribute)
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=self.name)
+        else:
+            app.command(self.name)(target)
+        return typer.main.get_group(app).commands[str(self.name)]
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args and args[0] in self.below:
+            return self.load(args[0]).make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return self.load().make_context(info_name, args, parent, **extra)
+
 
 COMMANDS = (
     LazyCommand("train", "aworld_train.cli.train:train", "Train the agent that a recipe describes."),
@@ -30,7 +60,7 @@ COMMANDS = (
         "Measure an agent on a dataset with its tools: k attempts a task, every one kept, with honest intervals.",
         below={
             "compare": "aworld_train.cli.eval_compare:compare",
-            "report": "aworld_train.cli.eval_report:report",
+            "report": "aworld_train.cli.evaluate:report",
         },
     ),
     LazyCommand(

@@ -7,6 +7,7 @@ import typer
 from rich.status import Status
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import JsonOption
 
 if TYPE_CHECKING:
     from aworld_train.model.course import BuildStatus
@@ -46,7 +47,7 @@ def tiny_command(
     anew: Annotated[
         bool, typer.Option("--anew", help="Make the model, also the one that comes with the package.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a tiny model that half-knows how to use a calculator, to see training raise it.
 
@@ -93,7 +94,7 @@ def _show(status: Status, progress: "BuildStatus") -> None:
 
 
 def _print_report(report: "TinyReport") -> None:
-    console.out.print(f"Tiny model at {report.out}", markup=False, soft_wrap=True)
+    console.print_line(f"Tiny model at {report.out}")
     rows = {
         f"accuracy, greedy, {report.val_tasks} validation tasks": f"{report.accuracy:.3f}",
         "episodes that call the tool, greedy": f"{report.tool_use:.3f}",

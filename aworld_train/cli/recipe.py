@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aworld_train.cli.arguments import JsonOption, RecipeArgument, complete_recipe
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, RecipeArgument, complete_recipe
+from aworld_train.cli.console import note, out, print_json, print_line
 
 if TYPE_CHECKING:
     from aworld_train.recipe.schema import Recipe
 
 app = typer.Typer(no_args_is_help=True, help="Look at recipes and check them.")
-
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
-]
 
 
 @app.command("show")
@@ -140,7 +136,7 @@ def check(
     else:
         for remark in remarks:
             note(remark)
-        out.print(f"{source}: fine", markup=False)
+        print_line(f"{source}: fine")
 
 
 @app.command("list")
@@ -174,7 +170,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
         ]
         if lines:
             blocks.append("\n".join([f"{title}:", *lines]))
-    out.print("\n\n".join(blocks), markup=False, soft_wrap=True, highlight=False)
+    print_line("\n\n".join(blocks))
 
 
 @app.command("init")
@@ -211,9 +207,7 @@ def init(
     if as_json:
         print_json({"path": str(target), "name": target.stem, "extends": start})
     else:
-        out.print(
-            f"{target}: check it with `aworld-train recipe check {target}`", markup=False, soft_wrap=True
-        )
+        print_line(f"{target}: check it with `aworld-train recipe check {target}`")
 
 
 @app.command("schema")
@@ -276,10 +270,10 @@ def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
         )
         return
     for name, rows in differences.items():
-        out.print(f"Other than {name}:", markup=False, soft_wrap=True, highlight=False)
+        print_line(f"Other than {name}:")
         for key, (old, new) in rows.items():
             line = f"  {key}: {_one_line(new)}  (there {_one_line(old)})"
-            out.print(line, markup=False, soft_wrap=True, highlight=False)
+            print_line(line)
 
 
 def _one_line(value: Any) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import OverridesArgument, QuietOption
 from aworld_train.cli.reward_explain import explain
 from aworld_train.cli.reward_judge import judge_eval
 from aworld_train.cli.reward_options import (
     DatasetOption,
-    OverridesArgument,
     RecipeOption,
     settings_from,
 )
@@ -36,7 +36,7 @@ def score_command(
     overrides: OverridesArgument = None,
     dataset: DatasetOption = None,
     recipe: RecipeOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score each line of a file.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import JsonOption, OverridesArgument
 from aworld_train.cli.reward_options import (
     DatasetOption,
-    OverridesArgument,
     RecipeOption,
     replace_surrogates,
     settings_from,
@@ -42,7 +42,7 @@ def explain(
         str | None, typer.Option("--id", metavar="ID", help="With --dataset: the task's id.")
     ] = None,
     recipe: RecipeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show step by step how one answer is extracted and compared.
 
@@ -90,7 +90,7 @@ def explain(
         f"score       {'none' if result.score is None else f'{result.score:g}'} ({result.outcome})",
         *([f"because     {result.cause}"] if result.cause else []),
     ]
-    console.out.print(replace_surrogates("\n".join(lines)), markup=False, soft_wrap=True)
+    console.print_line(replace_surrogates("\n".join(lines)))
 
 
 def _short(text: str) -> str:

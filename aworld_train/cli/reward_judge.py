@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.reward_options import OverridesArgument, RecipeOption, settings_from
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, QuietOption
+from aworld_train.cli.reward_options import RecipeOption, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def judge_eval(
             "--key-variable", metavar="NAME", help="With --url: environment variable that holds its key."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure how well a judge agrees with people.
 
@@ -125,9 +126,9 @@ def _show(agreement: "Agreement") -> None:
         shown = ", ".join(agreement.disagreements[:_MAX_IDS]) + (
             f" and {remaining} more" if remaining > 0 else ""
         )
-        console.out.print(f"verdict and label differ: {shown}", markup=False, soft_wrap=True)
+        console.print_line(f"verdict and label differ: {shown}")
     for name, cause in list(agreement.causes.items())[:_MAX_IDS]:
-        console.out.print(f"no verdict on {name}: {cause}", markup=False, soft_wrap=True)
+        console.print_line(f"no verdict on {name}: {cause}")
 
 
 def _format_number(value: float | None) -> str:

@@ -17,9 +17,6 @@ RecipeOption = Annotated[
         "--recipe", "-r", metavar="RECIPE", help="Score as this recipe's runs do; a file or a name."
     ),
 ]
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values of the recipe to change.")
-]
 DatasetOption = Annotated[
     Path | None,
     typer.Option("--dataset", metavar="FILE", help="Tasks by id: parquet, or JSON lines with id and answer."),

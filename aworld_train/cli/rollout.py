@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import RecipeArgument
-from aworld_train.cli.engine_option import EngineOption, with_engine
+from aworld_train.cli.arguments import EngineOption, OverridesArgument, RecipeArgument, with_engine
 from aworld_train.masking import mask, masked
 
 if TYPE_CHECKING:
@@ -22,9 +21,7 @@ _SHOWN_CHARACTERS = 800  # of a line
 
 def rollout(
     recipe: RecipeArgument,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
-    ] = None,
+    overrides: OverridesArgument = None,
     task: Annotated[
         int | None,
         typer.Option("--task", help="The task's `extra_info.index` in the dataset; default: its first."),

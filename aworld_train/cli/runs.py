@@ -1,6 +1,5 @@
 """``aworld-train runs``: lists, shows, compares and draws runs, follows and stops them, and makes one again."""
 
-import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +9,17 @@ import typer
 
 from aworld_train.cli import runs_episodes
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsArgument, RunsOption
-from aworld_train.cli.console import note, out, print_facts, print_json, print_table
+from aworld_train.cli.console import err, note, out, print_facts, print_json, print_line, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
-from aworld_train.cli.runs_export import export_run
-from aworld_train.cli.runs_report import report
-from aworld_train.cli.runs_watch import watch
+from aworld_train.cli.runs_export import export_run, report
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
 
 app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and make one again.")
 app.command("export")(export_run)
+app.command("report")(report)
 app.command("checkpoint")(checkpoint)
-
 app.command("episodes")(runs_episodes.episodes)
 app.command("episode")(runs_episodes.episode)
 app.command("trace-token")(runs_episodes.trace_token)
@@ -205,7 +202,7 @@ def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = Fals
     from aworld_train.launch.attach import attach as follow
 
     folder = _folder(run, runs)
-    shown = note if as_json else _print_line
+    shown = note if as_json else print_line
     summary = follow(launch.launcher_of(folder), folder, shown)
     if as_json:
         print_json(summary.to_json())
@@ -231,7 +228,7 @@ def logs(
     folder = _folder(run, runs)
     printed = launch.launcher_of(folder).logs(folder, follow=follow)
     for line in printed if lines is None else deque(printed, maxlen=lines):
-        _print_line(line)
+        print_line(line)
 
 
 @app.command("stop")
@@ -304,8 +301,30 @@ def reproduce(
     typer.echo(shlex.join(arguments))
 
 
-app.command("report")(report)
-app.command("watch")(watch)
+@app.command("watch")
+def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
+    """Show the live screen of a run that another terminal, or a job, trains, until it ends.
+
+    Ctrl-C ends the watching; the run goes on. Where the output is no terminal there is a line for each step.
+
+    Example:
+
+        aworld-train runs watch quickstart
+    """
+    from aworld_train.errors import UsageError
+    from aworld_train.training.recorded_run import open_run
+    from aworld_train.training.run_status import follow
+    from aworld_train.training.screen import train_progress
+
+    recorded = open_run(run, runs)
+    if recorded.evaluation or recorded.status != "running":
+        subject = "an evaluation" if recorded.evaluation else recorded.status
+        raise UsageError(
+            f"{recorded.name} is {subject}, so no training can be watched. See `runs show {run}`."
+        )
+    with train_progress(err, quiet=False) as progress:
+        ended = follow(recorded.path, progress)
+    note(f"{ended.name} is {ended.status}. See `aworld-train runs show {run}`.")
 
 
 def _folder(run: str, runs: Path) -> Path:
@@ -317,10 +336,6 @@ def _folder(run: str, runs: Path) -> Path:
         if record_file(folder).is_file():
             return folder.resolve()
     return open_run(run, runs).path
-
-
-def _print_line(line: str) -> None:
-    out.print(line, markup=False, soft_wrap=True)
 
 
 def _overview(run: "RecordedRun") -> dict[str, Any]:
@@ -409,11 +424,9 @@ def _gain(run: "RecordedRun") -> str:
 
 
 def _duration(seconds: Any) -> str:
-    if not isinstance(seconds, int | float):
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    from aworld_train.training.progress import clock
+
+    return clock(round(seconds)) if isinstance(seconds, int | float) else "–"
 
 
 def _model(run: "RecordedRun") -> str:
@@ -439,6 +452,7 @@ def _value(value: Any) -> str:
 
 def _refuse_other_data(run: "RecordedRun") -> None:
     from aworld_train.errors import UsageError
+    from aworld_train.training.run_folder import sha256_of
 
     faults = []
     for name, recorded in (run.manifest.get("data_sha256") or {}).items():
@@ -447,18 +461,13 @@ def _refuse_other_data(run: "RecordedRun") -> None:
             continue  # the reference to a variable: `train --resume` checks it, a new run takes what it refers to
         if not file.is_file():
             faults.append(f"{name} is missing")
-        elif _sha256(file) != recorded:
+        elif sha256_of(file) != recorded:
             faults.append(f"{name} has changed")
     if faults:
         raise UsageError(
             f"{run.path} cannot be made again: {', '.join(faults)}. Build the data again as they were: "
             "the manifest.json beside them says from what."
         )
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _changes(run: "RecordedRun") -> Sequence[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
-from aworld_train.cli.console import note, out, print_json, print_table, visible
+from aworld_train.cli.console import note, out, print_json, print_line, print_table, visible
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
@@ -111,7 +111,7 @@ def trace_token(
         print_json(origin.to_json())
         return
     for name, text in _origin_facts(origin).items():
-        out.print(f"{name:<12}{visible(text)}", markup=False, soft_wrap=True)
+        print_line(f"{name:<12}{visible(text)}")
 
 
 def prune(
@@ -312,7 +312,7 @@ def _plain(episode: "StoredEpisode") -> dict[str, Any]:
 
 
 def _fact(name: str, text: str) -> None:
-    out.print(f"{name:<10}{visible(text)}", markup=False, soft_wrap=True)
+    print_line(f"{name:<10}{visible(text)}")
 
 
 def _number(value: Any) -> str:

@@ -8,14 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import RecipeArgument
+from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArgument
 
 
 def train(
     recipe: RecipeArgument,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
-    ] = None,
+    overrides: OverridesArgument = None,
     runs: Annotated[
         Path, typer.Option("--runs", help="Where run folders are; this run's is RUNS/<name>.")
     ] = Path("runs"),
@@ -41,7 +39,7 @@ def train(
     submit: Annotated[
         bool, typer.Option("--submit", help="Submit what the launcher kubernetes has rendered.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary (detached: the job) as one JSON object.")
     ] = False,
@@ -121,7 +119,7 @@ def print_summary(summary: object) -> None:
 
     assert isinstance(summary, RunSummary)
     before, after = summary.val["before"], summary.val["after"]
-    console.out.print(f"{summary.name}: {summary.status}", markup=False, soft_wrap=True, style="bold")
+    console.print_line(f"{summary.name}: {summary.status}", "bold")
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
         "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",

@@ -320,13 +320,13 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
-    return {_name(file): _sha256(Path(file)) for file in files}
+    return {_name(file): sha256_of(Path(file)) for file in files}
 
 
 def _name(file: str | Path) -> str:
     return shown(file) if isinstance(file, str) else str(file)
 
 
-def _sha256(file: Path) -> str:
+def sha256_of(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
