@@ -1,5 +1,6 @@
 """``aworld-train runs checkpoint``: what a run's checkpoints hold, and one of them as a model's folder."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,7 +84,7 @@ def checkpoint(
         recorded, chosen, target, dtype=dtype, adapter=not merge, prove=prove, hub=hub, card=card
     )
     if as_json:
-        print_json(exported.to_json())
+        print_json(asdict(exported))
         return
     if exported.folder:
         what = "The adapter" if exported.adapter else "The model"
@@ -103,10 +104,10 @@ def checkpoint(
 
 
 def _facts(run: "RecordedRun", chosen: "StoredCheckpoint") -> dict[str, Any]:
+    from aworld_train.adapter.base import find
     from aworld_train.model.weights import dtype_of, parameters_of
-    from aworld_train.training.checkpoint_export import framework_of_run
 
-    framework = framework_of_run(run)
+    framework = find(run.framework)
     model = framework.model_in(chosen.path)
     weights = model if model and any(model.glob("*.safetensors")) and not chosen.fault else None
     return {

@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import atomic, module_process
-from aworld_train.adapter.base import StoredCheckpoint, TrainingFramework, find
+from aworld_train.adapter.base import StoredCheckpoint, find
 from aworld_train.errors import (
     NO_SPACE,
     TRAINING_PROFILE,
@@ -53,17 +53,10 @@ class CheckpointExport:
     proof: Mapping[str, Any] | None
     hub: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def framework_of_run(run: RecordedRun) -> TrainingFramework:
-    return find(run.framework)
-
 
 def choose(run: RecordedRun, step: str) -> StoredCheckpoint:
     """A run's checkpoint: of a step, the last whole one, or of these the one with the best validation."""
-    stored = framework_of_run(run).checkpoints(run.path / "checkpoints")
+    stored = find(run.framework).checkpoints(run.path / "checkpoints")
     whole = [checkpoint for checkpoint in stored if not checkpoint.fault]
     if not stored:
         raise UsageError(
@@ -161,7 +154,7 @@ def _write(
     run: RecordedRun, checkpoint: StoredCheckpoint, folder: Path, *, dtype: str | None, adapter: bool
 ) -> Path:
     """Write into ``folder``; returns the model whose weights it has."""
-    model, of_lora = framework_of_run(run).extract_model(checkpoint.path, folder.parent)
+    model, of_lora = find(run.framework).extract_model(checkpoint.path, folder.parent)
     if adapter:
         if of_lora is None:
             raise UsageError(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -90,8 +90,7 @@ class Status:
             parts = [f"validating after step {self.step}/{self.steps}"]
         if self.episodes:
             parts.append(f"{self.episodes}/{self.episodes_expected} episodes")
-        parts.append(f"reward {_show(self.reward)}")
-        parts.append(f"accuracy {_show(self.accuracy)}")
+        parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
         parts.append(f"{self.tool_calls} tool calls")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")
@@ -114,22 +113,14 @@ class Status:
             yield f"{clock(self.seconds_left)} left"
 
 
-class Progress(Protocol):
+class Progress:
+    """Shows the progress of a run; this class shows nothing."""
+
     def note(self, line: str) -> None:
         """Show a line about the preparation of the run."""
 
     def update(self, status: Status, *, milestone: bool) -> None:
         """Show a state; a milestone is a step or a validation that ended."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class NoProgress:
-    def note(self, line: str) -> None: ...
-
-    def update(self, status: Status, *, milestone: bool) -> None: ...
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +129,7 @@ class NoProgress:
         return None
 
 
-class LineProgress(NoProgress):
+class LineProgress(Progress):
     """One line per milestone, and one a minute between them, so that a log shows that the run is alive."""
 
     _max_quiet_seconds = 60.0
@@ -157,7 +148,7 @@ class LineProgress(NoProgress):
             self._console.print(status.text(), markup=False, soft_wrap=True)
 
 
-class LiveProgress(NoProgress):
+class LiveProgress(Progress):
     """One line that is updated in place, with one line per milestone above it."""
 
     def __init__(self, console: Console):
@@ -189,7 +180,7 @@ class LiveProgress(NoProgress):
 
 def progress_for(console: Console, *, quiet: bool) -> Progress:
     if quiet:
-        return NoProgress()
+        return Progress()
     return LiveProgress(console) if is_live(console) else LineProgress(console)
 
 

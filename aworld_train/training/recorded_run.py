@@ -1,6 +1,5 @@
 """A run as its folder records it, also while it is running; the framework that trained it is not imported."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,15 @@ import yaml
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
-from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SETTINGS, SUMMARY, is_in_use
+from aworld_train.training.run_files import (
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    SETTINGS,
+    SUMMARY,
+    is_in_use,
+    read_object,
+)
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # fifteen times as fast, where PyYAML has it
 
@@ -146,16 +153,7 @@ def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
 
 
 def _read(path: Path) -> RecordedRun:
-    return RecordedRun(path, _object(path / SUMMARY), _object(path / MANIFEST))
-
-
-def _object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where it is missing or only half written."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return RecordedRun(path, read_object(path / SUMMARY), read_object(path / MANIFEST))
 
 
 def _at(row: Mapping[str, Any], name: str) -> Any:

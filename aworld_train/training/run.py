@@ -33,13 +33,7 @@ from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.stop_request import StopRequest
-from aworld_train.training.summary import (
-    RunSummary,
-    read_alarms,
-    read_first_validation,
-    read_restarts,
-    read_seconds,
-)
+from aworld_train.training.summary import RunSummary
 
 _FIRST_SECONDS, _MAX_SECONDS = 5.0, 300.0
 _LOOK_SECONDS = 0.5
@@ -78,11 +72,7 @@ def train(
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     if resume:
-        summary.seconds = read_seconds(folder.path)
-        summary.val["before"] = read_first_validation(folder.path)
-        saved = folder.last_checkpoint()
-        summary.alarms = read_alarms(folder.path, saved.step if saved else 0)
-        summary.restarts = read_restarts(folder.path)
+        summary.take_up(folder.last_checkpoint())
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
     scorers = {*train_data.scorers, *val_data.scorers}
@@ -171,7 +161,7 @@ def _complete(
             restarts.wait(failure, progress)
             error = failure.message
         folder.add_attempt()
-        summary.go_on_from(folder.last_checkpoint(), error)
+        summary.restart_from(folder.last_checkpoint(), error)
         attempt = attempt.again()
 
 

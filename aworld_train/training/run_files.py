@@ -5,10 +5,12 @@ import json
 import os
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.process_supervisor import ProcessIdentity
 
@@ -85,3 +87,16 @@ def lock_folder(path: Path) -> TextIO:
     lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
     lock.flush()
     return lock
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where it is missing or only half written."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_object(file: Path, value: Mapping[str, Any]) -> None:
+    write_text(file, json.dumps(value, indent=2) + "\n")

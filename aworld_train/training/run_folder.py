@@ -17,7 +17,6 @@ messages are masked (see ``recipe.written`` and ``masking``).
 """
 
 import hashlib
-import json
 import platform
 import sys
 import time
@@ -49,6 +48,8 @@ from aworld_train.training.run_files import (
     in_use_error,
     is_in_use,
     lock_folder,
+    read_object,
+    write_object,
 )
 from aworld_train.training.start import log_file
 
@@ -83,46 +84,29 @@ class RunFolder:
     def __init__(self, path: Path, framework: TrainingFramework, lock: TextIO):
         self.path = path
         self.framework = framework
+        self.metrics = path / METRICS
+        self.episodes = path / "traces" / "episodes.jsonl"
+        self.superseded = path / "traces" / "superseded.jsonl"
+        """The episodes that a resumed run plays again."""
+        self.log = log_file(path, framework)
+        self.checkpoints = path / "checkpoints"
         self._lock = lock
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / METRICS
-
-    @property
-    def episodes(self) -> Path:
-        return self.path / "traces" / "episodes.jsonl"
-
-    @property
-    def superseded(self) -> Path:
-        """The file with the episodes that a resumed run plays again."""
-        return self.path / "traces" / "superseded.jsonl"
-
-    @property
-    def log(self) -> Path:
-        return log_file(self.path, self.framework)
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
 
     def close(self) -> None:
         self._lock.close()
 
     def add_attempt(self, changed: Mapping[str, tuple[Any, Any]] | None = None) -> None:
         """Add an attempt that begins now, with what it changed in the recipe as (old, new) by key."""
-        file = self.path / MANIFEST
-        manifest = json.loads(file.read_text())
+        manifest = read_object(self.path / MANIFEST)
         checkpoint = self.last_checkpoint()
         facts = start_facts(checkpoint.step if checkpoint else 0)
         manifest["attempts"].append(facts | ({"changes": changed} if changed else {}))
-        write_text(file, json.dumps(manifest, indent=2) + "\n")
+        write_object(self.path / MANIFEST, manifest)
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
-        file = self.path / MANIFEST
-        manifest = json.loads(file.read_text())
+        manifest = read_object(self.path / MANIFEST)
         manifest["attempts"][-1]["environment"] = dict(origin)
-        write_text(file, json.dumps(manifest, indent=2) + "\n")
+        write_object(self.path / MANIFEST, manifest)
 
     def last_checkpoint(self) -> Checkpoint | None:
         return self.framework.last_checkpoint(self.checkpoints)
@@ -168,8 +152,7 @@ def open_run_folder(
             changed = refuse_changes(path, recipe, hashes)
             _refuse_fewer_steps(folder, steps)
         else:
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                attempts = json.loads((path / MANIFEST).read_text())["attempts"]
+            attempts = read_object(path / MANIFEST).get("attempts", [])
             (path / MANIFEST).unlink(missing_ok=True)
         write_manifest(
             path,
@@ -224,11 +207,8 @@ def _names(path: Path) -> set[str]:
 
 def _is_of_a_run(path: Path) -> bool:
     """Whether a folder's manifest is that of a training run, not of an evaluation or of rollouts."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        return "data_sha256" in manifest and SETTINGS not in manifest
-    except (OSError, ValueError, TypeError):
-        return False
+    manifest = read_object(path / MANIFEST)
+    return "data_sha256" in manifest and SETTINGS not in manifest
 
 
 def has_run(path: Path) -> bool:
@@ -262,10 +242,7 @@ def refuse_changes(
             f"would be those of neither. Changed: {', '.join(refused)}. Undo the change, or start a new run with "
             "another name."
         )
-    try:
-        recorded = json.loads((path / MANIFEST).read_text())["data_sha256"]
-    except (OSError, ValueError, KeyError):
-        return changed
+    recorded = read_object(path / MANIFEST).get("data_sha256", {})
     files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
@@ -286,9 +263,7 @@ def write_manifest(
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the manifest of a run, unless there is one that can be read; ``more`` are other entries."""
-    file = path / MANIFEST
-    with suppress(OSError, ValueError):
-        json.loads(file.read_text())
+    if read_object(path / MANIFEST):
         return
     source, diff = source_code(Path.cwd())
     manifest = {
@@ -306,25 +281,20 @@ def write_manifest(
     }
     if diff:
         write_text(path / "source.diff", diff)
-    write_text(file, json.dumps(manifest, indent=2) + "\n")
+    write_object(path / MANIFEST, manifest)
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
     versions = {}
     for package in (*packages, *_PACKAGES):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
 def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
-    return {_name(file): sha256_of(Path(file)) for file in files}
-
-
-def _name(file: str | Path) -> str:
-    return shown(file) if isinstance(file, str) else str(file)
+    # A name may be the reference to an environment variable.
+    return {shown(file) if isinstance(file, str) else str(file): sha256_of(Path(file)) for file in files}
 
 
 def sha256_of(file: Path) -> str:

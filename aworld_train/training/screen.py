@@ -30,7 +30,7 @@ _MAX_SPARKLINE_WIDTH = 40
 _STAGES = ("start", "validation", "rollout", "update")
 
 
-class ScreenProgress:
+class ScreenProgress(Progress):
     def __init__(self, console: Console):
         # Not a console that follows `sys.stderr`, which is replaced while the screen is shown.
         self._console = Console(file=console.file, highlight=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.atomic import write_text
-from aworld_train.training.run_files import SUMMARY
+from aworld_train.training.run_files import SUMMARY, read_object
 
 
 @dataclass
@@ -70,10 +70,20 @@ class RunSummary:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None
 
-    def go_on_from(self, checkpoint: Checkpoint | None, error: str) -> None:
-        """Record a restart, and drop the alarms of steps that are trained again."""
+    def take_up(self, checkpoint: Checkpoint | None) -> None:
+        """Keep what earlier attempts at the run left; steps after the checkpoint are trained again."""
+        self.seconds = read_seconds(Path(self.run_dir))
+        if earlier := read_summary(Path(self.run_dir)):
+            self.val["before"] = earlier.val["before"]
+            self.restarts, self.alarms = earlier.restarts, earlier.alarms
+        self._forget_after(checkpoint.step if checkpoint else 0)
+
+    def restart_from(self, checkpoint: Checkpoint | None, error: str) -> None:
         step = checkpoint.step if checkpoint else 0
         self.restarts.append({"from_step": step, "error": error})
+        self._forget_after(step)
+
+    def _forget_after(self, step: int) -> None:
         self.alarms = [alarm for alarm in self.alarms if alarm["step"] <= step]
 
     def to_json(self) -> dict[str, Any]:
@@ -86,33 +96,15 @@ class RunSummary:
 def read_summary(run_dir: Path) -> RunSummary | None:
     """The summary in a run folder; None if it cannot be read."""
     try:
-        content = json.loads((run_dir / SUMMARY).read_text())
+        content = read_object(run_dir / SUMMARY)
         known = {key.name: content[key.name] for key in fields(RunSummary) if key.name in content}
         known["val"] = {name: Validation(**figures) for name, figures in known["val"].items()}
         return RunSummary(**known)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 
 def read_seconds(run_dir: Path) -> float:
-    try:
-        return float(json.loads((run_dir / SUMMARY).read_text())["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0
-
-
-def read_restarts(run_dir: Path) -> list[dict[str, Any]]:
-    summary = read_summary(run_dir)
-    return summary.restarts if summary else []
-
-
-def read_alarms(run_dir: Path, step: int) -> list[dict[str, Any]]:
-    summary = read_summary(run_dir)
-    return [alarm for alarm in summary.alarms if alarm["step"] <= step] if summary else []
-
-
-def read_first_validation(run_dir: Path) -> Validation:
-    try:
-        return Validation(**json.loads((run_dir / SUMMARY).read_text())["val"]["before"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return Validation()
+    """Wall time of earlier attempts at a run or an evaluation."""
+    seconds = read_object(run_dir / SUMMARY).get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

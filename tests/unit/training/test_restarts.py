@@ -9,14 +9,14 @@ import pytest
 
 from aworld_train.errors import TransientFailure
 from aworld_train.training import run
-from aworld_train.training.progress import NoProgress
+from aworld_train.training.progress import Progress
 from aworld_train.training.run import Restarts
 from aworld_train.training.stop_request import StopRequest
 
 FAILURE = TransientFailure("A node was lost.")
 
 
-class Notes(NoProgress):
+class Notes(Progress):
     """Keeps what is shown, and does something at each line."""
 
     def __init__(self, at_note: Callable[[], None] = lambda: None):

@@ -32,12 +32,12 @@ from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.process import run_guarded
-from aworld_train.training.progress import LineProgress, NoProgress, Status
+from aworld_train.training.progress import LineProgress, Progress, Status
 from aworld_train.training.run import terminate_as_interrupt, train
 from aworld_train.training.run_files import is_in_use
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_metrics import RunMetrics
-from aworld_train.training.summary import RunSummary, Validation, read_first_validation
+from aworld_train.training.summary import RunSummary, Validation
 from tests.second_framework import Counting
 
 
@@ -93,7 +93,7 @@ pathlib.Path(os.environ["M"]).write_text({json.dumps(STEP) + chr(10)!r})
 """
 
 
-class Failing(NoProgress):
+class Failing(Progress):
     """Keeps remarks, or raises what can end a run from within it when it is to show one."""
 
     def __init__(self, error: BaseException | None = None):
@@ -568,9 +568,12 @@ def test_the_curve_is_drawn_from_the_metrics(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_the_first_validation_of_its_summary(tmp_path: Path) -> None:
-    summary = RunSummary("r")
-    summary.val["before"] = Validation(accuracy=0.25, n=4, errors=1)
-    summary.write(tmp_path)
-    assert read_first_validation(tmp_path) == summary.val["before"]
+    earlier, resumed = RunSummary("r"), RunSummary("r", run_dir=str(tmp_path))
+    earlier.val["before"] = Validation(accuracy=0.25, n=4, errors=1)
+    earlier.write(tmp_path)
+    resumed.take_up(None)
+    assert resumed.val == earlier.val
     (tmp_path / "summary.json").write_text('{"val": {"before": {"other": 1}}}')
-    assert read_first_validation(tmp_path) == Validation()
+    resumed = RunSummary("r", run_dir=str(tmp_path))
+    resumed.take_up(None)
+    assert resumed.val["before"] == Validation()
