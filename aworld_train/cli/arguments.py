@@ -49,8 +49,7 @@ OverridesArgument = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EngineOption = Annotated[
-    str | None,
-    typer.Option("--engine", help="Short for rollout.engine=NAME: transformers or vllm."),
+    str | None, typer.Option("--engine", help="Short for rollout.engine=NAME: transformers or vllm.")
 ]
 
 

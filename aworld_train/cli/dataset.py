@@ -51,8 +51,7 @@ def check_command(
         ),
     ] = None,
     max_prompt_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Count the prompts that are longer; needs --model."),
+        int | None, typer.Option(metavar="N", min=1, help="Count the prompts that are longer; needs --model.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,7 +100,7 @@ def show_command(
     file: FileArgument,
     number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows.")] = 5,
     index: Annotated[
-        int | None, typer.Option("--index", metavar="I", help="The one row of this extra_info.index.")
+        int | None, typer.Option(metavar="I", help="The one row of this extra_info.index.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Long texts to their end.")] = False,
     as_json: JsonOption = False,
@@ -131,9 +130,7 @@ def stats_command(
     file: FileArgument,
     model: Annotated[
         Path | None,
-        typer.Option(
-            "--model", metavar="DIR", help="Model directory; lengths are measured in its tokens too."
-        ),
+        typer.Option(metavar="DIR", help="Model directory; lengths are measured in its tokens too."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -86,7 +86,6 @@ def build_command(
     split: Annotated[
         list[str] | None,
         typer.Option(
-            "--split",
             metavar="NAME=FRACTION",
             help="Part of the tasks for one split, of every level; repeatable, or several parted by commas. "
             r"\[default: train=0.9,val=0.1]",
@@ -108,7 +107,6 @@ def build_command(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            "--against",
             metavar="PATH",
             help="Dataset directory or parquet file whose tasks are left out, and questions that nearly equal "
             "theirs, contain one or are a part of one; repeatable.",
@@ -117,7 +115,6 @@ def build_command(
     figure_variants: Annotated[
         FigureVariants | None,
         typer.Option(
-            "--figure-variants",
             metavar="keep|drop",
             help="Keep or drop questions that differ from another in their numbers alone. "
             r"\[default: drop for --against, keep for --dedupe]",

@@ -29,7 +29,7 @@ def doctor(
         ),
     ] = None,
     overrides: OverridesArgument = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders will be.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where run folders will be.")] = Path("runs"),
     online: Annotated[
         bool,
         typer.Option(

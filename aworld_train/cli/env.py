@@ -49,32 +49,26 @@ def up_command(
     mcp_servers: Annotated[
         Path | None,
         typer.Option(
-            "--mcp-servers",
             metavar="FILE",
             help="Instead: the JSON file with `mcpServers` of a desktop client; ${NAME} in it is a variable of yours.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help=r"Name to find it again by. \[default: the directory's]")
+        str | None, typer.Option(help=r"Name to find it again by. \[default: the directory's]")
     ] = None,
     backend: Annotated[
         str,
         typer.Option(
-            "--backend",
             metavar="auto|docker|process",
             help="How it is run; auto is docker, or process where no engine answers and no server executes code.",
         ),
     ] = "auto",
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", help=r"How many sessions at a time. \[default: as many as cores, 4 at most]"
-        ),
+        int | None, typer.Option(help=r"How many sessions at a time. \[default: as many as cores, 4 at most]")
     ] = None,
     egress: Annotated[
         str | None,
         typer.Option(
-            "--egress",
             metavar="none|listed|open",
             help=r"The most that tools may reach (docker). \[default: what each server's entry says]",
         ),
@@ -82,7 +76,6 @@ def up_command(
     egress_hosts: Annotated[
         str,
         typer.Option(
-            "--egress-hosts",
             metavar="A,B",
             help="Hosts that tools with egress may also reach, even private: pypi.org, .example.org, 10.0.0.7:8000.",
         ),
@@ -90,47 +83,38 @@ def up_command(
     scoring_workers: Annotated[
         int,
         typer.Option(
-            "--scoring-workers",
-            help="How many more run the code of answers for the scorer code_tests, and serve no agent.",
+            help="How many more run the code of answers for the scorer code_tests, and serve no agent."
         ),
     ] = 0,
     servers: Annotated[
-        str,
-        typer.Option(
-            "--servers", metavar="A,B", help="Which tool servers; all that have their keys if not given."
-        ),
+        str, typer.Option(metavar="A,B", help="Which tool servers; all that have their keys if not given.")
     ] = "",
     env_file: Annotated[
-        Path | None, typer.Option("--env-file", help="File with the API keys that tool servers need.")
+        Path | None, typer.Option(help="File with the API keys that tool servers need.")
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data",
             metavar="DIR",
             help="Folder with the files of a benchmark's tasks, which tools can read at /attachments (docker) or "
             "where the variable ATTACHMENTS says.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any that is free.")] = 0,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    cpus: Annotated[float, typer.Option("--cpus", help="Cores that one worker may use (docker).")] = 2.0,
-    memory: Annotated[str, typer.Option("--memory", help="Memory that one worker may use (docker).")] = "4g",
-    ttl: Annotated[str, typer.Option("--ttl", help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
+    cpus: Annotated[float, typer.Option(help="Cores that one worker may use (docker).")] = 2.0,
+    memory: Annotated[str, typer.Option(help="Memory that one worker may use (docker).")] = "4g",
+    ttl: Annotated[str, typer.Option(help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
     runtime: Annotated[
-        str,
-        typer.Option(
-            "--runtime", help=r"The engine's runtime for workers, such as runsc. \[default: its own]"
-        ),
+        str, typer.Option(help=r"The engine's runtime for workers, such as runsc. \[default: its own]")
     ] = "",
     vnc: Annotated[bool, typer.Option("--vnc", help="Give each worker a desktop to look at.")] = False,
     pull: PullOption = False,
     rebuild: RebuildOption = False,
     wait: Annotated[
-        float,
-        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, without the build."),
+        float, typer.Option(metavar="SECONDS", help="How long the start may take, without the build.")
     ] = 300.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")
@@ -240,8 +224,7 @@ def init_command(
 def build_command(
     docker_dir: Annotated[str, _DOCKER_DIR],
     servers: Annotated[
-        str,
-        typer.Option("--servers", metavar="A,B", help="Which tool servers it has to have; all if not given."),
+        str, typer.Option(metavar="A,B", help="Which tool servers it has to have; all if not given.")
     ] = "",
     pull: PullOption = False,
     rebuild: RebuildOption = False,
@@ -337,7 +320,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
 @app.command("test")
 def test_command(
     name: NameArgument = None,
-    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long it may take.")] = 120.0,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120.0,
     as_json: JsonOption = False,
 ) -> None:
     """Open a session, list the tools, make one harmless call of each server, and time all of it.
@@ -469,15 +452,13 @@ def config_command(
 @app.command("token")
 def token_command(
     name: NameArgument = None,
-    ttl: Annotated[str, typer.Option("--ttl", help="How long it is valid: 30d, 12h, 90m.")] = "1d",
+    ttl: Annotated[str, typer.Option(help="How long it is valid: 30d, 12h, 90m.")] = "1d",
     sessions: Annotated[
-        int | None,
-        typer.Option("--sessions", min=1, help="Most sessions that it may have, open or waiting, at a time."),
+        int | None, typer.Option(min=1, help="Most sessions that it may have, open or waiting, at a time.")
     ] = None,
     revoke: Annotated[
         str | None,
         typer.Option(
-            "--revoke",
             metavar="TOKEN_OR_ID",
             help="Make none: end the sessions of this token now, and refuse it from now on; - reads it from stdin.",
         ),

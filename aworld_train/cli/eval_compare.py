@@ -21,19 +21,16 @@ def compare(
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
-            "--fail-if-worse",
             min=0.0,
             max=1.0,
             help="Exit with 1 if an evaluation's accuracy is lower than the first's by more than this.",
         ),
     ] = None,
     min_n: Annotated[
-        int | None,
-        typer.Option("--min-n", min=1, help="Exit with 1 if two have fewer tasks in common than this."),
+        int | None, typer.Option(min=1, help="Exit with 1 if two have fewer tasks in common than this.")
     ] = None,
     flips: Annotated[
-        int,
-        typer.Option("--flips", min=0, help="The most tasks won, and the most tasks lost, that are listed."),
+        int, typer.Option(min=0, help="The most tasks won, and the most tasks lost, that are listed.")
     ] = 5,
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,

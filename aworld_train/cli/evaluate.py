@@ -36,56 +36,46 @@ def evaluate(
     ],
     overrides: OverridesArgument = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint", help="Model directory or checkpoint folder; default: the recipe's model."
-        ),
+        Path | None, typer.Option(help="Model directory or checkpoint folder; default: the recipe's model.")
     ] = None,
     model_url: Annotated[
         str | None,
-        typer.Option(
-            "--model-url", help="An OpenAI-compatible endpoint in place of a model, as http://host:8000/v1."
-        ),
+        typer.Option(help="An OpenAI-compatible endpoint in place of a model, as http://host:8000/v1."),
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="The model's name at --model-url; default: the one that it has."),
+        str | None, typer.Option(help="The model's name at --model-url; default: the one that it has.")
     ] = None,
     key_variable: Annotated[
-        str, typer.Option("--key-variable", help="Environment variable with the endpoint's key.")
+        str, typer.Option(help="Environment variable with the endpoint's key.")
     ] = "OPENAI_API_KEY",
     dataset: Annotated[
         list[Path] | None,
-        typer.Option("--dataset", help="Tasks, once or several times; default: the recipe's dataset.val."),
+        typer.Option(help="Tasks, once or several times; default: the recipe's dataset.val."),
     ] = None,
     attempts: Annotated[
         int | None, typer.Option("--k", min=1, help="Attempts at each task. Short for eval.attempts.")
     ] = None,
     concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", min=1, help="Most attempts at a time. Short for eval.concurrency."),
+        int | None, typer.Option(min=1, help="Most attempts at a time. Short for eval.concurrency.")
     ] = None,
     max_errors: Annotated[
         int | None,
         typer.Option(
-            "--max-errors",
-            min=0,
-            help="Most attempts that may fail by no fault of the agent. Short for eval.max_errors.",
+            min=0, help="Most attempts that may fail by no fault of the agent. Short for eval.max_errors."
         ),
     ] = None,
     engine: EngineOption = None,
     agent: Annotated[
         str,
         typer.Option(
-            "--agent",
-            help="recipe; or oracle (knows the answers) or null (says nothing) to check a benchmark.",
+            help="recipe; or oracle (knows the answers) or null (says nothing) to check a benchmark."
         ),
     ] = "recipe",
-    limit: Annotated[int, typer.Option("--limit", help="Most tasks; -1 for all.")] = -1,
+    limit: Annotated[int, typer.Option(help="Most tasks; -1 for all.")] = -1,
     name: Annotated[
-        str | None, typer.Option("--name", help="The folder is eval-NAME; default: the recipe's name.")
+        str | None, typer.Option(help="The folder is eval-NAME; default: the recipe's name.")
     ] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where the folder is made.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the folder is made.")] = Path("runs"),
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with the evaluation of that name, or with the recipe's newest."),
@@ -119,11 +109,7 @@ def evaluate(
     from aworld_train.evaluation.plan import plan_evaluation
     from aworld_train.training.progress import progress_for
 
-    shorts = {
-        "eval.attempts": attempts,
-        "eval.concurrency": concurrency,
-        "eval.max_errors": max_errors,
-    }
+    shorts = {"eval.attempts": attempts, "eval.concurrency": concurrency, "eval.max_errors": max_errors}
     plan = plan_evaluation(
         recipe,
         [
@@ -172,11 +158,7 @@ def evaluate(
         )
 
 
-def report(
-    name: EvaluationArgument,
-    runs: RunsOption = RUNS,
-    as_json: JsonOption = False,
-) -> None:
+def report(name: EvaluationArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Write the reports of an evaluation into its folder, finished or not; an evaluation that ends does so itself.
 
     `report.html` needs no server: figures, all tasks, and the conversations as far as 24 MB hold them, with texts over

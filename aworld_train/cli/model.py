@@ -30,12 +30,10 @@ def tiny_command(
         ),
     ],
     seed: Annotated[
-        int,
-        typer.Option(help="Seed; 0, without files, is the model that comes with the package."),
+        int, typer.Option(help="Seed; 0, without files, is the model that comes with the package.")
     ] = 0,
     train: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.parquet", help="Tasks to learn from, beside generated ones."),
+        Path | None, typer.Option(metavar="FILE.parquet", help="Tasks to learn from, beside generated ones.")
     ] = None,
     val: Annotated[
         Path | None,

@@ -10,11 +10,7 @@ from aworld_train.cli import console
 from aworld_train.cli.arguments import OverridesArgument, QuietOption
 from aworld_train.cli.reward_explain import explain
 from aworld_train.cli.reward_judge import judge_eval
-from aworld_train.cli.reward_options import (
-    DatasetOption,
-    RecipeOption,
-    settings_from,
-)
+from aworld_train.cli.reward_options import DatasetOption, RecipeOption, settings_from
 from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 

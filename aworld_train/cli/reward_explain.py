@@ -7,12 +7,7 @@ import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption, OverridesArgument
-from aworld_train.cli.reward_options import (
-    DatasetOption,
-    RecipeOption,
-    replace_surrogates,
-    settings_from,
-)
+from aworld_train.cli.reward_options import DatasetOption, RecipeOption, replace_surrogates, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,19 +19,14 @@ _MAX_CHARS = 1000  # of an answer
 def explain(
     overrides: OverridesArgument = None,
     prediction: Annotated[
-        str,
-        typer.Option(
-            "--prediction", metavar="TEXT|@FILE", help="The assistant's text, or a file that holds it."
-        ),
+        str, typer.Option(metavar="TEXT|@FILE", help="The assistant's text, or a file that holds it.")
     ] = "",
-    answer: Annotated[str | None, typer.Option("--answer", metavar="TEXT", help="The right answer.")] = None,
-    scorer: Annotated[
-        str | None, typer.Option("--scorer", metavar="NAME", help="The scorer that compares.")
-    ] = None,
+    answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The right answer.")] = None,
+    scorer: Annotated[str | None, typer.Option(metavar="NAME", help="The scorer that compares.")] = None,
     answer_schema: Annotated[
-        str | None, typer.Option("--answer-schema", metavar="NAME", help="How the answer is extracted.")
+        str | None, typer.Option(metavar="NAME", help="How the answer is extracted.")
     ] = None,
-    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The task's question.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="TEXT", help="The task's question.")] = None,
     dataset: DatasetOption = None,
     task: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="With --dataset: the task's id.")

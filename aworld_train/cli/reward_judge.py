@@ -28,17 +28,11 @@ def judge_eval(
     overrides: OverridesArgument = None,
     recipe: RecipeOption = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", help="Instead of a recipe: address of a judge, up to /chat/completions."),
+        str | None, typer.Option(help="Instead of a recipe: address of a judge, up to /chat/completions.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="With --url: the judge's name at that endpoint.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="With --url: the judge's name at that endpoint.")] = None,
     key_variable: Annotated[
-        str | None,
-        typer.Option(
-            "--key-variable", metavar="NAME", help="With --url: environment variable that holds its key."
-        ),
+        str | None, typer.Option(metavar="NAME", help="With --url: environment variable that holds its key.")
     ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,

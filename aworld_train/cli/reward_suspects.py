@@ -13,7 +13,7 @@ from aworld_train.cli import console
 def suspects(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     sign: Annotated[
-        str | None, typer.Option("--sign", help="Only episodes with this sign, as the table names it.")
+        str | None, typer.Option(help="Only episodes with this sign, as the table names it.")
     ] = None,
     number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many episodes to show.")] = 5,
     as_json: Annotated[

@@ -23,14 +23,11 @@ def rollout(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     task: Annotated[
-        int | None,
-        typer.Option("--task", help="The task's `extra_info.index` in the dataset; default: its first."),
+        int | None, typer.Option(help="The task's `extra_info.index` in the dataset; default: its first.")
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(
-            "--dataset", help="Tasks; default: the first file of the recipe's dataset.val, else train."
-        ),
+        typer.Option(help="Tasks; default: the first file of the recipe's dataset.val, else train."),
     ] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many episodes.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the most likely tokens.")] = False,
@@ -38,14 +35,11 @@ def rollout(
     model_url: Annotated[
         str | None,
         typer.Option(
-            "--model-url",
             help="Sample from a vLLM server at this address, as http://host:8000/v1; start it with "
-            "`--logprobs-mode processed_logprobs`.",
+            "`--logprobs-mode processed_logprobs`."
         ),
     ] = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", help="Where the folder with the played episodes is.")
-    ] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the folder with the played episodes is.")] = Path("runs"),
     full: Annotated[
         bool, typer.Option("--full", help="Show prompts and tool results whole, however long they are.")
     ] = False,

@@ -245,9 +245,7 @@ def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False)
 
 
 @app.command("clean")
-def clean(
-    as_json: JsonOption = False,
-) -> None:
+def clean(as_json: JsonOption = False) -> None:
     """Remove what killed runs, evaluations and environments left in the folder for temporary files.
 
     Only what belongs to you and provably to no living process; every start does the same. Run folders stay.

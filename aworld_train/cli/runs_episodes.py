@@ -23,10 +23,8 @@ WhereOption = Annotated[
 def episodes(
     run: RunArgument,
     where: WhereOption = "",
-    search: Annotated[str, typer.Option("--search", help="A text that the episode contains.")] = "",
-    sort: Annotated[
-        str, typer.Option("--sort", help="began, step, reward, seconds, turns, advantage, ...")
-    ] = "began",
+    search: Annotated[str, typer.Option(help="A text that the episode contains.")] = "",
+    sort: Annotated[str, typer.Option(help="began, step, reward, seconds, turns, advantage, ...")] = "began",
     descending: Annotated[bool, typer.Option("--desc", help="The largest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most that are listed.")] = 50,
     superseded: Annotated[
@@ -89,11 +87,9 @@ def episode(
 
 def trace_token(
     run: RunArgument,
-    step: Annotated[int, typer.Option("--step", min=1, help="The training step.")],
-    row: Annotated[int, typer.Option("--row", min=0, help="The row's place in the step's batch, from 0.")],
-    token: Annotated[
-        int, typer.Option("--token", min=0, help="The token's place in the row, prompt included, from 0.")
-    ],
+    step: Annotated[int, typer.Option(min=1, help="The training step.")],
+    row: Annotated[int, typer.Option(min=0, help="The row's place in the step's batch, from 0.")],
+    token: Annotated[int, typer.Option(min=0, help="The token's place in the row, prompt included, from 0.")],
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:

@@ -14,21 +14,19 @@ from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArg
 def train(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", help="Where run folders are; this run's is RUNS/<name>.")
-    ] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where run folders are; this run's is RUNS/<name>.")] = Path(
+        "runs"
+    ),
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the command, and start nothing.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="With --dry-run: the folder to write the files of the launch into."),
+        Path | None, typer.Option(help="With --dry-run: the folder to write the files of the launch into.")
     ] = None,
     launcher: Annotated[
         str | None,
         typer.Option(
-            "--launcher",
             metavar="NAME",
             help="Where the run runs: local, ray, slurm or kubernetes; default: the recipe's cluster.launcher.",
         ),

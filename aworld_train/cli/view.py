@@ -15,9 +15,7 @@ def view(
     ] = Path("runs"),
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help="Where to listen; default: 8642, or any if that is taken."
-        ),
+        typer.Option(min=0, max=65535, help="Where to listen; default: 8642, or any if that is taken."),
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address and open no browser.")
