@@ -54,7 +54,7 @@ class DatasetError(AworldTrainError):
 
 
 class DatasetNotFound(DatasetError):
-    """Data that the request names and that are not there, or are no data of that kind."""
+    """Data that the request names and that do not exist, or are of another kind."""
 
     exit_code = UsageError.exit_code
 
@@ -66,7 +66,7 @@ class RewardError(AworldTrainError):
 
 
 class ScorerNotFound(RewardError):
-    """A scorer that the request names and that there is not."""
+    """A scorer that the request names and that does not exist."""
 
     exit_code = UsageError.exit_code
 
@@ -78,7 +78,7 @@ class ModelError(AworldTrainError):
 
 
 class ModelNotFound(ModelError):
-    """A model or an endpoint that the request names and that is none."""
+    """A model or an endpoint that the request names and that does not exist."""
 
     exit_code = UsageError.exit_code
 

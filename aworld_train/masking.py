@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MIN_LENGTH = 6
-"""Shorter values are not masked: they are no secrets, and occur in ordinary words by chance."""
+"""Shorter values are not masked: they are not secrets, and occur in ordinary words by chance."""
 
 _references: dict[str, str] = {}
 

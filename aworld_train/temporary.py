@@ -52,7 +52,7 @@ def passed_on(folder: Path) -> Iterator[int]:
 
 
 def release(folder: Path) -> None:
-    """Take the mark away: the folder stays until somebody removes it by name."""
+    """Take the mark away: the folder stays until it is removed by name."""
     descriptor = _held.pop(folder, None)
     (folder / LOCK).unlink(missing_ok=True)
     if descriptor is not None:

@@ -47,7 +47,7 @@ MARKS = (
 # Plain words, which only count where the prompt ends with the opening ones: Apriel.
 _IN_PROMPTS = (Marks("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),)
 _BY_OPENING = {marks.opens.lower(): marks for marks in MARKS}
-# The first character is no letter; where it is outside the part without case, texts are searched faster.
+# The first character is not a letter; where it is outside the part without case, texts are searched faster.
 PATTERN = "|".join(
     f"{re.escape(text[0])}(?i:{re.escape(text[1:])})"
     for marks in MARKS
@@ -104,7 +104,7 @@ def closed(text: str) -> str:
 
 
 def part_text(part: Any) -> str:
-    """The text of a part of a message's content; empty for a thought and for what is no text."""
+    """The text of a part of a message's content; empty for a thought and for what is not text."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES or part.get("thought"):

@@ -104,7 +104,7 @@ def _print(findings: "Sequence[Finding]") -> None:
     room = out.width - max(len(finding.area) for finding in findings) - _STATUS_WIDTH
     rows: list[tuple[str, Text | str, str]] = []
     by_area = [list(group) for _, group in groupby(findings, key=lambda finding: finding.area)]
-    # What has to be mended stands last, above the prompt.
+    # What has to be mended comes last, above the prompt.
     for group in sorted(by_area, key=lambda group: max(finding.status.rank for finding in group)):
         for position, finding in enumerate(group):
             status = Text(finding.status.value, _COLOURS[finding.status.value])

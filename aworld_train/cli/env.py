@@ -262,7 +262,7 @@ def down_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop an environment and everything it started; one that is not up is no error.
+    """Stop an environment and everything it started; one that is not up is not an error.
 
     Examples:
 
@@ -406,7 +406,7 @@ def logs_command(
     name: NameArgument = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines from the end.")] = 100,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with what is written, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Print the last lines that the environment wrote, also after it died.
@@ -586,14 +586,14 @@ def _names(text: str) -> tuple[str, ...]:
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
     if not match or float(match[1]) == 0:
-        raise UsageError(f"{text!r} is no amount of memory: write 512m or 4g.")
+        raise UsageError(f"{text!r} is not an amount of memory: write 512m or 4g.")
     return int(float(match[1]) * _UNITS[match[2]])
 
 
 def _seconds(text: str) -> int:
     match = re.fullmatch(r"(\d+)([smhd])", text.strip().lower())
     if not match or int(match[1]) == 0:
-        raise UsageError(f"{text!r} is no span of time: write 30d, 12h, 90m or 600s.")
+        raise UsageError(f"{text!r} is not a span of time: write 30d, 12h, 90m or 600s.")
     return int(match[1]) * _SPANS[match[2]]
 
 

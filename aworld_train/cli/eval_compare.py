@@ -39,7 +39,7 @@ def compare(
 
     Only tasks that both have a score of are compared. The interval of a difference is a bootstrap over tasks; its
     p-value is of McNemar's exact test with one attempt a task, and of a permutation test with several; with several
-    comparisons it is Holm's. A difference that is not shown comes with the smallest one that so many tasks would show
+    comparisons it is Holm's. A difference that is not shown comes with the smallest one that this many tasks would show
     in 8 of 10 measurements.
 
     `--fail-if-worse 0.02` looks at the difference as it was measured: it fails if that is below -0.02, whether or not
@@ -173,7 +173,7 @@ def _sentence(first: str, comparison: "Comparison") -> str:
         )
     return (
         f"It is not shown that {comparison.name} and {first} differ: {size} on {difference.tasks} tasks in common "
-        f"(p {comparison.p_value:.2f}). So many tasks show a difference of {100 * difference.smallest:.1f} points or "
+        f"(p {comparison.p_value:.2f}). That many tasks show a difference of {100 * difference.smallest:.1f} points or "
         "more."
     )
 

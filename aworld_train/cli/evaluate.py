@@ -78,7 +78,7 @@ def evaluate(
     runs: Annotated[Path, typer.Option(help="Where the folder is made.")] = Path("runs"),
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the evaluation of that name, or with the recipe's newest."),
+        typer.Option("--resume", help="Continue the evaluation of that name, or the recipe's newest."),
     ] = False,
     retry_errors: Annotated[
         bool,
@@ -91,7 +91,7 @@ def evaluate(
 
     What fails by no fault of the agent is counted apart and is never a wrong answer; more than --max-errors of these
     end the command with 1. `aworld-train eval compare A B` compares evaluations, `aworld-train eval report NAME` writes
-    their reports anew.
+    their reports again.
 
     Examples:
 

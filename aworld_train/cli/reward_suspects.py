@@ -22,7 +22,7 @@ def suspects(
 ) -> None:
     """List episodes whose reward may come from something else than the task, newest first.
 
-    A sign is no proof and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
+    A sign proves nothing and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
 
     Examples:
 
@@ -36,12 +36,12 @@ def suspects(
 
     file = run / "traces" / "episodes.jsonl"
     if not file.is_file():
-        raise UsageError(f"{run} is no run's folder: there is no {file}.")
+        raise UsageError(f"{run} is not a run's folder: {file} does not exist.")
     signs = [suspicion.value for suspicion in Suspicion]
     if sign is not None and sign not in signs:
         suggestion = nearest(sign, signs)
         hint = f" Did you mean {suggestion}?" if suggestion else ""
-        raise UsageError(f"--sign {sign!r} is none of {', '.join(signs)}.{hint}")
+        raise UsageError(f"--sign {sign!r} is not one of {', '.join(signs)}.{hint}")
     try:
         lines = [line for line in read_lines(file) if not line.get("retried")]
     except (OSError, ValueError) as error:

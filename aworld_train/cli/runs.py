@@ -195,7 +195,7 @@ def plot(
 def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Follow a run that another command or a scheduler started, until it ends.
 
-    Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run goes on.
+    Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run continues.
     """
     from aworld_train import launch
     from aworld_train.cli.train import print_summary
@@ -213,7 +213,7 @@ def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = Fals
 @app.command("logs")
 def logs(
     run: RunArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run has ended.")] = False,
     lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", min=1)] = None,
     runs: RunsOption = RUNS,
 ) -> None:
@@ -233,7 +233,7 @@ def logs(
 
 @app.command("stop")
 def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
-    """End a run, wherever it runs, and wait until it has ended; `train --resume` goes on with it."""
+    """End a run, wherever it runs, and wait until it has ended; `train --resume` continues it."""
     from aworld_train import launch
 
     folder = _folder(run, runs)
@@ -303,7 +303,7 @@ def reproduce(
 def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
     """Show the live screen of a run that another terminal, or a job, trains, until it ends.
 
-    Ctrl-C ends the watching; the run goes on. Where the output is no terminal there is a line for each step.
+    Ctrl-C ends the watching; the run continues. Where the output is not a terminal there is a line for each step.
 
     Example:
 

@@ -57,7 +57,7 @@ def episodes(
         print_json({"total": total, "episodes": [head.to_json() for head in found]})
         return
     if not found:
-        note("No episode meets the condition.")
+        note("No episodes match the condition.")
         return
     _print_heads(found)
     if total > len(found):
@@ -140,7 +140,9 @@ def prune(
         )
     recorded = open_run(run, runs)
     if is_in_use(recorded.path):
-        raise UsageError(f"The run {recorded.name} goes on; prune it when it has ended, or set store.max_gb.")
+        raise UsageError(
+            f"The run {recorded.name} is running; prune it when it has ended, or set store.max_gb."
+        )
     condition = f"({where}) and has_content" if where else "has_content"
     with _store(run, runs, where) as store:
         count = store.count(condition, superseded=superseded)

@@ -17,7 +17,7 @@ def train(
     runs: Annotated[Path, typer.Option(help="Where run folders are; this run's is RUNS/<name>.")] = Path(
         "runs"
     ),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the command, and start nothing.")
     ] = False,

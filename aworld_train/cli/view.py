@@ -26,7 +26,7 @@ def view(
 ) -> None:
     """Show runs and their episodes in a browser: curves, conversations, tool calls, tokens, scores.
 
-    Also of runs that go on: the page follows them. The server listens on 127.0.0.1 only, and only reads; for another
+    Also of running ones: the page follows them. The server listens on 127.0.0.1 only, and only reads; for another
     machine's, forward its port (ssh -L 8642:127.0.0.1:8642 HOST). The address has a token that works once, for one
     browser; from then on, addresses of the page can be kept and opened again there. Ctrl-C ends it.
 

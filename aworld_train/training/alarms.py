@@ -1,7 +1,7 @@
 """Signs that a run no longer learns: shown when they appear, and kept in the summary.
 
 A single step proves little, so most signs count once they last for some steps. What is left out of training can be
-gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is no number also
+gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is not finite also
 ends the run when it lasts: nothing that comes after is learned from.
 """
 

@@ -124,7 +124,7 @@ class Attempt:
             done, planned = self.summary.steps_done, self.summary.steps_planned
             checkpoint = self.folder.last_checkpoint()
             advice = (
-                f"go on from step {checkpoint.step} with --resume"
+                f"continue from step {checkpoint.step} with --resume"
                 if checkpoint
                 else "there is no checkpoint yet"
             )
@@ -144,11 +144,11 @@ class Attempt:
         if summary.steps_done < summary.steps_planned and not summary.stopped_early:
             raise TrainingFailure(
                 f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
-                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
+                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; continue with --resume."
             )
         if summary.trained_episodes == 0:
             raise TrainingFailure(
-                f"No episode bore a reward, so nothing was learned. See {self.folder.episodes}."
+                f"No episode had a reward, so nothing was learned. See {self.folder.episodes}."
             )
 
     def _refresh(self) -> bool:

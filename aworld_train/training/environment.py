@@ -18,7 +18,7 @@ from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
-_UNUSED_URL = "http://127.0.0.1:9/mcp"  # stands for a local environment in replays, where no call is made
+_UNUSED_URL = "http://127.0.0.1:9/mcp"  # of a local environment in replays, where no call is made
 _MAX_NAME_CHARS = 50  # of a recipe's name in the environment's name, which may have at most 63 characters
 
 
@@ -175,7 +175,7 @@ class HealthWatch:
         return (
             f"The tool environment at {self._url} has not answered for {now - self._silent_since:.0f} seconds "
             f"(env.recovery_timeout is {self._timeout:g}). No unfinished episode was trained on. Start the "
-            "environment again and go on with --resume."
+            "environment again and continue with --resume."
         )
 
     def answers(self) -> bool:

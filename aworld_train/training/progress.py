@@ -185,7 +185,7 @@ def progress_for(console: Console, *, quiet: bool) -> Progress:
 
 
 def is_live(console: Console) -> bool:
-    """Whether the console is a terminal on which lines can be written anew; FORCE_COLOR alone makes none."""
+    """Whether the console is a terminal on which lines can be rewritten; FORCE_COLOR alone makes none."""
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 

@@ -96,8 +96,8 @@ def train(
         _draw(folder)
     except KeyboardInterrupt:
         summary.status = "interrupted"
-        summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
-        progress.note(f"Interrupted. The run is in {folder.path}; go on with `{resume_command()}`.")
+        summary.error = {"kind": "interrupted", "message": "Interrupted; continue with --resume."}
+        progress.note(f"Interrupted. The run is in {folder.path}; continue with `{resume_command()}`.")
         raise
     except AworldTrainError as error:
         summary.status = "interrupted" if isinstance(error, Preempted) else "failed"
@@ -168,10 +168,10 @@ def _complete(
 def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
     if error.errno == errno.ENOSPC:
         return DiskFull(
-            f"The disk is full: nothing can be written below {folder.path}. Free some space and go on with --resume."
+            f"The disk is full: nothing can be written below {folder.path}. Free some space and continue with --resume."
         )
     return TrainingFailure(
-        f"The run could not go on: {error}. Go on with --resume once the cause is removed."
+        f"The run could not continue: {error}. Continue with --resume once the cause is removed."
     )
 
 

@@ -185,7 +185,7 @@ def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> No
     if has_run(path):
         if not resume:
             raise UsageError(
-                f"The folder {path} holds a run that has trained. Go on with it with --resume, give this run another "
+                f"The folder {path} holds a run that has trained. Continue it with --resume, give this run another "
                 "name (name=...), or remove the folder."
             )
         if not (path / RECIPE).is_file():

@@ -83,7 +83,7 @@ class RunMetrics:
             return "training", played_step, self.training[played_step]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
-        # A run that goes on has the rows of earlier attempts while its workers are starting.
+        # A resumed run has the rows of earlier attempts while its workers are starting.
         if not self.rows.rows or 0 < self.from_step == step:
             return "starting", 0, EpisodeCounts()
         if step >= self.summary.steps_planned:

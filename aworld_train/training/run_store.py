@@ -72,7 +72,7 @@ class RunStore:
                 f"{self._folder / 'store'}, and the next command that reads this run enters them."
             )
         if self._sender is not None and not self._sender.close(_LAST_SPANS_SECONDS):
-            self._note("Some spans could not be sent to store.otlp; they are sent when the run goes on.")
+            self._note("Some spans could not be sent to store.otlp; they are sent when the run continues.")
 
     def _take_up(self) -> None:
         reasons: list[str] = []
@@ -129,9 +129,7 @@ def _check_values(store: Store, condition: str) -> None:
         if value not in known:
             close = nearest(value, known)
             hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."
-            raise UsageError(
-                f"The condition {condition!r} is true of no episode: {name} is never {value!r}; {hint}"
-            )
+            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}; {hint}")
 
 
 def find_run_store(run: RecordedRun) -> Store | None:

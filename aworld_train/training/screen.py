@@ -1,6 +1,6 @@
 """The live screen of a run on a terminal: phase, figures with sparklines, and the last messages.
 
-It takes the terminal's alternate screen, so that it can be drawn anew at any size. Messages are printed below the
+It takes the terminal's alternate screen, so that it can be redrawn at any size. Messages are printed below the
 command as soon as the screen is left: at the end, at an error, and at Ctrl-Z. In the background it prints lines.
 """
 
@@ -89,7 +89,7 @@ class ScreenProgress(Progress):
             self._print(line)
 
     def _print(self, line: str) -> None:
-        # The terminal may be gone, and the run goes on (`disown`).
+        # The terminal may be gone, while the run continues (`disown`).
         with contextlib.suppress(OSError):
             self._console.print(line, markup=False, soft_wrap=True)
 

@@ -90,7 +90,7 @@ def run_plan(
     cause = worst_cause()
     if health.silent or not health.answers():
         raise EnvironmentFailure(
-            f"The tool environment stopped answering, and no episode was left to go on with "
+            f"The tool environment stopped answering, and no episode was left to continue with "
             f"({cause or 'it was not used yet'})."
         )
     was_killed = end.code == 128 + signal.SIGKILL

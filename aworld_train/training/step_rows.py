@@ -44,7 +44,7 @@ class StepRows:
         return {step: row[name] for step, row in sorted(self.rows.items()) if row.get(name) is not None}
 
     def write(self, steps: Iterable[int]) -> None:
-        """Write the rows of these steps: behind the others if they are new, otherwise the whole file anew."""
+        """Write the rows of these steps: behind the others if they are new, otherwise the whole file."""
         new, last = sorted(steps), self._last_written
         self._last_written = _UNKNOWN  # a line may be cut off by a full disk
         if new[0] > last:

@@ -23,7 +23,7 @@ from aworld_train.training.environment import RunEnvironment, answers
 from aworld_train.waits import ProcessWaits, Wait, trainers
 
 _LOSS_SECONDS = 10.0
-"""A process that has lost another one may end the run by itself, with a better error, for this long."""
+"""A process that has lost another one may end the run with a better error for this long."""
 
 
 class StallWatch:
@@ -141,12 +141,12 @@ def find_stuck(
         return Stuck(
             "agent",
             f"Episodes are under way, for {seconds:.0f} seconds at most, and none waits for a call: the "
-            "agent's own code goes on, or hangs.",
+            "agent's own code is running, or hangs.",
         )
     if open_episodes:
         return Stuck(
             "nothing",
-            "Episodes go on and none of their calls is late; if they need that long, raise trainer.stall_timeout.",
+            "Episodes continue and none of their calls is late; if they need that long, raise trainer.stall_timeout.",
         )
     return _trainer(trainers(processes))
 

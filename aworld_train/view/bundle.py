@@ -61,7 +61,7 @@ def _add(
 
 
 def _pairs(listed: str) -> list[tuple[str, str]]:
-    """``a, b as c`` as pairs of what stands before and after ``as``."""
+    """``a, b as c`` as pairs of what comes before and after ``as``."""
     pairs = []
     for part in filter(None, map(str.strip, listed.split(","))):
         before, _, after = part.partition(" as ")

@@ -68,9 +68,9 @@ def _number(name: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        raise UsageError(f"`{name}` is {value!r}, which is no number.") from None
+        raise UsageError(f"`{name}` is {value!r}, which is not a number.") from None
     if number != number or abs(number) == float("inf"):
-        raise UsageError(f"`{name}` is {value!r}, which is no finite number.")
+        raise UsageError(f"`{name}` is {value!r}, which is not a finite number.")
     return number
 
 

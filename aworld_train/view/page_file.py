@@ -1,7 +1,7 @@
 """A page as one HTML file that needs no server and no network.
 
 The file's policy lets it run the one script and the one style sheet that are in it, known by their hashes, and load
-nothing. What models and tools wrote stands in it as JSON in which ``<`` is escaped, so nothing of it ends the element.
+nothing. What models and tools wrote is in it as JSON in which ``<`` is escaped, so nothing of it ends the element.
 """
 
 import base64

@@ -200,14 +200,14 @@ def test_a_framework_that_was_killed_is_started_again_as_often_as_it_may_be(
             TrainingFailure,
             "failed",
             "training",
-            "The run could not go on: [Errno 5]",
+            "The run could not continue: [Errno 5]",
         ),
         (
             KeyboardInterrupt(),
             KeyboardInterrupt,
             "interrupted",
             "interrupted",
-            "Interrupted; go on with --resume.",
+            "Interrupted; continue with --resume.",
         ),
         (ValueError("a bug"), ValueError, "failed", "internal", "ValueError: a bug"),
     ],
@@ -238,7 +238,7 @@ def test_who_interrupts_a_run_is_told_its_folder_and_how_to_go_on(
     progress = Failing(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run_of(tmp_path, progress=progress)
-    assert progress.notes[-1] == f"Interrupted. The run is in {tmp_path / 'run'}; go on with {remedy}."
+    assert progress.notes[-1] == f"Interrupted. The run is in {tmp_path / 'run'}; continue with {remedy}."
 
 
 ALARMS = [{"step": step, "kind": "entropy", "text": "x"} for step in (0, 1, 2)]
