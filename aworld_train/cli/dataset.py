@@ -58,9 +58,7 @@ def check_command(
     """See that training can use a parquet file; exits with 1 and says why where it cannot.
 
     Examples:
-
       aworld-train dataset check data/gsm8k/train.parquet
-
       aworld-train dataset check data/gaia/train.parquet --model models/Qwen3-4B --max-prompt-tokens 1024
     """
     from aworld_train.dataset import check_file
@@ -108,9 +106,7 @@ def show_command(
     """Show the first rows of a parquet file, or one of them, as a person reads them.
 
     Examples:
-
       aworld-train dataset show data/gsm8k/val.parquet -n 3
-
       aworld-train dataset show data/gsm8k/val.parquet --index 17 --full
     """
     from aworld_train.dataset.check import find_row, first_rows
@@ -146,9 +142,7 @@ def stats_command(
     """Count rows by what they name, measure prompts and answers, and draw both as histograms.
 
     Examples:
-
       aworld-train dataset stats data/gsm8k/train.parquet
-
       aworld-train dataset stats data/gaia/val.parquet --model models/tiny --out gaia.png
     """
     from aworld_train.dataset.histogram import draw_statistics

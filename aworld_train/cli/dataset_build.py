@@ -135,17 +135,11 @@ def build_command(
     Nothing is left out silently: what does not become a task is listed in dropped.jsonl with its reason.
 
     Examples:
-
       aworld-train dataset build arithmetic --out data/arithmetic --limit 2000
-
       aworld-train dataset build gaia --file GAIA --split train=0.7,test=0.3
-
       aworld-train dataset build gsm8k --file test.jsonl --out data/test --split test=1
-
       aworld-train dataset build gsm8k --file train.jsonl --out data/gsm8k --against data/test
-
       aworld-train dataset build jsonl --file tasks.jsonl --map query=problem --scorer f1 --dedupe
-
       aworld-train dataset build mix.yaml --out data/mix
     """
     from aworld_train.dataset.builder import carry_out

@@ -51,11 +51,8 @@ def doctor(
     with --engine it takes the memory of the model and, for vLLM, a minute. Exits with 1 if a run would fail.
 
     Examples:
-
         aworld-train doctor
-
         aworld-train doctor recipes/quickstart.yaml trainer.loggers=[wandb]
-
         aworld-train doctor recipe.yaml rollout.engine=vllm --engine
     """
     from aworld_train import recipe as recipes

@@ -126,13 +126,9 @@ def up_command(
     stopped. It stays up until `env down`.
 
     Examples:
-
       aworld-train env up --docker-dir calculator-mcp-server
-
       aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env --data data/gaia/files
-
       aworld-train env up --mcp-servers claude_desktop_config.json
-
       aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
     """
     from aworld_train.env import clean_leftovers, up
@@ -195,7 +191,6 @@ def init_command(
     Packages that npx and uvx would fetch are locked. Values of `env` and `headers` are not written: they are named.
 
     Example:
-
       aworld-train env init my-tools --from claude_desktop_config.json
     """
     from aworld_train.env.client_servers import read_client_servers
@@ -233,7 +228,6 @@ def build_command(
     """Build an environment's image and start nothing.
 
     Example:
-
       aworld-train env build --docker-dir gaia-mcp-server
     """
     from aworld_train.env.containers import build_image
@@ -265,11 +259,8 @@ def down_command(
     """Stop an environment and everything it started; one that is not up is not an error.
 
     Examples:
-
       aworld-train env down calculator-mcp-server
-
       aworld-train env down --all
-
       aworld-train env down --orphans
     """
     from aworld_train.env import down, down_orphans, status
@@ -295,9 +286,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
     """Show the environments that were started and not taken down; with a NAME, exit 1 unless that one is up.
 
     Examples:
-
       aworld-train env status
-
       aworld-train env status calculator-mcp-server --json
     """
     from aworld_train.env import status
@@ -328,7 +317,6 @@ def test_command(
     Exits with 1 if any of it fails.
 
     Example:
-
       aworld-train env test calculator-mcp-server
     """
     from aworld_train.env.directory import find_directory
@@ -373,7 +361,6 @@ def list_command(as_json: JsonOption = False) -> None:
     """Show the environment directories that come with aworld-train.
 
     Example:
-
       aworld-train env list
     """
     from aworld_train.env.directory import known_directories
@@ -412,9 +399,7 @@ def logs_command(
     """Print the last lines that the environment wrote, also after it died.
 
     Examples:
-
       aworld-train env logs calculator-mcp-server --lines 20
-
       aworld-train env logs -f
     """
     from aworld_train.env.status import log_lines
@@ -437,11 +422,8 @@ def config_command(
     """Print how to reach the environment, token included, in the form its user takes.
 
     Examples:
-
       aworld-train env config calculator-mcp-server
-
       aworld-train env config calculator-mcp-server --format dotenv >> .env
-
       eval "$(aworld-train env config --format shell)"
     """
     from aworld_train.env.config_format import write_config
@@ -468,9 +450,7 @@ def token_command(
     """Make another token for an environment that is up, with a time and a number of sessions of its own; or revoke one.
 
     Examples:
-
       aworld-train env token gaia-mcp-server --ttl 12h --sessions 4 --json
-
       aworld-train env token gaia-mcp-server --revoke 8f14e45fceea167a
     """
     if revoke is not None:

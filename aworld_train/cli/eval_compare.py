@@ -47,9 +47,7 @@ def compare(
     says which of these is so. With `--min-n` a gate does not pass for want of tasks.
 
     Examples:
-
         aworld-train eval compare eval-base eval-step-200
-
         aworld-train eval compare eval-base eval-new --fail-if-worse 0.02 --min-n 200 --json
     """
     from aworld_train.evaluation.comparing import compare_evaluations, summary_of

@@ -94,11 +94,8 @@ def evaluate(
     their reports again.
 
     Examples:
-
         aworld-train eval recipes/quickstart.yaml --checkpoint runs/quickstart/checkpoints/global_step_8
-
         aworld-train eval recipe.yaml --model-url http://gpu-node:8000/v1 --k 4 eval.temperature=1.0 eval.top_p=0.6
-
         aworld-train eval recipe.yaml --resume --retry-errors
     """
     from rich.console import Console
@@ -166,9 +163,7 @@ def report(name: EvaluationArgument, runs: RunsOption = RUNS, as_json: JsonOptio
     for `inspect view`. They hold what the model and the tools wrote; give them to those who may read that.
 
     Examples:
-
         aworld-train eval report eval-quickstart
-
         aworld-train eval report runs/eval-quickstart --json
     """
     from aworld_train.evaluation.metrics import figures_of

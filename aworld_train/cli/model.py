@@ -56,9 +56,7 @@ def tiny_command(
     make. The same seed, data and machine give the same model.
 
     Examples:
-
       aworld-train model tiny --out models/tiny
-
       aworld-train model tiny --out models/tiny-1 --seed 1 --train data/train.parquet --val data/val.parquet
     """
     from aworld_train.model import tiny

@@ -37,11 +37,8 @@ def show(
     """Print the recipe as a run would use it: inherited, overridden, resolved but for environment variables.
 
     Examples:
-
         aworld-train recipe show quickstart
-
         aworld-train recipe show quickstart trainer.lr=1e-4 --diff
-
         aworld-train recipe show quickstart --composed --json
     """
     from aworld_train import recipe as recipes
@@ -144,9 +141,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
     """List the recipes that ship with aworld-train, by what they run on; benchmarks and bases come last.
 
     Examples:
-
         aworld-train recipe list
-
         aworld-train recipe list --json
     """
     from aworld_train import recipe as recipes
@@ -195,9 +190,7 @@ def init(
     with a YAML language server.
 
     Examples:
-
         aworld-train recipe init my-run.yaml
-
         aworld-train recipe init my-run.yaml --from gsm8k-qwen2.5-1.5b-1gpu
     """
     from aworld_train import recipe as recipes

@@ -50,9 +50,7 @@ def score_command(
     if a line is bad, or a scorer failed or took too long.
 
     Examples:
-
         aworld-train reward score predictions.jsonl --dataset data/gsm8k/test.parquet
-
         aworld-train reward score predictions.jsonl --recipe my-recipe.yaml reward.scorer=math --json
     """
     import asyncio

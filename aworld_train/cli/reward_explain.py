@@ -37,9 +37,7 @@ def explain(
     """Show step by step how one answer is extracted and compared.
 
     Examples:
-
         aworld-train reward explain --answer 1/2 --prediction '<answer>0.5</answer>' --scorer math
-
         aworld-train reward explain --dataset data/val.parquet --id 17 --prediction @reply.txt
     """
     from dataclasses import asdict, replace

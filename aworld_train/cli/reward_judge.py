@@ -45,9 +45,7 @@ def judge_eval(
     Exits with 1 if there was no verdict at all.
 
     Examples:
-
         aworld-train reward judge-eval labelled.jsonl --recipe my-recipe.yaml
-
         aworld-train reward judge-eval labelled.jsonl --url http://localhost:8000/v1 --model Qwen/Qwen3-8B --json
     """
     import asyncio

@@ -25,9 +25,7 @@ def suspects(
     A sign proves nothing and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
 
     Examples:
-
       aworld-train reward suspects runs/quickstart
-
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
     from aworld_train.errors import UsageError, nearest

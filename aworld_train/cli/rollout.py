@@ -53,13 +53,9 @@ def rollout(
     Exits with 1 if no episode came to a row that could be trained on.
 
     Examples:
-
         aworld-train rollout recipes/quickstart.yaml --task 3600
-
         aworld-train rollout recipes/quickstart.yaml --task 3600 -n 4 --json
-
         aworld-train rollout recipe.yaml --engine vllm
-
         aworld-train rollout recipe.yaml --model-url http://gpu-node:8000/v1
     """
     import asyncio

@@ -117,9 +117,7 @@ def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = 
     intervals are not known to differ.
 
     Examples:
-
         aworld-train runs compare lr-1e-5 lr-3e-5
-
         aworld-train runs compare runs/a /other/place/b --json
     """
     from aworld_train.errors import UsageError
@@ -175,9 +173,7 @@ def plot(
     """Draw figures of one or several runs over their steps, as a PNG.
 
     Examples:
-
         aworld-train runs plot quickstart
-
         aworld-train runs plot a b c -f reward -f val_accuracy -o comparison.png
     """
     from aworld_train.training.curve import draw_runs
@@ -306,7 +302,6 @@ def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
     Ctrl-C ends the watching; the run continues. Where the output is not a terminal there is a line for each step.
 
     Example:
-
         aworld-train runs watch quickstart
     """
     from aworld_train.errors import UsageError

@@ -63,11 +63,8 @@ def checkpoint(
     HF_TOKEN.
 
     Examples:
-
         aworld-train runs checkpoint quickstart
-
         aworld-train runs checkpoint quickstart --step best --to models/calculator --dtype bfloat16
-
         aworld-train runs checkpoint quickstart --hub someone/calculator
     """
     from aworld_train.evaluation.model_card import model_card

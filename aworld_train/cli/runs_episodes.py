@@ -41,11 +41,8 @@ def episodes(
     parentheses.
 
     Examples:
-
         aworld-train runs episodes quickstart --where 'outcome=timeout and tool=search'
-
         aworld-train runs episodes quickstart --where 'phase=train and step=3 and reward<1' --sort advantage
-
         aworld-train runs episodes quickstart --search 'I cannot' --json
     """
     with _store(run, runs, where) as store:
@@ -74,7 +71,6 @@ def episode(
     """Show an episode: its conversations, tool calls, score, and how it was trained on.
 
     Example:
-
         aworld-train runs episode quickstart 07d7fb93
     """
     with _store(run, runs) as store:
@@ -96,7 +92,6 @@ def trace_token(
     """Say where a token that was trained on comes from: its model call, its episode and its task.
 
     Example:
-
         aworld-train runs trace-token quickstart --step 3 --row 17 --token 120
     """
     from aworld_train.store.trace import trace_token as trace
@@ -123,9 +118,7 @@ def prune(
     """Remove texts and tokens of episodes from a run's store; their figures stay.
 
     Examples:
-
         aworld-train runs prune quickstart --where 'reward=1 and step<5'
-
         aworld-train runs prune quickstart --superseded --yes
     """
     from aworld_train.errors import UsageError

@@ -44,11 +44,8 @@ def export_run(
     Episodes of which no texts are kept, or which are still running, are left out. Exits with 1 if nothing is left.
 
     Examples:
-
         aworld-train runs export quickstart --format messages --where 'reward=1' --out right.jsonl
-
         aworld-train runs export quickstart --format parquet --out calls.parquet
-
         aworld-train runs export quickstart --format inspect --where 'phase=val' --out validation.eval
     """
     from aworld_train.atomic import check_writable
@@ -95,9 +92,7 @@ def report(
     shortened. The file holds what the model and the tools wrote; give it to those who may read that.
 
     Examples:
-
         aworld-train runs report quickstart --out quickstart.html
-
         aworld-train runs report runs/quickstart --out report.html --episodes 50
     """
     from aworld_train.errors import AworldTrainError

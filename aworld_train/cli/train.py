@@ -48,13 +48,9 @@ def train(
     interrupted. RUNS/<name>/summary.json says what happened in every case.
 
     Examples:
-
         aworld-train train recipes/quickstart.yaml
-
         aworld-train train recipes/quickstart.yaml name=long trainer.steps=50
-
         aworld-train train recipes/quickstart.yaml --resume
-
         aworld-train train recipes/quickstart.yaml --launcher slurm cluster.nodes=2
     """
     from aworld_train import launch

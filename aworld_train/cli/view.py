@@ -31,11 +31,8 @@ def view(
     browser; from then on, addresses of the page can be kept and opened again there. Ctrl-C ends it.
 
     Examples:
-
         aworld-train view
-
         aworld-train view runs/quickstart
-
         aworld-train view --no-browser --port 8642
     """
     import asyncio
