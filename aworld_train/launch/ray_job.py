@@ -14,6 +14,7 @@ from rich.console import Console
 
 from aworld_train import __version__
 from aworld_train.adapter.episodes.files import write_files
+from aworld_train.encrypted_env import ray_token, seal
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
@@ -24,7 +25,6 @@ from aworld_train.launch.job_variables import job_variables
 from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
 from aworld_train.launch.record import LaunchRecord, read_record, write_record
 from aworld_train.recipe.schema import Recipe
-from aworld_train.sealed import ray_token, seal
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER
