@@ -5,7 +5,7 @@ The command line prints ``message``, which says what was wrong, where, and what 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -159,6 +159,12 @@ def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutof
 
     found = get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return found[0] if found else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean X?`` for the known name closest to ``name``; empty where none is close."""
+    close = nearest(name, list(known))
+    return f" Did you mean {close}?" if close else ""
 
 
 def one_line(error: BaseException) -> str:

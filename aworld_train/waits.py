@@ -35,24 +35,16 @@ class Wait:
 
 @dataclass(frozen=True)
 class ProcessWaits:
-    """The open waits of one process, the longest first; of each kind the oldest few.
+    """The open waits of one process, the longest first; of each kind the oldest few."""
 
-    Attributes:
-        role: ``episodes``, ``trainer``, or ``starter`` (it starts the trainer).
-        newest: Seconds since a wait of any kind began or ended.
-        blocked: Seconds for which its event loop did nothing; 0 where none is watched.
-        age: Seconds since this was written.
-        loss: What this process has lost, without which it cannot continue.
-    """
-
-    role: str
+    role: str  # episodes, trainer, or starter (it starts the trainer)
     host: str
     pid: int
     waits: tuple[Wait, ...]
-    newest: float
-    blocked: float
-    age: float
-    loss: str = ""
+    newest: float  # seconds since a wait of any kind began or ended
+    blocked: float  # seconds for which its event loop did nothing; 0 where none is watched
+    age: float  # seconds since this was written
+    loss: str = ""  # what it has lost, without which it cannot continue
 
 
 _numbers = count()

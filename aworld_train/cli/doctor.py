@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -76,7 +77,7 @@ def doctor(
                 "recipe": loaded.name if loaded is not None else None,
                 "status": max(counts, key=lambda status: status.rank).value,
                 "counts": {status.value: counts[status] for status in Status},
-                "findings": [_row(finding) for finding in findings],
+                "findings": [asdict(finding) for finding in findings],
             }
         )
     else:
@@ -84,15 +85,6 @@ def doctor(
         numbers = f"{counts[Status.ok]} fine, {counts[Status.warn]} to look at, {counts[Status.fail]} to mend"
         print_line(f"{recipe or 'This machine'}: {numbers}")
     raise typer.Exit(1 if counts[Status.fail] else 0)
-
-
-def _row(finding: "Finding") -> dict[str, str]:
-    return {
-        "area": finding.area,
-        "status": finding.status.value,
-        "what": finding.what,
-        "remedy": finding.remedy,
-    }
 
 
 def _print(findings: "Sequence[Finding]") -> None:

@@ -1,6 +1,7 @@
 """``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,9 +61,9 @@ def compare(
     if as_json:
         print_json(
             {
-                "first": _plain(summaries[0]),
+                "first": asdict(summaries[0]),
                 "comparisons": [
-                    {**_plain(summary), **each.to_json(), "gates": gate}
+                    {**asdict(summary), **each.to_json(), "gates": gate}
                     for summary, each, gate in zip(summaries[1:], comparisons, gates, strict=True)
                 ],
                 "passed": _passed(gates),
@@ -74,12 +75,6 @@ def compare(
             note(f"{'passed' if gate['passed'] else 'FAILED'}: {gate['reason']}")
     if not _passed(gates):
         raise typer.Exit(1)
-
-
-def _plain(summary: "EvaluationSummary") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(summary)
 
 
 def _passed(gates: Iterable[Sequence[dict[str, Any]]]) -> bool:

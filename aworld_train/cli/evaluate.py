@@ -202,12 +202,11 @@ def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint:
 
 
 def _agent(name: str) -> Any:
-    from aworld_train.errors import UsageError, nearest
+    from aworld_train.errors import UsageError, suggestion
     from aworld_train.evaluation.plan import AgentKind
 
     try:
         return AgentKind(name)
     except ValueError:
-        near = nearest(name, [kind.value for kind in AgentKind])
-        hint = f" Did you mean {near}?" if near else ""
+        hint = suggestion(name, [kind.value for kind in AgentKind])
         raise UsageError(f"--agent is recipe, oracle or null, not {name!r}.{hint}") from None

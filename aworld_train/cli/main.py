@@ -147,28 +147,15 @@ def main() -> None:
     except Terminated:
         code = TERMINATED
         _report("terminated", "terminated", as_json)
-    except AworldTrainError as error:
-        code = error.exit_code
-        _report(error.kind, error.message, as_json)
-        if debug:
-            _print_traceback()
-    except ModuleNotFoundError as error:
-        code = 1
-        _report("dependency", _missing(error), as_json)
-        if debug:
-            _print_traceback()
     except Exception as error:
-        code = _report_other(error, as_json, debug)
+        code = _report_error(error, as_json)
+        if debug and not hasattr(error, "format_message") and code != INTERRUPTED:
+            import traceback
+
+            traceback.print_exc()
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
         _report("interrupted", "interrupted", as_json)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _missing(error: ModuleNotFoundError) -> str:
-    return (
-        f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train and "
-        f"load models: {TRAINING_PROFILE}."
-    )
 
 
 def _report(kind: str, message: str, as_json: bool) -> None:
@@ -178,15 +165,23 @@ def _report(kind: str, message: str, as_json: bool) -> None:
     sys.stderr.write(f"error: {message}\n")
 
 
-def _report_other(error: Exception, as_json: bool, debug: bool) -> int:
-    """Report an error of click (bad option, abort), of a path, or an unexpected one; returns the exit code."""
+def _report_error(error: Exception, as_json: bool) -> int:
+    """Report an error of this package, of click (bad option, abort), of a path, or an unexpected one; the exit code."""
     if type(error).__name__ == "Abort":
         return INTERRUPTED
+    if isinstance(error, AworldTrainError):
+        _report(error.kind, error.message, as_json)
+        return error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        message = (
+            f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train "
+            f"and load models: {TRAINING_PROFILE}."
+        )
+        _report("dependency", message, as_json)
+        return 1
     if isinstance(error, OSError) and error.filename is not None and error.errno in _PATH_FAULTS:
         message = f"{error.filename}: {error.strerror}. Give another path, or put it right."
         _report(UsageError.kind, message, as_json)
-        if debug:
-            _print_traceback()
         return UsageError.exit_code
     show = getattr(error, "format_message", None)
     if show is not None:
@@ -197,12 +192,4 @@ def _report_other(error: Exception, as_json: bool, debug: bool) -> int:
             typer.echo(message)
         return int(getattr(error, "exit_code", 2))
     _report("internal", f"{type(error).__name__}: {error} (run with --debug for the traceback)", as_json)
-    if debug:
-        _print_traceback()
     return 1
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    traceback.print_exc()

@@ -28,7 +28,7 @@ def suspects(
       aworld-train reward suspects runs/quickstart
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.errors import UsageError, nearest
+    from aworld_train.errors import UsageError, suggestion
     from aworld_train.json_lines import read_lines
     from aworld_train.reward.hacking import Suspicion
 
@@ -37,9 +37,7 @@ def suspects(
         raise UsageError(f"{run} is not a run's folder: {file} does not exist.")
     signs = [suspicion.value for suspicion in Suspicion]
     if sign is not None and sign not in signs:
-        suggestion = nearest(sign, signs)
-        hint = f" Did you mean {suggestion}?" if suggestion else ""
-        raise UsageError(f"--sign {sign!r} is not one of {', '.join(signs)}.{hint}")
+        raise UsageError(f"--sign {sign!r} is not one of {', '.join(signs)}.{suggestion(sign, signs)}")
     try:
         lines = [line for line in read_lines(file) if not line.get("retried")]
     except (OSError, ValueError) as error:

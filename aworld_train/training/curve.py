@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import write_bytes
-from aworld_train.errors import DependencyMissing, UsageError, nearest
+from aworld_train.errors import DependencyMissing, UsageError, suggestion
 from aworld_train.training.recorded_run import RecordedRun
 
 NAME = "learning_curve.png"
@@ -74,8 +74,7 @@ def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) ->
     for name in figures:
         known = sorted({each for run in runs for each in run.figure_names()})
         if name not in known:
-            near = nearest(name, known)
-            hint = f" Did you mean {near}?" if near else ""
+            hint = suggestion(name, known)
             raise UsageError(
                 f"No step of these runs has the figure {name!r}.{hint} `runs show RUN` lists them."
             )

@@ -14,19 +14,12 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Placement:
-    """What a launcher says about where a run runs.
+    """What a launcher says about where a run runs."""
 
-    Attributes:
-        nodes: The machines of a recipe whose launcher is not ``local``; None is this one.
-        max_save_seconds: Seconds that a run may take to save and stop after SIGUSR1.
-        remark: A sentence for the terminal and the summary.
-        address: This machine's IP address on a network that it shares with other nodes; None if there are none.
-    """
-
-    nodes: Nodes | None = None
-    max_save_seconds: float = 600.0
-    remark: str | None = None
-    address: str | None = None
+    nodes: Nodes | None = None  # None is this machine
+    max_save_seconds: float = 600.0  # that a run may take to save and stop after SIGUSR1
+    remark: str | None = None  # for the terminal and the summary
+    address: str | None = None  # of this machine, on a network that it shares with other nodes
 
     @property
     def is_this_machine(self) -> bool:

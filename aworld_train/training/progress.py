@@ -24,51 +24,37 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a run at one moment; ``None`` means not known yet.
+    """The state of a run at one moment; ``None`` means not known yet."""
 
-    Attributes:
-        phase: ``starting``, ``validation`` or ``training``; ``evaluating`` outside a training run.
-        step: The step that is played; in a validation the step after which it is.
-        episodes: Episodes of this step, or tasks of this validation, that have ended.
-        tool_calls: In all episodes of the run, validations included.
-        tokens_per_second: Tokens that the last step was trained on, by its seconds and the number of GPUs.
-        outcomes: How many episodes of ``outcomes_of`` (a step or a validation, in words) ended in which way.
-        tool_seconds: Mean time from a call to its answer, over the episodes of ``outcomes_of``.
-        staleness: Steps by which the weights an episode began with were older than those it trained, on average.
-        updates: What the last step's updates were made of, by its keys in ``metrics.jsonl``.
-        gpus: GPUs that train, or processes where there are none.
-        seconds: Wall time of the run, over all its starts.
-        interval: 95 % interval of the accuracy, in an evaluation.
-        errors: Attempts of an evaluation that could not be scored.
-    """
-
-    phase: str
-    step: int
+    phase: str  # starting, validation or training; evaluating outside a training run
+    step: int  # that is played; in a validation the step after which it is
     steps: int
-    episodes: int
+    episodes: int  # of this step, or tasks of this validation, that have ended
     episodes_expected: int
     reward: float | None = None
     accuracy: float | None = None
-    tool_calls: int = 0
-    tokens_per_second: float | None = None
+    tool_calls: int = 0  # in all episodes of the run, validations included
+    tokens_per_second: float | None = None  # that the last step was trained on, by GPU
     seconds_left: float | None = None
     name: str = ""
     steps_done: int = 0
     rewards: tuple[float, ...] = ()
     accuracies: tuple[float, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
-    outcomes_of: str = ""
+    outcomes_of: str = ""  # the step or validation of `outcomes` and `tool_seconds`, in words
     tool_errors: int = 0
-    tool_seconds: float | None = None
-    staleness: float | None = None
+    tool_seconds: float | None = None  # mean, from a call to its answer
+    staleness: float | None = (
+        None  # mean steps by which an episode's first weights were older than those it trained
+    )
     max_staleness: float | None = None
-    updates: Mapping[str, int] = field(default_factory=dict)
-    gpus: int = 1
-    seconds: float = 0.0
+    updates: Mapping[str, int] = field(default_factory=dict)  # of the last step, by keys of metrics.jsonl
+    gpus: int = 1  # that train, or processes where there are none
+    seconds: float = 0.0  # over all starts of the run
     work: Work | None = None
     alarms: tuple[str, ...] = ()
-    interval: tuple[float, float] | None = None
-    errors: int = 0
+    interval: tuple[float, float] | None = None  # of the accuracy, 95 %
+    errors: int = 0  # attempts of an evaluation that could not be scored
     cost: float | None = None
 
     @property

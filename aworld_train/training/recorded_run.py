@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, nearest, suggestion
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
 from aworld_train.training.run_files import (
@@ -112,8 +112,7 @@ def open_run(name: str, runs: Path) -> RecordedRun:
             return _read(path.resolve())
     check_runs_folder(runs)
     names = [run.name for run in find_runs(runs)]
-    near = nearest(name, names)
-    hint = f" Did you mean {near}?" if near else f" There are {', '.join(names)}." if names else ""
+    hint = suggestion(name, names) or (f" There are {', '.join(names)}." if names else "")
     raise UsageError(
         f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
         "in which runs are."

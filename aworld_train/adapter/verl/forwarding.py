@@ -1,7 +1,7 @@
 """Gives the variables of a run to Ray's worker processes on a cluster that the run has not started itself.
 
 Such workers inherit the environment of their node and not of the run. VeRL's process sends them the variables that
-``FORWARDED_VARIABLE`` names, through the runtime environment of its Ray job: sealed (see ``aworld_train.encrypted_env``),
+``FORWARDED_VARIABLE`` names, through the runtime environment of its Ray job: encrypted (see ``encrypted_env``),
 except those that a Python process needs when it starts. A process of the run opens them in the worker setup.
 """
 
