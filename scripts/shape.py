@@ -67,16 +67,12 @@ class Module:
 
 @dataclass(frozen=True)
 class Measure:
-    """Something's name and its size, in lines or in occurrences."""
-
     name: str
     size: int
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long files or functions are, in lines."""
-
     count: int
     median: int
     p90: int
@@ -91,8 +87,6 @@ class Share:
 
 @dataclass(frozen=True)
 class Shape:
-    """All figures of a package; what is listed is in the order in which it is printed."""
-
     files: Lengths
     functions: Lengths
     folders: dict[str, int]
@@ -111,7 +105,7 @@ class Shape:
 
 
 def main() -> int:
-    """Print the figures of the folder on the command line; 2 if there is no Python file in it."""
+    """2 if there is no Python file in the folder."""
     parser = argparse.ArgumentParser(description="The shape of a Python package in figures.")
     default = PAGE.parent / "aworld_train"
     parser.add_argument("folder", nargs="?", type=Path, default=default, help="the package (aworld_train)")
@@ -136,7 +130,6 @@ def main() -> int:
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The package's modules in the order of their paths."""
     folder = folder.resolve()
     return [_read_module(folder, path) for path in sorted(folder.rglob("*.py"))]
 
@@ -213,7 +206,6 @@ def single_importers(modules: list[Module], imports: Graph) -> list[Measure]:
 
 
 def functions_of(tree: ast.AST) -> list[Function]:
-    """Every function and method, nested ones included."""
     return [node for node in ast.walk(tree) if isinstance(node, Function)]
 
 
@@ -280,7 +272,6 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def repeated_classes(modules: list[Module]) -> dict[str, list[str]]:
-    """The names that more than one class has, each with the modules."""
     places = defaultdict(list)
     for module in modules:
         for node in ast.walk(module.tree):
@@ -429,7 +420,6 @@ def main_figures(shape: Shape) -> dict[str, str]:
 
 
 def recorded_figures() -> dict[str, str]:
-    """The main figures that the page has."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     rows = (line.strip("| ").split(" | ") for line in rest.partition(END)[0].splitlines()[2:])
     return dict(rows)
@@ -443,7 +433,6 @@ def record(figures: dict[str, str]) -> None:
 
 
 def table(shape: Shape, recorded: dict[str, str]) -> str:
-    """The figures as lines of two columns."""
     rows = [
         *(
             (name, value if recorded.get(name, value) == value else f"{value} (was {recorded[name]})")

@@ -77,7 +77,7 @@ def doctor(
                 "recipe": loaded.name if loaded is not None else None,
                 "status": max(counts, key=lambda status: status.rank).value,
                 "counts": {status.value: counts[status] for status in Status},
-                "findings": [asdict(finding) for finding in findings],
+                "findings": [{**asdict(finding), "status": finding.status.value} for finding in findings],
             }
         )
     else:

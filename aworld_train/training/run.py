@@ -3,10 +3,8 @@
 import errno
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +18,7 @@ from aworld_train.errors import (
     TrainingFailure,
     TransientFailure,
 )
+from aworld_train.interruptible import signal_handlers
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
@@ -175,8 +174,7 @@ def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
     )
 
 
-@contextmanager
-def terminate_as_interrupt() -> Iterator[None]:
+def terminate_as_interrupt() -> AbstractContextManager[None]:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does; under ``nohup``, which ignores SIGHUP, it runs on.
 
     SIGINT is handled too, because a shell starts background jobs with SIGINT ignored.
@@ -185,18 +183,10 @@ def terminate_as_interrupt() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can set signal handlers
-        return
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return signal_handlers(dict.fromkeys(numbers, interrupt))
 
 
 def _draw(folder: RunFolder) -> None:

@@ -5,7 +5,6 @@ early stop has time, and needs no further step if the last validated one has its
 """
 
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from aworld_train.adapter.base import SAVE_REQUEST
+from aworld_train.interruptible import signal_handlers
 
 
 class StopRequest:
@@ -29,15 +29,11 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread can set signal handlers
-            return
-        before = signal.signal(signal.SIGUSR1, self._receive)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-            self._file.unlink(missing_ok=True)
+        with signal_handlers({signal.SIGUSR1: self._receive}):
+            try:
+                yield
+            finally:
+                self._file.unlink(missing_ok=True)
 
     @property
     def received(self) -> bool:
