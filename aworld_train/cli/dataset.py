@@ -15,7 +15,7 @@ from rich.text import Text
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption
 from aworld_train.cli.dataset_build import build_command
-from aworld_train.errors import UsageError
+from aworld_train.errors import DependencyMissing, UsageError
 
 if TYPE_CHECKING:
     from aworld_train.dataset.statistics import DatasetStatistics
@@ -148,7 +148,6 @@ def stats_command(
     from aworld_train.dataset.histogram import draw_statistics
     from aworld_train.dataset.output import PICTURE
     from aworld_train.dataset.statistics import statistics
-    from aworld_train.errors import DependencyMissing
 
     stats = statistics(file, model, console.note)
     if not as_json:

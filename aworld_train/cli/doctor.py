@@ -12,6 +12,7 @@ import typer
 
 from aworld_train.cli.arguments import JsonOption, OverridesArgument, complete_recipe
 from aworld_train.cli.console import note, out, print_json, print_line, print_table
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.doctor import Finding
@@ -58,7 +59,6 @@ def doctor(
     """
     from aworld_train import recipe as recipes
     from aworld_train.doctor import Machine, Needs, Status, examine
-    from aworld_train.errors import UsageError
     from aworld_train.launch.defaults import cluster_defaults
 
     loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None

@@ -18,6 +18,7 @@ from aworld_train.cli.arguments import (
     complete_recipe,
     with_engine,
 )
+from aworld_train.errors import EvaluationFailure, UsageError, suggestion
 
 
 def _complete_recipe_or_command(incomplete: str) -> list[str]:
@@ -100,7 +101,6 @@ def evaluate(
     """
     from rich.console import Console
 
-    from aworld_train.errors import EvaluationFailure
     from aworld_train.evaluation.evaluate import evaluate as measure
     from aworld_train.evaluation.folder import PREFIX, folder_to_resume, new_folder, open_folder
     from aworld_train.evaluation.plan import plan_evaluation
@@ -188,7 +188,6 @@ def report(name: EvaluationArgument, runs: RunsOption = RUNS, as_json: JsonOptio
 def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint: Path | None) -> Any:
     import asyncio
 
-    from aworld_train.errors import UsageError
     from aworld_train.rollout.chat_client import EndpointAddress
     from aworld_train.rollout.chat_endpoint import only_model
 
@@ -202,7 +201,6 @@ def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint:
 
 
 def _agent(name: str) -> Any:
-    from aworld_train.errors import UsageError, suggestion
     from aworld_train.evaluation.plan import AgentKind
 
     try:

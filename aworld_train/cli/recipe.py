@@ -9,6 +9,7 @@ import typer
 
 from aworld_train.cli.arguments import JsonOption, OverridesArgument, RecipeArgument, complete_recipe
 from aworld_train.cli.console import note, out, print_json, print_line
+from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError
 
 if TYPE_CHECKING:
     from aworld_train.recipe.schema import Recipe
@@ -42,7 +43,6 @@ def show(
         aworld-train recipe show quickstart --composed --json
     """
     from aworld_train import recipe as recipes
-    from aworld_train.errors import UsageError
 
     if diff and composed:
         raise UsageError("--diff compares recipes, and --composed shows what the framework gets. Give one.")
@@ -93,7 +93,6 @@ def check(
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
     from aworld_train import recipe as recipes
-    from aworld_train.errors import DependencyMissing
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.device import on_cpu
@@ -302,7 +301,6 @@ def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
 
 def _check_code(loaded: "Recipe") -> None:
     """Check that the code of answers is confined, as far as that can be known without starting anything."""
-    from aworld_train.errors import EnvironmentFailure
     from aworld_train.recipe.reward_settings import reward_settings
     from aworld_train.recipe.schema import EnvBackend
     from aworld_train.reward.code_tests import check_code_tests, check_code_tests_here

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from aworld_train.cli import console
+from aworld_train.errors import UsageError, suggestion
 
 
 def suspects(
@@ -28,7 +29,6 @@ def suspects(
       aworld-train reward suspects runs/quickstart
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.errors import UsageError, suggestion
     from aworld_train.json_lines import read_lines
     from aworld_train.reward.hacking import Suspicion
 

@@ -7,6 +7,7 @@ import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import EngineOption, OverridesArgument, RecipeArgument, with_engine
+from aworld_train.errors import UsageError
 from aworld_train.masking import mask, masked
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def rollout(
     from aworld_train import temporary
     from aworld_train.adapter.base import framework_of
     from aworld_train.dataset.check import find_row
-    from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment

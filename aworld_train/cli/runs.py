@@ -12,6 +12,7 @@ from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsArgume
 from aworld_train.cli.console import err, note, out, print_facts, print_json, print_line, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
 from aworld_train.cli.runs_export import export_run, report
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
@@ -120,7 +121,6 @@ def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = 
         aworld-train runs compare lr-1e-5 lr-3e-5
         aworld-train runs compare runs/a /other/place/b --json
     """
-    from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run, recipe_differences
 
     if len(names) < 2:
@@ -217,7 +217,6 @@ def logs(
     from collections import deque
 
     from aworld_train import launch
-    from aworld_train.errors import UsageError
 
     if follow and lines is not None:
         raise UsageError("--follow shows a log as it grows, and --lines its end: give one of them.")
@@ -275,7 +274,6 @@ def reproduce(
     """
     from aworld_train import recipe as recipes
     from aworld_train.atomic import write_text
-    from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run
 
     recorded = open_run(run, runs)
@@ -304,7 +302,6 @@ def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
     Example:
         aworld-train runs watch quickstart
     """
-    from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_status import follow
     from aworld_train.training.screen import train_progress
@@ -444,7 +441,6 @@ def _value(value: Any) -> str:
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:
-    from aworld_train.errors import UsageError
     from aworld_train.training.run_folder import sha256_of
 
     faults = []

@@ -7,6 +7,7 @@ import typer
 
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import note, out, print_json, print_line, print_table, visible
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
@@ -121,7 +122,6 @@ def prune(
         aworld-train runs prune quickstart --where 'reward=1 and step<5'
         aworld-train runs prune quickstart --superseded --yes
     """
-    from aworld_train.errors import UsageError
     from aworld_train.store.pruning import prune as prune_store
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_files import is_in_use

@@ -10,6 +10,7 @@ import typer
 from aworld_train import __version__
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import err, note, print_json
+from aworld_train.errors import AworldTrainError
 from aworld_train.store.export.formats import ExportFormat
 
 _ENTRIES = {
@@ -95,7 +96,6 @@ def report(
         aworld-train runs report quickstart --out quickstart.html
         aworld-train runs report runs/quickstart --out report.html --episodes 50
     """
-    from aworld_train.errors import AworldTrainError
     from aworld_train.store.database import StoreUnreachable
     from aworld_train.training.recorded_run import open_run
     from aworld_train.view.report import write_report

@@ -9,6 +9,7 @@ import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArgument
+from aworld_train.errors import UsageError
 
 
 def train(
@@ -56,7 +57,6 @@ def train(
     from aworld_train import launch
     from aworld_train import recipe as recipes
     from aworld_train.adapter.episodes.files import write_files
-    from aworld_train.errors import UsageError
     from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.estimates import time_estimate

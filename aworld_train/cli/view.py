@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from aworld_train.cli.console import note, print_json
+from aworld_train.errors import UsageError
 
 
 def view(
@@ -37,7 +38,6 @@ def view(
     """
     import asyncio
 
-    from aworld_train.errors import UsageError
     from aworld_train.training.run_files import RECIPE
 
     shown = runs.resolve().name if (runs / RECIPE).is_file() else None
