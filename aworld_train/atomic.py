@@ -50,10 +50,9 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o600) -> None:
 def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
     """A directory to write into, which replaces ``out`` when the block ends without an error.
 
-    It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, which the caller may use for
-    other temporary files. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process; so a work
-    folder that exists when the lock is taken belongs to no living process, and is removed. ``check`` is called with
-    ``out`` just before the replacement.
+    It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, for the caller's temporary
+    files too. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process, so a work folder that exists when
+    the lock is taken is removed. ``check`` is called with ``out`` just before the replacement.
 
     Raises:
         OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.

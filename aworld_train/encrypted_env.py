@@ -1,7 +1,6 @@
-"""Environment variables that travel through a Ray cluster without appearing in its files.
+"""Environment variables that travel through a Ray cluster encrypted, with a key made from the cluster's token.
 
-Ray writes every runtime environment into a log on each node (``runtime_env_agent.log``). The package therefore sends
-one variable, encrypted with a key that is derived from the cluster's token, which every process of the cluster has.
+Ray writes every runtime environment into a log on each node (``runtime_env_agent.log``).
 """
 
 import base64

@@ -13,10 +13,7 @@ from typing import Any
 
 
 def start(module: str, question: Any, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Start a module; its output is read with ``communicate``.
-
-    The question is not in the arguments, which every user of the machine can read.
-    """
+    """Start a module; the question is not in the arguments, which every user of the machine can read."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,

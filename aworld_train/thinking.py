@@ -98,7 +98,6 @@ def divide(text: str) -> Divided:
 
 
 def closed(text: str) -> str:
-    """The text without a thought that the prompt opened, and with an end of its last thought."""
     divided = divide(text)
     return text[divided.begin :] + (divided.unfinished.closes if divided.unfinished else "")
 
@@ -118,6 +117,5 @@ def opened_at(mark: str) -> Marks | None:
 
 
 def opened_by(prompt_end: str) -> Marks | None:
-    """The marks of the thought that the end of a prompt opens; None if it opens none."""
     end = prompt_end.rstrip()
     return next((marks for marks in (*MARKS, *_IN_PROMPTS) if end.endswith(marks.opens)), None)

@@ -44,17 +44,14 @@ def user_directory() -> str:
 
 
 def find_user_modules() -> None:
-    """Make modules in the user's directory importable; last, so that none there replaces an installed one."""
+    """Make modules in the user's directory importable; last, so that none replaces an installed one."""
     directory = user_directory()
     if directory not in sys.path:
         sys.path.append(directory)
 
 
 def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageError) -> Callable[..., Any]:
-    """The function or class that ``spec`` names, which messages call ``role``; a file is run again at each call.
-
-    A relative path counts from the working directory, where modules are searched too, after all others.
-    """
+    """The function or class that ``spec`` names, which messages call ``role``; a file is run again at each call."""
     origin, name = user_code_location(spec, role, error)
     find_user_modules()
     try:

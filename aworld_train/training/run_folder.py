@@ -1,19 +1,8 @@
 """The folder of a run: locked while in use, and resumed only for the recipe and data it was made with.
 
-A folder in which nothing was trained blocks nobody: a start that failed leaves nothing that the next one needs.
-
-runs/<name>/recipe.yaml     the recipe after inheritance and overrides, with interpolations
-           /verl.yaml       the configuration that the framework (here verl) was started with
-           /manifest.json   versions, data hashes, code, model, attempts with machine and command
-           /source.diff     the uncommitted change of the code around the run, if it is a Git repository
-           /metrics.jsonl   one object per training step
-           /summary.json    the result of the run
-           /learning_curve.png  reward and accuracy over steps
-           /logs/  /checkpoints/  /traces/  /data/
-
-The directories follow the umask, so that the user can give others access to checkpoints. Only their owner can read
-records. No file holds the value of an environment variable that the recipe refers to: files hold the reference, and
-messages are masked (see ``recipe.written`` and ``masking``).
+Its files are listed in docs/reference/run-folder.md. Only their owner can read records; the directories follow the
+umask, so that the user can give others access to checkpoints. No file holds the value of an environment variable that
+the recipe refers to: files hold the reference, and messages are masked.
 """
 
 import hashlib

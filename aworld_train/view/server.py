@@ -8,7 +8,9 @@ The files of the page itself hold no data and need no cookie, so that an address
 
 import asyncio
 import contextlib
+import hmac
 import mimetypes
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -20,7 +22,6 @@ from aiohttp.typedefs import Handler
 from aworld_train.errors import UsageError
 from aworld_train.view.folder import RunsFolder
 from aworld_train.view.routes import add_routes, failure
-from aworld_train.view.session import BrowserSession
 
 HOST = "127.0.0.1"
 PREFERRED_PORT = 8642
@@ -41,6 +42,25 @@ _HEADERS: Mapping[str, str] = {
 _HOST_NAMES = (HOST, "localhost", "::1")
 _OWN_SITE = ("same-origin", "none")
 _SECONDS_TO_END = 2.0
+
+
+class BrowserSession:
+    """A token that works once, and the cookie that it is exchanged for."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._cookie = secrets.token_urlsafe(32)
+        self._redeemed = False
+
+    def redeem(self, token: str) -> str | None:
+        """The value of the cookie for the right token, the first time; None after it and for any other."""
+        if self._redeemed or not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        self._redeemed = True
+        return self._cookie
+
+    def knows(self, cookie: str) -> bool:
+        return self._redeemed and hmac.compare_digest(cookie.encode(), self._cookie.encode())
 
 
 class PageServer:
