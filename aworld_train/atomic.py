@@ -51,8 +51,8 @@ def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
     """A directory to write into, which replaces ``out`` when the block ends without an error.
 
     It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, for the caller's temporary
-    files too. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process, so a work folder that exists when
-    the lock is taken is removed. ``check`` is called with ``out`` just before the replacement.
+    files too. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process, so a work folder
+    that exists when the lock is taken is removed. ``check`` is called with ``out`` just before the replacement.
 
     Raises:
         OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.

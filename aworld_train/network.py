@@ -24,7 +24,11 @@ _USER_OF_A_URL = re.compile(r"(?<=://)[^/\s'\"]+@")
 
 
 def is_near(url: str) -> bool:
-    """Whether the host of ``url`` is ``localhost`` or a private address, without resolving names; or httpx.InvalidURL."""
+    """Whether the host of ``url`` is ``localhost`` or a private address, without resolving names.
+
+    Raises:
+        httpx.InvalidURL: ``url`` is not a URL.
+    """
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_private

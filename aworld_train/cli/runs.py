@@ -138,7 +138,9 @@ def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = 
     rows = [(label, *(result[label] for result in results)) for label in results[0]]
     if len(set(sources)) > 1:
         rows.append(("code", *sources))
-    texts = {key: [_value(value) for value in values] for key, values in differences.items()}
+    texts = {
+        key: ["–" if value is None else str(value) for value in values] for key, values in differences.items()
+    }
     long = {key for key, values in texts.items() if max(map(len, values)) > _MAX_COLUMN}
     rows += [(key, *values) for key, values in texts.items() if key not in long]
     print_table(("", *(run.name for run in recorded)), rows)
@@ -434,10 +436,6 @@ def _source(run: "RecordedRun") -> str:
     return f"{source.get('commit', '')[:12]} on {source.get('branch')}" + (
         f", {changed} files changed" if changed else ""
     )
-
-
-def _value(value: Any) -> str:
-    return "–" if value is None else str(value)
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -112,7 +112,8 @@ def print_summary(summary: object) -> None:
     from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)
-    before, after = summary.val["before"], summary.val["after"]
+    before, after, used = summary.val["before"], summary.val["after"], summary.correct_with_tool
+    alarms = [f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms]
     console.print_line(f"{summary.name}: {summary.status}", "bold")
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
@@ -122,10 +123,10 @@ def print_summary(summary: object) -> None:
         "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
         "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
-        "correct answers that used a tool": _share(summary.correct_with_tool),
+        "correct answers that used a tool": "–" if used is None else f"{used:.1%}",
         "seconds": f"{summary.seconds:.0f}",
         **({"remark": summary.remark} if summary.remark else {}),
-        **({"alarms": _alarms(summary.alarms)} if summary.alarms else {}),
+        **({"alarms": "\n".join(alarms)} if alarms else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
@@ -141,11 +142,3 @@ def _accuracy(value: float | None, n: int, errors: int) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _alarms(alarms: "list[dict[str, Any]]") -> str:
-    return "\n".join(f"step {alarm['step']}: {alarm['text']}" for alarm in alarms)

@@ -82,6 +82,9 @@ def _tools(
         for note in (call_time_note(recipe, server_limits(recipe)), queue_note(recipe, sessions)):
             if note:
                 report_progress(note)
+        scoring_workers = section.scoring_workers
+        if scoring_workers is None:
+            scoring_workers = int(runs_code(recipe, scorers))
         connection = env.up(
             section.started_from,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
@@ -95,7 +98,7 @@ def _tools(
             data=Path(section.data) if section.data else None,
             egress=section.egress.value if section.egress else None,
             egress_hosts=tuple(section.egress_hosts),
-            scoring_workers=_scoring_workers(recipe, scorers),
+            scoring_workers=scoring_workers,
             runtime=section.runtime or "",
             wait=section.ready_timeout,
             owner_pid=os.getpid(),
@@ -116,12 +119,6 @@ def _tools(
     if note := call_time_note(recipe, check.limits):
         report_progress(note)
     yield environment
-
-
-def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
-    if recipe.env.scoring_workers is not None:
-        return recipe.env.scoring_workers
-    return int(runs_code(recipe, scorers))
 
 
 def _replayed(recipe: Recipe) -> RunEnvironment:

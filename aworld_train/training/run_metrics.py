@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from aworld_train.atomic import write_bytes
 from aworld_train.json_lines import JsonLinesTail, split_lines
@@ -186,7 +185,7 @@ def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[
         is_done = 0 < step >= line.get("step", step + 1) and (
             validated or line["step"] < step or not line["validate"]
         )
-        (remaining if is_done else later).append(_encoded(line))
+        (remaining if is_done else later).append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     if not later and not broken:
         return []
     with folder.superseded.open("ab") as file:
@@ -203,7 +202,3 @@ def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[
             f"{folder.episodes.name} had lines that were cut off when they were written: {len(broken)}."
         )
     return [*notes, f"What was set aside is in {folder.superseded}."]
-
-
-def _encoded(line: dict[str, Any]) -> bytes:
-    return json.dumps(line, ensure_ascii=False).encode() + b"\n"

@@ -9,7 +9,6 @@ from typing import Any
 
 from aworld_train import __version__
 from aworld_train.atomic import write_text
-from aworld_train.store.content import EpisodeContent
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_store import find_run_store
@@ -82,7 +81,8 @@ def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: i
         assert store is not None
         episode = store.episode(name)
         episodes.append(episode_json(episode, max_chars=MAX_CHARS))
-        count = sum(node.token_count for agent in _agents(episode.content) for node in agent.nodes)
+        agents = episode.content.agents if episode.content else ()
+        count = sum(node.token_count for agent in agents for node in agent.nodes)
         if count <= token_budget:
             token_budget -= count
             texts, note = token_texts(run, token_ids(episode))
@@ -101,7 +101,3 @@ def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: i
         "tokens": tokens,
         "images": images.addresses,
     }
-
-
-def _agents(content: EpisodeContent | None) -> Sequence[Any]:
-    return content.agents if content else ()
