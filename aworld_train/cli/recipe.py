@@ -277,7 +277,7 @@ def _one_line(value: Any) -> str:
 def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
     from aworld_train.adapter.base import find
     from aworld_train.model.turns import try_turns
-    from aworld_train.training.estimates import disk_need, parameters_here
+    from aworld_train.training.disk_need import disk_need, parameters_here
 
     framework = find(loaded.trainer.framework)
     options = framework.template_options(_composed(loaded))

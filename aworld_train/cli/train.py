@@ -59,9 +59,9 @@ def train(
     from aworld_train.adapter.episodes.files import write_files
     from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
-    from aworld_train.training.estimates import time_estimate
     from aworld_train.training.framework_processor import FrameworkProcessor
     from aworld_train.training.recipe_checks import recipe_checks
+    from aworld_train.training.time_estimate import time_estimate
 
     if out is not None and not dry_run:
         raise UsageError("--out is where --dry-run writes; a run writes into RUNS/<name> (--runs).")

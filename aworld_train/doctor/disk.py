@@ -12,7 +12,7 @@ from aworld_train.doctor.finding import Finding, fail, fault, ok, warn
 from aworld_train.doctor.gpu_memory import plan_of
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs, existing
-from aworld_train.training.estimates import disk_need
+from aworld_train.training.disk_need import disk_need
 
 _MIN_RUN = GB
 """For logs and metrics of a run, beside its checkpoints and episodes."""

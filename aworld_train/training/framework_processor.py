@@ -26,7 +26,7 @@ from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
-from aworld_train.training.estimates import check_disk, disk_need, parameters_here
+from aworld_train.training.disk_need import check_disk, disk_need, parameters_here
 from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.recipe_checks import check_data

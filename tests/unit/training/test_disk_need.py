@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train import recipe
 from aworld_train.errors import UsageError
-from aworld_train.training.estimates import check_disk, disk_need
+from aworld_train.training.disk_need import check_disk, disk_need
 
 STEPS = "trainer.steps=40"
 

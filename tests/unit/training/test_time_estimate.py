@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.training.estimates import time_estimate
+from aworld_train.training.time_estimate import time_estimate
 from tests.run_folders import RECIPE, make_run
 
 

@@ -1,25 +1,15 @@
-"""How much disk and how long a run will take, by estimate, and the refusal of a run that its disk plainly cannot hold.
-
-Time is known by the newest completed run of the same recipe; without one nothing is said.
-"""
+"""How much disk a run takes, by estimate, and the refusal of a run that its disk plainly cannot hold."""
 
 import math
 import shutil
-import statistics
 import struct
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aworld_train.errors import UsageError
 from aworld_train.model.files import local_folder
 from aworld_train.model.weights import parameters_of
-from aworld_train.recipe import LoadedRecipe, changes
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.progress import clock
-from aworld_train.training.recorded_run import RecordedRun, find_runs
-from aworld_train.training.run_folder import FREE
 
 _GB = 10**9
 _TRAINED_BYTES, _LORA_BYTES = 16, 8
@@ -82,56 +72,3 @@ def check_disk(need: DiskNeed, folder: Path, keep: int) -> None:
             f"{free / _GB:.1f} GB are free for {folder}, and its checkpoints take {required / _GB:.1f} GB. Free some, "
             "take another folder (--runs), or keep fewer checkpoints (trainer.keep_checkpoints)."
         )
-
-
-_ANY = (
-    *("name.", "trainer.lr.", "trainer.project.", "trainer.seed."),
-    *(key for key in FREE if not key.startswith("cluster.")),
-)
-"""Keys with which a step takes as long as with others."""
-
-
-@dataclass(frozen=True)
-class TimeEstimate:
-    seconds: float
-    sentence: str
-
-
-def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
-    trainer = loaded.recipe.trainer
-    for run in find_runs(runs):
-        if run.status != "completed" or run.evaluation or not _is_alike(run, loaded):
-            continue
-        if (step := _median(run, "seconds")) is None:
-            continue
-        val = _median(run, "val_seconds") or 0.0
-        validations = -(-trainer.steps // trainer.val_every)
-        seconds = _start_seconds(run) + trainer.steps * step + validations * val
-        where = f"on {host}, " if (host := _attempts(run)[-1].get("host")) else ""
-        return TimeEstimate(
-            seconds,
-            f"About {clock(seconds)}, as {run.name} went ({where}{run.started[:10]}): {step:.1f} s a step, "
-            f"{val:.1f} s a validation.",
-        )
-    return None
-
-
-def _is_alike(run: RecordedRun, loaded: LoadedRecipe) -> bool:
-    with suppress(UsageError):  # a recipe that cannot be read keeps no other run from its start
-        return all(f"{key}.".startswith(_ANY) for key in changes(run.recipe, loaded.unresolved))
-    return False
-
-
-def _median(run: RecordedRun, figure: str) -> float | None:
-    values = [value for _, value in run.series(figure)]
-    return statistics.median(values) if values else None
-
-
-def _start_seconds(run: RecordedRun) -> float:
-    """What a start took, with the validation before the first step, of which no record has the time."""
-    counted = sum(value for figure in ("seconds", "val_seconds") for _, value in run.series(figure))
-    return max(0.0, float(run.summary.get("seconds", 0.0)) - counted) / len(_attempts(run))
-
-
-def _attempts(run: RecordedRun) -> list[dict[str, Any]]:
-    return run.manifest.get("attempts") or [{}]
