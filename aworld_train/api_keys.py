@@ -14,7 +14,6 @@ def can_be_sent(key: str) -> bool:
 
 
 def bearer(key: str | None) -> dict[str, str]:
-    """The HTTP header with the key; empty without a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

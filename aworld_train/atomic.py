@@ -28,15 +28,11 @@ def check_writable(folder: Path, holds: str) -> None:
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:
-    """As `write_bytes`, for a text in UTF-8."""
     write_bytes(path, text.encode(), mode)
 
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace the content of ``path``, with the permissions ``mode``; a crash in between leaves the old file.
-
-    By default only the owner can read it, because records of a run hold tasks, answers and tool results.
-    """
+    """Replace the content of ``path``, by default readable for its owner alone; a crash leaves the old file."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -54,13 +50,9 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o600) -> None:
 def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
     """A directory to write into, which replaces ``out`` when the block ends without an error.
 
-    It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, which the caller may use for
-    other temporary files. A lock on ``.NAME.lock``, which the system releases when the process dies, keeps a second
-    writer out; so a work folder that exists when the lock is taken belongs to no living process, and is removed.
-
-    Args:
-        out: The path to replace, with its links resolved.
-        check: Called with ``out`` just before the replacement; raises if it must not be replaced.
+    It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, for the caller's temporary
+    files too. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process, so a work folder
+    that exists when the lock is taken is removed. ``check`` is called with ``out`` just before the replacement.
 
     Raises:
         OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.
@@ -83,11 +75,7 @@ def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
 
 @contextmanager
 def _only_writer(out: Path) -> Iterator[bool]:
-    """Keep other writers of ``out`` away while the block runs; False where the file system has no locks.
-
-    Raises:
-        OSError: There is another writer, or no file can be made beside ``out``.
-    """
+    """Keep other writers of ``out`` away while the block runs; False where the file system has no locks."""
     path = out.parent / f".{out.name}.lock"
     descriptor, is_locked = _lock(path)
     try:
@@ -99,7 +87,6 @@ def _only_writer(out: Path) -> Iterator[bool]:
 
 
 def _lock(path: Path) -> tuple[int, bool]:
-    """The descriptor of the file, and whether it is locked."""
     while True:
         # Opened for writing, because NFS locks no other file.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -134,10 +121,7 @@ def _work_folder(out: Path) -> Iterator[Path]:
 
 
 def _discard(work: Path, out: Path) -> None:
-    """Remove a work folder; if it holds the only copy of the old content, that is put back first.
-
-    What cannot be removed now is left to the next writer.
-    """
+    """Remove a work folder as far as possible; the only copy of the old content is put back first."""
     aside = work / "aside"
     with suppress(OSError):
         if aside.is_dir() and not out.exists():

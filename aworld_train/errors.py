@@ -1,12 +1,11 @@
 """The errors that users see, each reported once and in one paragraph.
 
-An error is raised where the fault is seen and caught once, at the command line, which prints ``message`` and
-exits with ``exit_code``; ``kind`` names it for machines (``--json``). The message says what was wrong, where,
-and what to do next. A traceback is shown only with ``--debug``.
+The command line prints ``message``, which says what was wrong, where, and what to do next, and exits with
+``exit_code``; ``kind`` names the error for machines (``--json``).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -55,7 +54,7 @@ class DatasetError(AworldTrainError):
 
 
 class DatasetNotFound(DatasetError):
-    """Data that the request names and that are not there, or are no data of that kind."""
+    """Data that the request names and that do not exist, or are of another kind."""
 
     exit_code = UsageError.exit_code
 
@@ -67,7 +66,7 @@ class RewardError(AworldTrainError):
 
 
 class ScorerNotFound(RewardError):
-    """A scorer that the request names and that there is not."""
+    """A scorer that the request names and that does not exist."""
 
     exit_code = UsageError.exit_code
 
@@ -79,7 +78,7 @@ class ModelError(AworldTrainError):
 
 
 class ModelNotFound(ModelError):
-    """A model or an endpoint that the request names and that is none."""
+    """A model or an endpoint that the request names and that does not exist."""
 
     exit_code = UsageError.exit_code
 
@@ -144,13 +143,7 @@ class DependencyMissing(AworldTrainError):
 
 @contextmanager
 def options_as_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
-    """Note on an error of the block what each option of the command line in its message is in Python.
-
-    A traceback shows the note; the command line prints the message alone.
-
-    Args:
-        arguments: What each option is, such as ``{"--resume": "train(resume=True)"}``.
-    """
+    """Note on an error of the block what each option in its message is in Python; only a traceback shows notes."""
     try:
         yield
     except AworldTrainError as error:
@@ -166,6 +159,12 @@ def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutof
 
     found = get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return found[0] if found else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean X?`` for the known name closest to ``name``; empty where none is close."""
+    close = nearest(name, list(known))
+    return f" Did you mean {close}?" if close else ""
 
 
 def one_line(error: BaseException) -> str:

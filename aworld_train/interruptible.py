@@ -1,4 +1,4 @@
-"""Runs a coroutine in a block whose signal handlers raise, without letting them raise inside the event loop.
+"""Handlers of signals for a block, and coroutines in such a block: no handler raises inside of the event loop.
 
 An exception from a handler can come between any two instructions: one that breaks the loop off between taking a
 callback and running it leaves a task that waits for ever, and one inside ``with lock`` leaves the lock taken.
@@ -7,21 +7,36 @@ callback and running it leaves a task that waits for ever, and one inside ``with
 import asyncio
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@contextmanager
+def signal_handlers(handlers: Mapping[int, Callable[[int, FrameType | None], object]]) -> Iterator[None]:
+    """Handle signals while the block runs; not outside of the main thread, which alone can set handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_interruptible(main: Coroutine[Any, Any, _Result]) -> _Result:
     """As ``asyncio.run``, with signals that end the coroutine by cancelling it.
 
-    SIGINT, SIGTERM and SIGHUP, as far as this process has handlers of its own for them, cancel ``main``. When it has
-    cleaned up behind itself, the handler is called, and what that raises is raised here. A second signal ends the
-    cleaning up. Where a loop runs in this thread, as in a notebook, ``main`` runs in another one.
+    SIGINT, SIGTERM and SIGHUP, where this process handles them itself, cancel ``main``. When it has cleaned up, the
+    handler is called and may raise. A second signal ends the cleaning up. Where a loop runs in this thread, as in a
+    notebook, ``main`` runs in another one.
     """
     if _has_loop():
         return _run_in_thread(main)

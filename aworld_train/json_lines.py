@@ -15,7 +15,6 @@ class JsonLinesTail:
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """The complete lines added since the last call; none if the file does not exist."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -36,10 +35,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def split_lines(path: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """The objects in a file that processes may have been killed while writing, and its lines that are none.
-
-    A process that was killed, or that found the disk full, leaves a part of a line, and the next one writes after it.
-    """
+    """The objects of a file, and its broken lines: a process that was killed, or a full disk, leaves a part of one."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

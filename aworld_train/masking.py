@@ -1,8 +1,7 @@
 """Keeps values of environment variables out of messages, records and logs.
 
-A recipe may refer to an environment variable (``${oc.env:NAME}``) because its value is secret. Code that resolves such
-a reference passes the value to ``remember``; errors, records and logs go through ``mask``, which replaces the value by
-its reference. Remembered values are kept in this process only.
+Code that resolves a recipe's reference ``${oc.env:NAME}`` passes the value to ``remember``; ``mask`` replaces the value
+by its reference. Remembered values are kept in this process only.
 """
 
 import json
@@ -11,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MIN_LENGTH = 6
-"""Shorter values are not masked: they are no secrets, and occur in ordinary words by chance."""
+"""Shorter values are not masked: they are not secrets, and occur in ordinary words by chance."""
 # `max_prompt_tokens` counts tokens and `pad_token` names one: neither is a secret.
 _SECRET = re.compile(
     r"(?:^|[_-])(?:token|api[_-]?key|access[_-]?key|private[_-]?key|password|passwd|secret)$", re.IGNORECASE
@@ -36,7 +35,6 @@ def remember(value: str, reference: str) -> None:
 
 
 def mask(text: str) -> str:
-    """``text`` with remembered values replaced by their references."""
     # Longer values first, because one value may contain another.
     for value in sorted(_references, key=len, reverse=True):
         if value in text:
@@ -45,7 +43,6 @@ def mask(text: str) -> str:
 
 
 def masked(tree: Any) -> Any:
-    """Plain data with every text masked, except keys."""
     if isinstance(tree, str):
         return mask(tree)
     if isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""A module of this package in a process of its own: it is asked by JSON on its input, and answers on its output.
+"""A module of this package in a process of its own, which reads JSON on its input and answers on its output.
 
 What takes seconds to import or to compute then neither delays this process nor stays in its memory.
 """
@@ -13,13 +13,7 @@ from typing import Any
 
 
 def start(module: str, question: Any, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Start a module; its output is read with ``communicate``.
-
-    Args:
-        module: The module's name.
-        question: What it reads. It is not in the arguments, which every user of the machine can read.
-        variables: Environment variables beside those of this process.
-    """
+    """Start a module; the question is not in the arguments, which every user of the machine can read."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,

@@ -1,16 +1,14 @@
 """The parent process of a program: it leaves nothing running, whatever happens to the program, itself, or the owner.
 
-It starts the program as its child and waits. When the program ends, when the supervisor gets SIGTERM or SIGINT, or when
-the owner has ended (also by SIGKILL: the supervisor watches it), it ends every descendant and then itself. On
-Linux the program dies with the supervisor, and orphaned descendants become the supervisor's children, so none escapes.
+When the program or its owner ends, or the supervisor gets SIGTERM or SIGINT, it ends every descendant and then itself.
+On Linux the program dies with the supervisor, and orphaned descendants become its children, so none escapes.
 
     python -P process_supervisor.py --owner IDENTITY -- COMMAND ...
 
-exits with COMMAND's exit code. With ``--detach LOG`` it first leaves the caller's session, prints its own pid, and
-writes the output of COMMAND to LOG; ``--record FILE`` is deleted if the owner ends first. With ``--stdin`` COMMAND
-inherits the standard input, and ``--grace SECONDS`` is the time between SIGTERM and SIGKILL. ``--remove FOLDER`` is
-deleted with its content once everything has ended, and so is shared memory that nobody but the descendants has used. It
-imports only the standard library and psutil.
+exits with COMMAND's exit code. ``--detach LOG`` leaves the caller's session, prints its own pid, and writes the output
+to LOG; ``--record FILE`` is deleted if the owner ends first; with ``--stdin`` COMMAND inherits the standard input;
+``--grace SECONDS`` is the time between SIGTERM and SIGKILL. ``--remove FOLDER`` is deleted once everything has ended,
+and so is shared memory that only the descendants used. It imports only the standard library and psutil.
 """
 
 import argparse
@@ -42,13 +40,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process, told apart from those that the system gives its pid to later; as text ``PID STARTED``.
+    """A process, told apart from those that get its pid later; as text ``PID STARTED``.
 
-    Attributes:
-        pid: Its process id.
-        started: When it was started, in a form that does not move with the system clock: on Linux
-            ``BOOT/NAMESPACE/TICKS``, the boot's id, the PID namespace of who asked, and the clock ticks since the boot;
-            elsewhere ``unix/SECONDS``.
+    ``started`` does not move with the system clock: on Linux it is ``BOOT/NAMESPACE/TICKS``, with the PID namespace of
+    who asked and the clock ticks since the boot; elsewhere ``unix/SECONDS``.
     """
 
     pid: int
@@ -59,11 +54,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> Self:
-        """The identity of the process that has this pid now.
-
-        Raises:
-            psutil.NoSuchProcess: None has.
-        """
+        """The identity of the process that has this pid now; psutil.NoSuchProcess if none has."""
         if sys.platform != "linux":
             return cls(pid, f"unix/{psutil.Process(pid).create_time()!r}")
         try:
@@ -75,18 +66,14 @@ class ProcessIdentity:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The identity in a text.
-
-        Raises:
-            ValueError: The text holds none.
-        """
+        """The identity in a text; ValueError if there is none."""
         pid, started = text.split()
         if "/" not in started:
             raise ValueError(f"{started!r} says no start")
         return cls(int(pid), started)
 
     def find(self) -> psutil.Process | None:
-        """The process; None where it has ended, its zombie included."""
+        """The process; None where it has ended, also as a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_same = ProcessIdentity.of(self.pid) == self
@@ -102,7 +89,6 @@ class ProcessIdentity:
 
 
 def _place() -> str:
-    """The boot, and the PID namespace of this process where there are such."""
     if sys.platform != "linux":
         return "unix"
     try:
@@ -113,7 +99,6 @@ def _place() -> str:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether ``process`` is running; a zombie is not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -121,7 +106,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def main() -> int:
-    """Supervise one command; returns the command's exit code, or 128 + signal."""
+    """Returns the command's exit code, or 128 + signal."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--detach", type=Path, metavar="LOG")
     parser.add_argument("--record", type=Path)
@@ -173,12 +158,6 @@ def _detach(log: Path) -> None:
 
 
 class SignalWait:
-    """Catches signals from now on, and waits for the next.
-
-    Attributes:
-        received: The signals that have come.
-    """
-
     def __init__(self, *numbers: int):
         self.received: set[int] = set()
         self._reader, writer = os.pipe()
@@ -238,10 +217,7 @@ def _reap() -> list[tuple[int, int]]:
 
 
 class SharedMemory:
-    """POSIX shared memory of the descendants, which stays in /dev/shm when they are killed: Linux removes none.
-
-    Names are random, so what is theirs is seen in what they have mapped. Only new names are looked for.
-    """
+    """POSIX shared memory of the descendants, which stays in /dev/shm when they are killed; seen in what they map."""
 
     def __init__(self, folder: Path = Path("/dev/shm")):
         self._folder = folder
@@ -251,13 +227,12 @@ class SharedMemory:
         self._next = 0.0
 
     def look_now_and_then(self) -> None:
-        """Look every few seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LOOK_SECONDS
             self.look()
 
     def look(self) -> None:
-        """Find out which new names the descendants have mapped; a name that stays somebody else's is given up."""
+        """Find out which new names the descendants have mapped; after some looks a name counts as another program's."""
         new = {name for name in self._names() - self._known if self._looks.get(name, 0) < _MAX_LOOKS}
         if not new:
             return

@@ -1,7 +1,6 @@
-"""Temporary folders that can be told from those of living processes, so that a killed process leaves nothing for ever.
+"""Temporary folders that hold a lock file for as long as their process lives, so that those of killed ones are removed.
 
-A folder holds a lock file for as long as its process lives; the system releases the lock however the process dies. A
-folder without the file is never touched: it may be in the making, or be kept for its user to read.
+A folder without the file is never touched: it may be in the making, or be kept for its user to read.
 """
 
 import fcntl
@@ -21,7 +20,6 @@ _held: dict[Path, int] = {}
 
 
 def make(prefix: str, parent: str | None = None) -> Path:
-    """A new empty folder that other users cannot reach, marked as in use by this process."""
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{prefix}-", dir=parent))
     hold(folder)
     return folder
@@ -29,7 +27,6 @@ def make(prefix: str, parent: str | None = None) -> Path:
 
 @contextmanager
 def folder_of(prefix: str) -> Iterator[Path]:
-    """A new folder that is removed at the end of the block."""
     folder = make(prefix)
     try:
         yield folder
@@ -55,7 +52,7 @@ def passed_on(folder: Path) -> Iterator[int]:
 
 
 def release(folder: Path) -> None:
-    """Take the mark away: the folder stays until somebody removes it by name."""
+    """Take the mark away: the folder stays until it is removed by name."""
     descriptor = _held.pop(folder, None)
     (folder / LOCK).unlink(missing_ok=True)
     if descriptor is not None:
@@ -63,17 +60,12 @@ def release(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of this process."""
     release(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def abandoned(in_use: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
-    """The folders of this user whose process is dead.
-
-    Args:
-        in_use: Whether something else than the process that made it still uses a folder.
-    """
+    """The folders of this user whose process is dead, and that nothing else has ``in_use``."""
     for parent in dict.fromkeys(Path(name) for name in (tempfile.gettempdir(), *PARENTS)):
         for folder in sorted(parent.glob(f"{PREFIX}*")):
             if is_private(folder) and _was_left(folder / LOCK) and not in_use(folder):

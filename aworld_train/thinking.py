@@ -1,7 +1,7 @@
 """The marks around a model's thinking, of all families: what is inside is never part of an answer.
 
-The marks are the same for the parser of sampled turns and for the extraction of answers from plain text, so that both
-agree on what an answer is. A thought that a template opened in the prompt is known by the prompt's end.
+The parser of sampled turns and the extraction of answers from plain text share them, so that both agree on what an
+answer is. A thought that a template opened in the prompt is known by the prompt's end.
 """
 
 import re
@@ -22,7 +22,6 @@ class Marks:
 
     @cached_property
     def end(self) -> re.Pattern[str]:
-        """The end of a thought."""
         return re.compile(self.ends or re.escape(self.closes), re.IGNORECASE)
 
     def thought(self, text: str) -> str:
@@ -48,7 +47,7 @@ MARKS = (
 # Plain words, which only count where the prompt ends with the opening ones: Apriel.
 _IN_PROMPTS = (Marks("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),)
 _BY_OPENING = {marks.opens.lower(): marks for marks in MARKS}
-# The first character is no letter; where it is outside the part without case, texts are searched faster.
+# The first character is not a letter; where it is outside the part without case, texts are searched faster.
 PATTERN = "|".join(
     f"{re.escape(text[0])}(?i:{re.escape(text[1:])})"
     for marks in MARKS
@@ -67,13 +66,7 @@ _TEXT_TYPES = ("text", "input_text", "output_text")
 
 @dataclass(frozen=True)
 class Divided:
-    """A text, divided by its thoughts.
-
-    Attributes:
-        outside: The pieces outside thoughts, in order.
-        begin: Where the first of them begins; thought that the prompt opened stands before.
-        unfinished: The marks of the last thought, if it has no end.
-    """
+    """A text, divided by its thoughts: the pieces outside, where the first of them begins, and marks without an end."""
 
     outside: list[str]
     begin: int = 0
@@ -105,13 +98,12 @@ def divide(text: str) -> Divided:
 
 
 def closed(text: str) -> str:
-    """The text without a thought that the prompt opened, and with an end of its last thought."""
     divided = divide(text)
     return text[divided.begin :] + (divided.unfinished.closes if divided.unfinished else "")
 
 
 def part_text(part: Any) -> str:
-    """The text of a part of a message's content; empty for a thought and for what is no text."""
+    """The text of a part of a message's content; empty for a thought and for what is not text."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES or part.get("thought"):
@@ -125,6 +117,5 @@ def opened_at(mark: str) -> Marks | None:
 
 
 def opened_by(prompt_end: str) -> Marks | None:
-    """The marks of the thought that the end of a prompt opens; None if it opens none."""
     end = prompt_end.rstrip()
     return next((marks for marks in (*MARKS, *_IN_PROMPTS) if end.endswith(marks.opens)), None)

@@ -1,8 +1,6 @@
 """User-defined code by its location, ``module:name`` or ``path/file.py:name``: loaded, or refused with a clear message.
 
-Scorers, reward functions, sources of tasks and agents are all named like this, so that every process can load them.
-
-A script that starts a training may define them too. Loading them runs the script again, with the same arguments, up to
+A script that starts a training may define it too. Loading it then runs the script again, with the same arguments, up to
 the place where it would start the training (`stop_if_loading`).
 """
 
@@ -38,34 +36,22 @@ def stop_if_loading() -> None:
 
 
 def user_variables() -> dict[str, str]:
-    """The environment variables by which a run's processes load user code as this process does."""
     return {USER_DIRECTORY_VARIABLE: str(Path.cwd()), _ARGUMENTS_VARIABLE: json.dumps(sys.argv)}
 
 
 def user_directory() -> str:
-    """The user's working directory."""
     return os.environ.get(USER_DIRECTORY_VARIABLE) or str(Path.cwd())
 
 
 def find_user_modules() -> None:
-    """Make modules in the user's directory importable, after all that is installed.
-
-    Last, so that a file there with a library's name does not replace the library.
-    """
+    """Make modules in the user's directory importable; last, so that none replaces an installed one."""
     directory = user_directory()
     if directory not in sys.path:
         sys.path.append(directory)
 
 
 def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageError) -> Callable[..., Any]:
-    """The function or class that ``spec`` names; a file is run again at each call.
-
-    Args:
-        spec: ``module:name`` or ``path/file.py:name``; a relative path counts from the working directory, where
-            modules are searched too, after all others.
-        role: What messages call it, such as ``reward``.
-        error: The class of error to raise.
-    """
+    """The function or class that ``spec`` names, which messages call ``role``; a file is run again at each call."""
     origin, name = user_code_location(spec, role, error)
     find_user_modules()
     try:
@@ -108,7 +94,7 @@ def user_code_location(
 
 
 class _MissingFile(Exception):
-    """There is no file to run, or none that Python can import; the message says which."""
+    pass
 
 
 def _imported(name: str) -> ModuleType:

@@ -1,7 +1,7 @@
 """What a process of a run waits for, in a small file that whoever supervises the run can read.
 
-A wait begins before a call leaves the process and ends with its answer. A thread writes the open waits every few
-seconds, whatever the rest of the process does; so a file that is old belongs to a process that does not run.
+A thread writes the open waits every few seconds, whatever the rest of the process does; so a file that is old belongs
+to a process that does not run.
 """
 
 import asyncio
@@ -35,27 +35,16 @@ class Wait:
 
 @dataclass(frozen=True)
 class ProcessWaits:
-    """The open waits of one process.
+    """The open waits of one process, the longest first; of each kind the oldest few."""
 
-    Attributes:
-        role: What the process does: ``episodes``, ``trainer``, or ``starter`` (it starts the trainer).
-        host: Its machine.
-        pid: Its process id there.
-        waits: The open waits, the longest first; of each kind the oldest few.
-        newest: Seconds since a wait of any kind began or ended.
-        blocked: Seconds for which its event loop did nothing; 0 where none is watched.
-        age: Seconds since this was written.
-        loss: What this process has lost, without which it cannot go on; empty while it has all.
-    """
-
-    role: str
+    role: str  # episodes, trainer, or starter (it starts the trainer)
     host: str
     pid: int
     waits: tuple[Wait, ...]
-    newest: float
-    blocked: float
-    age: float
-    loss: str = ""
+    newest: float  # seconds since a wait of any kind began or ended
+    blocked: float  # seconds for which its event loop did nothing; 0 where none is watched
+    age: float  # seconds since this was written
+    loss: str = ""  # what it has lost, without which it cannot continue
 
 
 _numbers = count()
@@ -91,7 +80,6 @@ def begin_part(name: str = "") -> None:
 
 @contextlib.contextmanager
 def waiting(kind: str, name: str = "") -> Iterator[None]:
-    """Wait for as long as the block runs."""
     number = begin(kind, name)
     try:
         yield
@@ -100,7 +88,7 @@ def waiting(kind: str, name: str = "") -> Iterator[None]:
 
 
 async def beat() -> None:
-    """Show for ever that the event loop runs; code that does not await blocks it, and every wait in it."""
+    """Show that the event loop runs; code that does not await blocks it, and every wait in it."""
     global _last_beat
     while True:
         _last_beat = time.monotonic()
@@ -108,7 +96,6 @@ async def beat() -> None:
 
 
 def report_loss(reason: str) -> None:
-    """Have the next reports say what this process has lost."""
     global _loss
     _loss = reason
 
@@ -131,7 +118,7 @@ def report(run_dir: Path, role: str) -> None:
 
 
 def read(run_dir: Path) -> list[ProcessWaits]:
-    """The waits of the processes that report below a run folder; of each as it wrote them last."""
+    """The waits of the processes that report below a run folder, as each wrote them last."""
     processes = []
     for file in sorted((run_dir / FOLDER).glob("*.json")):
         try:
@@ -151,7 +138,7 @@ def trainers(processes: Sequence[ProcessWaits]) -> list[ProcessWaits]:
 
 
 def forget(run_dir: Path) -> None:
-    """Remove the files of processes that have ended: those of an earlier start."""
+    """Remove the files of an earlier start."""
     for file in (run_dir / FOLDER).glob("*"):
         with contextlib.suppress(OSError):
             file.unlink()

@@ -18,8 +18,7 @@ from typing import Any, Union, get_args, get_origin
 import typer.main
 import yaml
 
-from aworld_train.cli.lazy_command import LazyCommand
-from aworld_train.cli.main import app
+from aworld_train.cli.main import LazyCommand, app
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.schema import Recipe
 

@@ -44,7 +44,7 @@ import pytest
 MODULES = (
     *(f"aworld_train/{folder}/**/*.py" for folder in ("adapter", "rollout", "serving")),
     *("aworld_train/reward/scoring*.py", "aworld_train/store/loading.py", "aworld_train/store/reading.py"),
-    "aworld_train/training/run*.py",
+    *("aworld_train/training/run*.py", "aworld_train/training/episode_counts.py"),
 )
 EQUIVALENTS = "tests/data/equivalent_faults.jsonl"
 """Reviewed faults that change no behaviour and are not tried: ``file``, ``old``, ``new`` and ``reason``."""
@@ -79,8 +79,8 @@ _PR_SET_PDEATHSIG = 1
 class Fault:
     """``code`` instead of the text from ``start`` to ``end``, counted in characters.
 
-    ``old`` and ``new`` are the changed lines, ``first`` and ``last`` those of the statement. All that runs a module
-    depends on what stands outside of functions, so there they are those of the file.
+    ``old`` and ``new`` are the changed lines, ``first`` and ``last`` those of the statement, or of the file outside of
+    functions: all that runs a module depends on these.
     """
 
     file: str
@@ -151,7 +151,6 @@ def main() -> int:
 
 
 def find_faults(root: Path, module: str = "") -> list[Fault]:
-    """All faults of the modules, without the reviewed equivalents."""
     reviewed = root / EQUIVALENTS
     rows = [json.loads(line) for line in reviewed.read_text().splitlines()] if reviewed.exists() else []
     equivalents = {(row["file"], row["old"], row["new"]) for row in rows}
@@ -177,8 +176,6 @@ def draw(root: Path, faults: list[Fault], seed: int, count: int) -> list[Fault]:
 
 
 class Source:
-    """The text of a module, and the faults that can be made in it."""
-
     def __init__(self, file: str, text: str) -> None:
         self._file, self._text = file, text
         self._lines = [f"{line}\n" for line in text.split("\n")]  # not at other characters that end lines
@@ -592,7 +589,6 @@ def _in_fork(run: Callable[[], int | None], seconds: float = float("inf")) -> in
 
 
 def table(trials: list[Trial]) -> str:
-    """Faults by folder, and those that no test noticed."""
     lines = [f"{'folder':<40}{'faults':>8}{'noticed':>9}{'share':>8}"]
     folders = sorted({str(Path(trial.fault.file).parent) for trial in trials})
     for folder in (*folders, "all"):

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""The shape of a Python package in figures: its lengths, types, docstrings and names, and which part imports which.
+"""The shape of a Python package in figures: its lengths, types, docstrings and words, and which part imports which.
 
 The source is parsed and never imported, so that a package is measured whether or not its dependencies are installed.
 Every import counts, also one inside of a function or under TYPE_CHECKING, since a reader has to follow those too.
+Main figures are printed beside those that CONTRIBUTING.md has, where ``--write`` puts them.
 
-    python scripts/shape.py [FOLDER] [--json]
+    python scripts/shape.py [FOLDER] [--json] [--write]
 """
 
 import argparse
 import ast
 import json
 import math
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -23,6 +25,22 @@ spoken taken theirs there thing things told wanted wished yours
 """
 VAGUE_NAMES = frozenset(_WORDS.split())
 """Names that tell the part a value plays in a sentence instead of what it holds."""
+
+PHRASES = {
+    "is no X": r"\bis no (?!longer\b)\w",
+    "goes on": r"\b(?:go|goes|going) on\b",
+    "stands": r"\bstands?\b",
+    "so many": r"\bso many\b",
+    "by itself": r"\bby itself\b",
+    "somebody": r"\bsomebody\b",
+}
+"""Words that an engineer would seldom write, each as a pattern."""
+
+PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+BEGIN, END = "<!-- the table of scripts/shape.py -->\n", "<!-- the end of the shape -->\n"
+
+MAX_MERGED_LINES = 60
+"""A shorter file with one importer may belong to its importer."""
 
 MAX_LISTED = 3
 """How many of the longest files and functions, and of the files with most vague names, are listed."""
@@ -39,22 +57,22 @@ class Module:
     package: str
     is_package: bool
     path: str
-    lines: int
+    text: str
     tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Something's name and its size, in lines or in occurrences."""
-
     name: str
     size: int
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long files or functions are, in lines."""
-
     count: int
     median: int
     p90: int
@@ -63,18 +81,19 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Share:
-    """``part`` of ``total``."""
-
     part: int
     total: int
 
 
 @dataclass(frozen=True)
 class Shape:
-    """All figures of a package; what is listed is in the order in which it is printed."""
-
     files: Lengths
     functions: Lengths
+    folders: dict[str, int]
+    docstrings: Share
+    phrases: dict[str, int]
+    raises: int
+    single_importers: list[Measure]
     typed: Share
     documented: dict[str, Share]
     vague_names: dict[str, int]
@@ -86,9 +105,9 @@ class Shape:
 
 
 def main() -> int:
-    """Print the figures of the folder on the command line; 2 if there is no Python file in it."""
+    """2 if there is no Python file in the folder."""
     parser = argparse.ArgumentParser(description="The shape of a Python package in figures.")
-    default = Path(__file__).parents[1] / "aworld_train"
+    default = PAGE.parent / "aworld_train"
     parser.add_argument("folder", nargs="?", type=Path, default=default, help="the package (aworld_train)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument(
@@ -96,18 +115,21 @@ def main() -> int:
         default="adapter.verl",
         help="the module that only its own folder should use (%(default)s)",
     )
+    parser.add_argument("--write", action="store_true", help="put the main figures into CONTRIBUTING.md")
     options = parser.parse_args()
     modules = read_modules(options.folder)
     if not modules:
         sys.stderr.write(f"error: {options.folder} has no Python files. Name the folder of a package.\n")
         return 2
     shape = measure(modules, options.framework)
-    sys.stdout.write(json.dumps(asdict(shape), indent=2) + "\n" if options.json else table(shape))
+    recorded = recorded_figures() if options.folder == default else {}
+    sys.stdout.write(json.dumps(asdict(shape), indent=2) + "\n" if options.json else table(shape, recorded))
+    if options.write:
+        record(main_figures(shape))
     return 0
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The package's modules in the order of their paths."""
     folder = folder.resolve()
     return [_read_module(folder, path) for path in sorted(folder.rglob("*.py"))]
 
@@ -121,7 +143,7 @@ def _read_module(folder: Path, path: Path) -> Module:
         package=folder.name,
         is_package=is_package,
         path=path.relative_to(folder).as_posix(),
-        lines=len(text.splitlines()),
+        text=text,
         tree=ast.parse(text, str(path)),
     )
 
@@ -134,6 +156,11 @@ def measure(modules: list[Module], framework: str) -> Shape:
     return Shape(
         files=lengths(Measure(module.path, module.lines) for module in modules),
         functions=lengths(Measure(f"{m.path}:{f.name}", _lines(f)) for m, f in functions),
+        folders=folder_lines(modules),
+        docstrings=Share(sum(map(docstring_lines, modules)), sum(module.lines for module in modules)),
+        phrases={name: occurrences(pattern, modules) for name, pattern in PHRASES.items()},
+        raises=occurrences(r"(?m)^ *Raises:$", modules),
+        single_importers=single_importers(modules, imports),
         typed=_share(_is_typed(function, methods_of(module.tree)) for module, function in functions),
         documented=documented(modules),
         vague_names=dict(sum(vague.values(), Counter[str]()).most_common()),
@@ -145,8 +172,40 @@ def measure(modules: list[Module], framework: str) -> Shape:
     )
 
 
+def folder_lines(modules: list[Module]) -> dict[str, int]:
+    """Lines by top folder; a module outside of them counts under the package's own name."""
+    lines: Counter[str] = Counter()
+    for module in modules:
+        lines[module.path.split("/")[0] if "/" in module.path else module.package] += module.lines
+    return dict(lines.most_common())
+
+
+def docstring_lines(module: Module) -> int:
+    """Lines of texts that are statements of their own: docstrings, and those behind constants and fields."""
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def occurrences(pattern: str, modules: list[Module]) -> int:
+    return sum(len(re.findall(pattern, module.text)) for module in modules)
+
+
+def single_importers(modules: list[Module], imports: Graph) -> list[Measure]:
+    """Short files that only one other imports, with their lines."""
+    importers = Counter(name for imported in imports.values() for name in imported)
+    return [
+        Measure(module.path, module.lines)
+        for module in modules
+        if not module.is_package and module.lines < MAX_MERGED_LINES and importers[module.name] == 1
+    ]
+
+
 def functions_of(tree: ast.AST) -> list[Function]:
-    """Every function and method, nested ones included."""
     return [node for node in ast.walk(tree) if isinstance(node, Function)]
 
 
@@ -213,7 +272,6 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def repeated_classes(modules: list[Module]) -> dict[str, list[str]]:
-    """The names that more than one class has, each with the modules."""
     places = defaultdict(list)
     for module in modules:
         for node in ast.walk(module.tree):
@@ -350,9 +408,36 @@ def _largest(measures: Iterable[Measure]) -> list[Measure]:
     return sorted(measures, key=lambda measure: (-measure.size, measure.name))[:MAX_LISTED]
 
 
-def table(shape: Shape) -> str:
-    """The figures as lines of two columns."""
+def main_figures(shape: Shape) -> dict[str, str]:
+    return {
+        "lines": str(shape.docstrings.total),
+        "docstrings": f"{shape.docstrings.part / shape.docstrings.total:.1%}",
+        "sections `Raises:`": str(shape.raises),
+        "files under 60 lines with one importer": str(len(shape.single_importers)),
+        **{f'"{name}"': str(count) for name, count in shape.phrases.items()},
+        **{f"lines of `{folder}`": str(lines) for folder, lines in shape.folders.items()},
+    }
+
+
+def recorded_figures() -> dict[str, str]:
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    rows = (line.strip("| ").split(" | ") for line in rest.partition(END)[0].splitlines()[2:])
+    return dict(rows)
+
+
+def record(figures: dict[str, str]) -> None:
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    rows = "".join(f"| {name} | {value} |\n" for name, value in figures.items())
+    table = f"| figure of the package | value |\n|---|---|\n{rows}"
+    PAGE.write_text(f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def table(shape: Shape, recorded: dict[str, str]) -> str:
     rows = [
+        *(
+            (name, value if recorded.get(name, value) == value else f"{value} (was {recorded[name]})")
+            for name, value in main_figures(shape).items()
+        ),
         *_length_rows("files", shape.files),
         *_length_rows("functions", shape.functions),
         ("functions fully typed", _percent(shape.typed)),

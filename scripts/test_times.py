@@ -37,7 +37,6 @@ class Cost:
 
 
 def main() -> None:
-    """Print the table, or write it into the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,7 +53,6 @@ def main() -> None:
 
 
 def read(report: Path) -> dict[str, Cost]:
-    """The cost of every part of one run."""
     sys.path.insert(0, str(ROOT))
     from tests.conftest import CHAINS
 
@@ -93,7 +91,6 @@ def as_table(runs: Sequence[dict[str, Cost]]) -> str:
 
 
 def middle(costs: Iterable[Cost]) -> Cost:
-    """The median of each figure."""
     costs = list(costs)
     return Cost(
         median(cost.seconds for cost in costs),

@@ -30,13 +30,11 @@ VARIABLES = {
 
 
 def main() -> None:
-    """Print the settings."""
     for line in uv_settings(sys.stdin, os.environ):
         sys.stdout.write(line + "\n")
 
 
 def uv_settings(configuration: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """The lines for uv."""
     for option, value in pip_options(configuration).items():
         for variable in VARIABLES[option]:
             if variable not in environment:

@@ -19,7 +19,7 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.training.progress import Work
 from aworld_train.training.run import terminate_as_interrupt
 from aworld_train.training.run_folder import open_run_folder
-from aworld_train.training.run_record import RunRecord
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.run_status import RunStatus
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
@@ -45,7 +45,7 @@ class Replay:
         self._metrics = run_folder.path / "logs" / "metrics.jsonl"
         self._metrics.touch()
         self._episodes = run_folder.episodes
-        self.record = RunRecord(run_folder, self.summary, self._metrics, 0)
+        self.record = RunMetrics(run_folder, self.summary, self._metrics, 0)
         self.status = RunStatus(recipe(), self.record, val_tasks=8)
         self._began = time.monotonic()
 

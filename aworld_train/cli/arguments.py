@@ -13,7 +13,6 @@ def _complete_run(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_recipe(incomplete: str) -> list[str]:
-    """The names of ready recipes that begin so."""
     from aworld_train.recipe.locate import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
@@ -45,3 +44,14 @@ RecipeArgument = Annotated[
         metavar="RECIPE", help="A recipe file, or the name of a ready recipe.", autocompletion=complete_recipe
     ),
 ]
+OverridesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", help="Short for rollout.engine=NAME: transformers or vllm.")
+]
+
+
+def with_engine(overrides: list[str] | None, engine: str | None) -> list[str]:
+    return [*(overrides or ()), *([f"rollout.engine={engine}"] if engine is not None else ())]

@@ -22,7 +22,6 @@ _NUMBER = re.compile(r"[<+-]?[\d.,]+%?|–|")
 
 
 def print_json(value: Any) -> None:
-    """Write one JSON object and nothing else to stdout."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     try:
         text.encode()
@@ -40,22 +39,16 @@ def print_json(value: Any) -> None:
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    """A text whose control characters, but those that are kept, do nothing to the terminal."""
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, optional: Sequence[str] = ()
 ) -> None:
-    """Print one line a row, with every cell whole, as cells are copied.
+    """Print one line a row, with every cell whole, as cells are copied; numbers are aligned at the right.
 
-    A column of numbers is aligned at its right.
-
-    Args:
-        columns: The headings; no heading is printed where all are empty.
-        rows: The cells; neither markup nor control characters in them have an effect. An empty column is left out.
-        optional: Columns that a terminal that is too narrow does not show, the first to go first. A line that still
-            does not fit is the terminal's to wrap.
+    No heading is printed where all are empty, and no empty column. A narrow terminal does not show the ``optional``
+    columns, the first to go first; it wraps a line that still does not fit.
     """
     cells = [[Text(visible(cell, "")) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for left_out in range(len(optional) + 1):
@@ -81,15 +74,16 @@ def print_table(
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """Print a line for each fact, its name first and its value whole."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         indented = value.replace("\n", "\n" + " " * (width + 2))
         out.print(Text.assemble((f"{name:<{width}}  ", "dim"), indented), soft_wrap=True)
 
 
+def print_line(text: str, style: str | None = None) -> None:
+    """Print a text whole on stdout: neither markup in it nor the width of the terminal has an effect."""
+    out.print(text, style=style, markup=False, soft_wrap=True)
+
+
 def note(message: str) -> None:
-    """Print a message on stderr; markup in it is not interpreted."""
-    err.print(
-        message, markup=False, soft_wrap=True
-    )  # not wrapped, so that a path or a sentence can be found as a whole
+    err.print(message, markup=False, soft_wrap=True)  # whole, so that a path in it can be copied

@@ -1,18 +1,20 @@
 """``aworld-train dataset build``: options or a recipe become a dataset directory, and a table of counts is printed."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from aworld_train.cli import console
-from aworld_train.cli.build_progress import shown
-from aworld_train.cli.dataset_views import JsonOption
+from aworld_train.cli.arguments import JsonOption
 from aworld_train.cli.termination import raised_from_signals
 from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.sources.options import (
@@ -27,8 +29,12 @@ from aworld_train.errors import UsageError
 if TYPE_CHECKING:
     from aworld_train.dataset import BuildReport
     from aworld_train.dataset.plan import BuildPlan
+    from aworld_train.dataset.progress import BuildProgress
     from aworld_train.dataset.sources import SourceOptions
 
+LIVE_AFTER_SECONDS = 2.0
+LINE_SECONDS = 60.0
+_REFRESH_SECONDS = 0.25
 MAX_COLUMNS = 20
 """How many columns are named of those that were not used; ``dataset.json`` names all."""
 
@@ -46,7 +52,6 @@ def _with_source_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(option: UserOption, default: object) -> Parameter:
-    """The parameter that typer makes the option's flag of."""
     many = isinstance(default, tuple | dict)
     value = typer.Option(
         None,
@@ -81,7 +86,6 @@ def build_command(
     split: Annotated[
         list[str] | None,
         typer.Option(
-            "--split",
             metavar="NAME=FRACTION",
             help="Part of the tasks for one split, of every level; repeatable, or several parted by commas. "
             r"\[default: train=0.9,val=0.1]",
@@ -103,7 +107,6 @@ def build_command(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            "--against",
             metavar="PATH",
             help="Dataset directory or parquet file whose tasks are left out, and questions that nearly equal "
             "theirs, contain one or are a part of one; repeatable.",
@@ -112,7 +115,6 @@ def build_command(
     figure_variants: Annotated[
         FigureVariants | None,
         typer.Option(
-            "--figure-variants",
             metavar="keep|drop",
             help="Keep or drop questions that differ from another in their numbers alone. "
             r"\[default: drop for --against, keep for --dedupe]",
@@ -133,17 +135,11 @@ def build_command(
     Nothing is left out silently: what does not become a task is listed in dropped.jsonl with its reason.
 
     Examples:
-
       aworld-train dataset build arithmetic --out data/arithmetic --limit 2000
-
       aworld-train dataset build gaia --file GAIA --split train=0.7,test=0.3
-
       aworld-train dataset build gsm8k --file test.jsonl --out data/test --split test=1
-
       aworld-train dataset build gsm8k --file train.jsonl --out data/gsm8k --against data/test
-
       aworld-train dataset build jsonl --file tasks.jsonl --map query=problem --scorer f1 --dedupe
-
       aworld-train dataset build mix.yaml --out data/mix
     """
     from aworld_train.dataset.builder import carry_out
@@ -180,7 +176,6 @@ def build_command(
 
 
 def _columns(texts: Sequence[str]) -> dict[str, str]:
-    """Columns by field from ``field=column`` texts."""
     columns: dict[str, str] = {}
     for text in texts:
         name, equals, column = text.partition("=")
@@ -193,7 +188,6 @@ def _columns(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _refuse_options(recipe: str, options: "SourceOptions") -> None:
-    """Check that no option of a source is given with a recipe, which has the options of each source."""
     if flags := nondefault_flags(options):
         raise UsageError(
             f"{recipe} is a recipe and says itself what each source reads; leave out {', '.join(flags)}."
@@ -203,7 +197,7 @@ def _refuse_options(recipe: str, options: "SourceOptions") -> None:
 def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     title = " + ".join(source.name for source in plan.sources)
     levels = sorted({level for counts in report.levels.values() for level in counts})
-    console.out.print(f"{title}, seed {report.seed}", markup=False, soft_wrap=True)
+    console.print_line(f"{title}, seed {report.seed}")
     console.print_table(
         ("split", "rows", *(f"level {level}" for level in levels), "file"),
         [
@@ -267,3 +261,42 @@ def _unused_columns(columns_by_file: Mapping[str, Sequence[str]]) -> list[str]:
         )
         lines.append(f"Not used of {names}: {', '.join(listed)}{more}")
     return lines
+
+
+@contextmanager
+def shown(progress: "BuildProgress", console: Console) -> Iterator[None]:
+    over = Event()
+    show = _show_live if console.is_terminal and not console.is_dumb_terminal else _show_lines
+    thread = Thread(target=show, args=(progress, console, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _show_live(progress: "BuildProgress", console: Console, over: Event) -> None:
+    began = time.monotonic()
+    if over.wait(LIVE_AFTER_SECONDS):
+        return
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    from aworld_train.training.progress import clock
+
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while not over.wait(_REFRESH_SECONDS):
+            line = Table.grid(padding=(0, 1))
+            line.add_row(
+                Text("●", style="green"),
+                Text(progress.text(), no_wrap=True, overflow="ellipsis"),
+                Text(clock(time.monotonic() - began), "dim"),
+            )
+            live.update(line, refresh=True)
+
+
+def _show_lines(progress: "BuildProgress", console: Console, over: Event) -> None:
+    while not over.wait(LINE_SECONDS):
+        console.print(progress.text(), markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aworld_train.cli.arguments import complete_recipe
-from aworld_train.cli.console import note, out, print_json, print_table
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, complete_recipe
+from aworld_train.cli.console import note, out, print_json, print_line, print_table
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.doctor import Finding
@@ -28,10 +30,8 @@ def doctor(
             autocompletion=complete_recipe,
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
-    ] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where run folders will be.")] = Path("runs"),
+    overrides: OverridesArgument = None,
+    runs: Annotated[Path, typer.Option(help="Where run folders will be.")] = Path("runs"),
     online: Annotated[
         bool,
         typer.Option(
@@ -45,7 +45,7 @@ def doctor(
             help="Also load the recipe's model, sample with its engine, and compare with the trainer's probabilities.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at this machine: what is there, what a recipe will miss, and what to do about it.
 
@@ -53,16 +53,12 @@ def doctor(
     with --engine it takes the memory of the model and, for vLLM, a minute. Exits with 1 if a run would fail.
 
     Examples:
-
         aworld-train doctor
-
         aworld-train doctor recipes/quickstart.yaml trainer.loggers=[wandb]
-
         aworld-train doctor recipe.yaml rollout.engine=vllm --engine
     """
     from aworld_train import recipe as recipes
     from aworld_train.doctor import Machine, Needs, Status, examine
-    from aworld_train.errors import UsageError
     from aworld_train.launch.slurm_variables import cluster_defaults
 
     loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None
@@ -81,23 +77,14 @@ def doctor(
                 "recipe": loaded.name if loaded is not None else None,
                 "status": max(counts, key=lambda status: status.rank).value,
                 "counts": {status.value: counts[status] for status in Status},
-                "findings": [_row(finding) for finding in findings],
+                "findings": [{**asdict(finding), "status": finding.status.value} for finding in findings],
             }
         )
     else:
         _print(findings)
         numbers = f"{counts[Status.ok]} fine, {counts[Status.warn]} to look at, {counts[Status.fail]} to mend"
-        out.print(f"{recipe or 'This machine'}: {numbers}", markup=False, soft_wrap=True)
+        print_line(f"{recipe or 'This machine'}: {numbers}")
     raise typer.Exit(1 if counts[Status.fail] else 0)
-
-
-def _row(finding: "Finding") -> dict[str, str]:
-    return {
-        "area": finding.area,
-        "status": finding.status.value,
-        "what": finding.what,
-        "remedy": finding.remedy,
-    }
 
 
 def _print(findings: "Sequence[Finding]") -> None:
@@ -106,7 +93,7 @@ def _print(findings: "Sequence[Finding]") -> None:
     room = out.width - max(len(finding.area) for finding in findings) - _STATUS_WIDTH
     rows: list[tuple[str, Text | str, str]] = []
     by_area = [list(group) for _, group in groupby(findings, key=lambda finding: finding.area)]
-    # What has to be mended stands last, above the prompt.
+    # What has to be mended comes last, above the prompt.
     for group in sorted(by_area, key=lambda group: max(finding.status.rank for finding in group)):
         for position, finding in enumerate(group):
             status = Text(finding.status.value, _COLOURS[finding.status.value])

@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import JsonOption
 from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -29,18 +30,14 @@ NameArgument = Annotated[
         metavar="NAME", help="Name it was started under; needed where several are up.", show_default=False
     ),
 ]
-DirectoryOption = Annotated[
-    str,
-    typer.Option(
-        "--docker-dir",
-        metavar="NAME|PATH",
-        help="Environment directory: a name that `env list` shows, or a path.",
-        show_default=False,
-    ),
-]
+_DOCKER_DIR = typer.Option(
+    "--docker-dir",
+    metavar="NAME|PATH",
+    help="Environment directory: a name that `env list` shows, or a path.",
+    show_default=False,
+)
 PullOption = Annotated[bool, typer.Option("--pull", help="Look for a newer base image.")]
 RebuildOption = Annotated[bool, typer.Option("--rebuild", help="Build the image from nothing.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 _COLOURS = {"up": "green", "starting": "yellow", "elsewhere": "yellow"}
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -48,44 +45,30 @@ _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @app.command("up")
 def up_command(
-    docker_dir: Annotated[
-        str | None,
-        typer.Option(
-            "--docker-dir",
-            metavar="NAME|PATH",
-            help="Environment directory: a name that `env list` shows, or a path.",
-            show_default=False,
-        ),
-    ] = None,
+    docker_dir: Annotated[str | None, _DOCKER_DIR] = None,
     mcp_servers: Annotated[
         Path | None,
         typer.Option(
-            "--mcp-servers",
             metavar="FILE",
             help="Instead: the JSON file with `mcpServers` of a desktop client; ${NAME} in it is a variable of yours.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help=r"Name to find it again by. \[default: the directory's]")
+        str | None, typer.Option(help=r"Name to find it again by. \[default: the directory's]")
     ] = None,
     backend: Annotated[
         str,
         typer.Option(
-            "--backend",
             metavar="auto|docker|process",
             help="How it is run; auto is docker, or process where no engine answers and no server executes code.",
         ),
     ] = "auto",
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", help=r"How many sessions at a time. \[default: as many as cores, 4 at most]"
-        ),
+        int | None, typer.Option(help=r"How many sessions at a time. \[default: as many as cores, 4 at most]")
     ] = None,
     egress: Annotated[
         str | None,
         typer.Option(
-            "--egress",
             metavar="none|listed|open",
             help=r"The most that tools may reach (docker). \[default: what each server's entry says]",
         ),
@@ -93,7 +76,6 @@ def up_command(
     egress_hosts: Annotated[
         str,
         typer.Option(
-            "--egress-hosts",
             metavar="A,B",
             help="Hosts that tools with egress may also reach, even private: pypi.org, .example.org, 10.0.0.7:8000.",
         ),
@@ -101,47 +83,38 @@ def up_command(
     scoring_workers: Annotated[
         int,
         typer.Option(
-            "--scoring-workers",
-            help="How many more run the code of answers for the scorer code_tests, and serve no agent.",
+            help="How many more run the code of answers for the scorer code_tests, and serve no agent."
         ),
     ] = 0,
     servers: Annotated[
-        str,
-        typer.Option(
-            "--servers", metavar="A,B", help="Which tool servers; all that have their keys if not given."
-        ),
+        str, typer.Option(metavar="A,B", help="Which tool servers; all that have their keys if not given.")
     ] = "",
     env_file: Annotated[
-        Path | None, typer.Option("--env-file", help="File with the API keys that tool servers need.")
+        Path | None, typer.Option(help="File with the API keys that tool servers need.")
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data",
             metavar="DIR",
             help="Folder with the files of a benchmark's tasks, which tools can read at /attachments (docker) or "
             "where the variable ATTACHMENTS says.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes any that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any that is free.")] = 0,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    cpus: Annotated[float, typer.Option("--cpus", help="Cores that one worker may use (docker).")] = 2.0,
-    memory: Annotated[str, typer.Option("--memory", help="Memory that one worker may use (docker).")] = "4g",
-    ttl: Annotated[str, typer.Option("--ttl", help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
+    cpus: Annotated[float, typer.Option(help="Cores that one worker may use (docker).")] = 2.0,
+    memory: Annotated[str, typer.Option(help="Memory that one worker may use (docker).")] = "4g",
+    ttl: Annotated[str, typer.Option(help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
     runtime: Annotated[
-        str,
-        typer.Option(
-            "--runtime", help=r"The engine's runtime for workers, such as runsc. \[default: its own]"
-        ),
+        str, typer.Option(help=r"The engine's runtime for workers, such as runsc. \[default: its own]")
     ] = "",
     vnc: Annotated[bool, typer.Option("--vnc", help="Give each worker a desktop to look at.")] = False,
     pull: PullOption = False,
     rebuild: RebuildOption = False,
     wait: Annotated[
-        float,
-        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, without the build."),
+        float, typer.Option(metavar="SECONDS", help="How long the start may take, without the build.")
     ] = 300.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")
@@ -153,13 +126,9 @@ def up_command(
     stopped. It stays up until `env down`.
 
     Examples:
-
       aworld-train env up --docker-dir calculator-mcp-server
-
       aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env --data data/gaia/files
-
       aworld-train env up --mcp-servers claude_desktop_config.json
-
       aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
     """
     from aworld_train.env import clean_leftovers, up
@@ -222,7 +191,6 @@ def init_command(
     Packages that npx and uvx would fetch are locked. Values of `env` and `headers` are not written: they are named.
 
     Example:
-
       aworld-train env init my-tools --from claude_desktop_config.json
     """
     from aworld_train.env.client_servers import read_client_servers
@@ -249,10 +217,9 @@ def init_command(
 
 @app.command("build")
 def build_command(
-    docker_dir: DirectoryOption,
+    docker_dir: Annotated[str, _DOCKER_DIR],
     servers: Annotated[
-        str,
-        typer.Option("--servers", metavar="A,B", help="Which tool servers it has to have; all if not given."),
+        str, typer.Option(metavar="A,B", help="Which tool servers it has to have; all if not given.")
     ] = "",
     pull: PullOption = False,
     rebuild: RebuildOption = False,
@@ -261,7 +228,6 @@ def build_command(
     """Build an environment's image and start nothing.
 
     Example:
-
       aworld-train env build --docker-dir gaia-mcp-server
     """
     from aworld_train.env.containers import build_image
@@ -277,7 +243,7 @@ def build_command(
     if as_json:
         console.print_json({"image": image})
     else:
-        console.out.print(image, markup=False)
+        console.print_line(image)
 
 
 @app.command("down")
@@ -290,14 +256,11 @@ def down_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop an environment and everything it started; one that is not up is no error.
+    """Stop an environment and everything it started; one that is not up is not an error.
 
     Examples:
-
       aworld-train env down calculator-mcp-server
-
       aworld-train env down --all
-
       aworld-train env down --orphans
     """
     from aworld_train.env import down, down_orphans, status
@@ -323,9 +286,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
     """Show the environments that were started and not taken down; with a NAME, exit 1 unless that one is up.
 
     Examples:
-
       aworld-train env status
-
       aworld-train env status calculator-mcp-server --json
     """
     from aworld_train.env import status
@@ -348,7 +309,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
 @app.command("test")
 def test_command(
     name: NameArgument = None,
-    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long it may take.")] = 120.0,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120.0,
     as_json: JsonOption = False,
 ) -> None:
     """Open a session, list the tools, make one harmless call of each server, and time all of it.
@@ -356,7 +317,6 @@ def test_command(
     Exits with 1 if any of it fails.
 
     Example:
-
       aworld-train env test calculator-mcp-server
     """
     from aworld_train.env.directory import find_directory
@@ -401,7 +361,6 @@ def list_command(as_json: JsonOption = False) -> None:
     """Show the environment directories that come with aworld-train.
 
     Example:
-
       aworld-train env list
     """
     from aworld_train.env.directory import known_directories
@@ -434,15 +393,13 @@ def logs_command(
     name: NameArgument = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines from the end.")] = 100,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with what is written, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Print the last lines that the environment wrote, also after it died.
 
     Examples:
-
       aworld-train env logs calculator-mcp-server --lines 20
-
       aworld-train env logs -f
     """
     from aworld_train.env.status import log_lines
@@ -465,11 +422,8 @@ def config_command(
     """Print how to reach the environment, token included, in the form its user takes.
 
     Examples:
-
       aworld-train env config calculator-mcp-server
-
       aworld-train env config calculator-mcp-server --format dotenv >> .env
-
       eval "$(aworld-train env config --format shell)"
     """
     from aworld_train.env.config_format import write_config
@@ -480,15 +434,13 @@ def config_command(
 @app.command("token")
 def token_command(
     name: NameArgument = None,
-    ttl: Annotated[str, typer.Option("--ttl", help="How long it is valid: 30d, 12h, 90m.")] = "1d",
+    ttl: Annotated[str, typer.Option(help="How long it is valid: 30d, 12h, 90m.")] = "1d",
     sessions: Annotated[
-        int | None,
-        typer.Option("--sessions", min=1, help="Most sessions that it may have, open or waiting, at a time."),
+        int | None, typer.Option(min=1, help="Most sessions that it may have, open or waiting, at a time.")
     ] = None,
     revoke: Annotated[
         str | None,
         typer.Option(
-            "--revoke",
             metavar="TOKEN_OR_ID",
             help="Make none: end the sessions of this token now, and refuse it from now on; - reads it from stdin.",
         ),
@@ -498,9 +450,7 @@ def token_command(
     """Make another token for an environment that is up, with a time and a number of sessions of its own; or revoke one.
 
     Examples:
-
       aworld-train env token gaia-mcp-server --ttl 12h --sessions 4 --json
-
       aworld-train env token gaia-mcp-server --revoke 8f14e45fceea167a
     """
     if revoke is not None:
@@ -530,10 +480,7 @@ def _revoke(record: "Record", token: str, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> "Iterator[ProgressReporter]":
-    """A function that shows the current step on stderr: as plain lines, or in a terminal as one line with the time.
-
-    Remarks stay in a terminal too.
-    """
+    """Shows the current step on stderr: as plain lines, or in a terminal as one line with the time."""
     if not console.err.is_terminal:
         yield console.note
         return
@@ -575,7 +522,6 @@ def _with_gateway(name: str | None) -> "Record":
 
 
 def _only_name() -> str:
-    """The name of the only environment that is up."""
     from aworld_train.env.status import names
 
     names_up = names()
@@ -620,14 +566,14 @@ def _names(text: str) -> tuple[str, ...]:
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
     if not match or float(match[1]) == 0:
-        raise UsageError(f"{text!r} is no amount of memory: write 512m or 4g.")
+        raise UsageError(f"{text!r} is not an amount of memory: write 512m or 4g.")
     return int(float(match[1]) * _UNITS[match[2]])
 
 
 def _seconds(text: str) -> int:
     match = re.fullmatch(r"(\d+)([smhd])", text.strip().lower())
     if not match or int(match[1]) == 0:
-        raise UsageError(f"{text!r} is no span of time: write 30d, 12h, 90m or 600s.")
+        raise UsageError(f"{text!r} is not a span of time: write 30d, 12h, 90m or 600s.")
     return int(match[1]) * _SPANS[match[2]]
 
 

@@ -1,12 +1,13 @@
 """``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aworld_train.cli.arguments import RUNS, EvaluationsArgument, JsonOption, RunsOption
-from aworld_train.cli.console import err, note, out, print_json, print_table
+from aworld_train.cli.console import err, note, out, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -21,19 +22,16 @@ def compare(
     fail_if_worse: Annotated[
         float | None,
         typer.Option(
-            "--fail-if-worse",
             min=0.0,
             max=1.0,
             help="Exit with 1 if an evaluation's accuracy is lower than the first's by more than this.",
         ),
     ] = None,
     min_n: Annotated[
-        int | None,
-        typer.Option("--min-n", min=1, help="Exit with 1 if two have fewer tasks in common than this."),
+        int | None, typer.Option(min=1, help="Exit with 1 if two have fewer tasks in common than this.")
     ] = None,
     flips: Annotated[
-        int,
-        typer.Option("--flips", min=0, help="The most tasks won, and the most tasks lost, that are listed."),
+        int, typer.Option(min=0, help="The most tasks won, and the most tasks lost, that are listed.")
     ] = 5,
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,
@@ -42,7 +40,7 @@ def compare(
 
     Only tasks that both have a score of are compared. The interval of a difference is a bootstrap over tasks; its
     p-value is of McNemar's exact test with one attempt a task, and of a permutation test with several; with several
-    comparisons it is Holm's. A difference that is not shown comes with the smallest one that so many tasks would show
+    comparisons it is Holm's. A difference that is not shown comes with the smallest one that this many tasks would show
     in 8 of 10 measurements.
 
     `--fail-if-worse 0.02` looks at the difference as it was measured: it fails if that is below -0.02, whether or not
@@ -50,9 +48,7 @@ def compare(
     says which of these is so. With `--min-n` a gate does not pass for want of tasks.
 
     Examples:
-
         aworld-train eval compare eval-base eval-step-200
-
         aworld-train eval compare eval-base eval-new --fail-if-worse 0.02 --min-n 200 --json
     """
     from aworld_train.evaluation.comparing import compare_evaluations, summary_of
@@ -65,9 +61,9 @@ def compare(
     if as_json:
         print_json(
             {
-                "first": _plain(summaries[0]),
+                "first": asdict(summaries[0]),
                 "comparisons": [
-                    {**_plain(summary), **each.to_json(), "gates": gate}
+                    {**asdict(summary), **each.to_json(), "gates": gate}
                     for summary, each, gate in zip(summaries[1:], comparisons, gates, strict=True)
                 ],
                 "passed": _passed(gates),
@@ -81,18 +77,11 @@ def compare(
         raise typer.Exit(1)
 
 
-def _plain(summary: "EvaluationSummary") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(summary)
-
-
 def _passed(gates: Iterable[Sequence[dict[str, Any]]]) -> bool:
     return all(gate["passed"] for each in gates for gate in each)
 
 
 def _gates(comparison: "Comparison", fail_if_worse: float | None, min_n: int | None) -> list[dict[str, Any]]:
-    """The gates of a comparison: name, limit, whether it passed, and why."""
     gates = []
     if fail_if_worse is not None:
         gates.append(_worse_gate(comparison, fail_if_worse))
@@ -135,7 +124,7 @@ def _print(
 ) -> None:
     _print_table(summaries, comparisons)
     for comparison in comparisons:
-        out.print(f"\n{_sentence(summaries[0].name, comparison)}", markup=False, soft_wrap=True)
+        print_line(f"\n{_sentence(summaries[0].name, comparison)}")
         _print_flips("won", comparison.won, most_flips)
         _print_flips("lost", comparison.lost, most_flips)
         for warning in comparison.warnings:
@@ -177,7 +166,7 @@ def _sentence(first: str, comparison: "Comparison") -> str:
         )
     return (
         f"It is not shown that {comparison.name} and {first} differ: {size} on {difference.tasks} tasks in common "
-        f"(p {comparison.p_value:.2f}). So many tasks show a difference of {100 * difference.smallest:.1f} points or "
+        f"(p {comparison.p_value:.2f}). That many tasks show a difference of {100 * difference.smallest:.1f} points or "
         "more."
     )
 
@@ -188,7 +177,7 @@ def _print_flips(verb: str, flips: Sequence["Flip"], most: int) -> None:
     out.print(f"{verb} {len(flips)}{f', of which {most} are' if len(flips) > most else ''}:", style="dim")
     for flip in flips[:most]:
         scores = f"{flip.before:.2f} → {flip.after:.2f}"
-        out.print(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}", markup=False, soft_wrap=True)
+        print_line(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}")
 
 
 def _printable(text: str) -> str:

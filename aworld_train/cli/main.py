@@ -9,19 +9,49 @@ import json
 import locale
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from aworld_train import __version__
-from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.cli.termination import Terminated
 from aworld_train.errors import TRAINING_PROFILE, AworldTrainError, UsageError
 from aworld_train.masking import mask
 
 INTERRUPTED, TERMINATED = 130, 143
+
+
+class LazyCommand(TyperCommand):
+    """Stands for the command that ``target`` names, as ``module:attribute``: a function, or a ``typer.Typer``.
+
+    ``below`` are commands whose name may be in the place of its first argument, each as a target.
+    """
+
+    def __init__(self, name: str, target: str, help: str, below: Mapping[str, str] | None = None):
+        # typer never cuts off an explicit short help.
+        super().__init__(name=name, help=help, short_help=help)
+        self.target = target
+        self.below = dict(below or {})
+
+    def load(self, below: str | None = None) -> Any:
+        module, attribute = (self.below[below] if below else self.target).split(":")
+        target = getattr(import_module(module), attribute)
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=self.name)
+        else:
+            app.command(self.name)(target)
+        return typer.main.get_group(app).commands[str(self.name)]
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args and args[0] in self.below:
+            return self.load(args[0]).make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return self.load().make_context(info_name, args, parent, **extra)
+
 
 COMMANDS = (
     LazyCommand("train", "aworld_train.cli.train:train", "Train the agent that a recipe describes."),
@@ -31,7 +61,7 @@ COMMANDS = (
         "Measure an agent on a dataset with its tools: k attempts a task, every one kept, with honest intervals.",
         below={
             "compare": "aworld_train.cli.eval_compare:compare",
-            "report": "aworld_train.cli.eval_report:report",
+            "report": "aworld_train.cli.evaluate:report",
         },
     ),
     LazyCommand(
@@ -119,18 +149,12 @@ def main() -> None:
     except Terminated:
         code = TERMINATED
         _report("terminated", "terminated", as_json)
-    except AworldTrainError as error:
-        code = error.exit_code
-        _report(error.kind, error.message, as_json)
-        if debug:
-            _print_traceback()
-    except ModuleNotFoundError as error:
-        code = 1
-        _report("dependency", _missing(error), as_json)
-        if debug:
-            _print_traceback()
     except Exception as error:
-        code = _report_other(error, as_json, debug)
+        code = _report_error(error, as_json)
+        if debug and not hasattr(error, "format_message") and code != INTERRUPTED:
+            import traceback
+
+            traceback.print_exc()
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
         _report("interrupted", "interrupted", as_json)
     sys.exit(code if isinstance(code, int) else 0)
@@ -143,14 +167,6 @@ def _use_utf8() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
-def _missing(error: ModuleNotFoundError) -> str:
-    """What to install for a module that is not there; most come with the profiles that train."""
-    return (
-        f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train and "
-        f"load models: {TRAINING_PROFILE}."
-    )
-
-
 def _report(kind: str, message: str, as_json: bool) -> None:
     message = mask(message)
     if as_json:
@@ -158,15 +174,23 @@ def _report(kind: str, message: str, as_json: bool) -> None:
     sys.stderr.write(f"error: {message}\n")
 
 
-def _report_other(error: Exception, as_json: bool, debug: bool) -> int:
-    """Report an error of click (bad option, abort), of a path, or an unexpected one; returns the exit code."""
+def _report_error(error: Exception, as_json: bool) -> int:
+    """Report an error of this package, of click (bad option, abort), of a path, or an unexpected one; the exit code."""
     if type(error).__name__ == "Abort":
         return INTERRUPTED
+    if isinstance(error, AworldTrainError):
+        _report(error.kind, error.message, as_json)
+        return error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        message = (
+            f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train "
+            f"and load models: {TRAINING_PROFILE}."
+        )
+        _report("dependency", message, as_json)
+        return 1
     if isinstance(error, OSError) and error.filename is not None and error.errno in _PATH_FAULTS:
         message = f"{error.filename}: {error.strerror}. Give another path, or put it right."
         _report(UsageError.kind, message, as_json)
-        if debug:
-            _print_traceback()
         return UsageError.exit_code
     show = getattr(error, "format_message", None)
     if show is not None:
@@ -177,12 +201,4 @@ def _report_other(error: Exception, as_json: bool, debug: bool) -> int:
             typer.echo(message)
         return int(getattr(error, "exit_code", 2))
     _report("internal", f"{type(error).__name__}: {error} (run with --debug for the traceback)", as_json)
-    if debug:
-        _print_traceback()
     return 1
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    traceback.print_exc()

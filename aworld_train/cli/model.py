@@ -7,6 +7,7 @@ import typer
 from rich.status import Status
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import JsonOption
 
 if TYPE_CHECKING:
     from aworld_train.model.course import BuildStatus
@@ -29,12 +30,10 @@ def tiny_command(
         ),
     ],
     seed: Annotated[
-        int,
-        typer.Option(help="Seed; 0, without files, is the model that comes with the package."),
+        int, typer.Option(help="Seed; 0, without files, is the model that comes with the package.")
     ] = 0,
     train: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.parquet", help="Tasks to learn from, beside generated ones."),
+        Path | None, typer.Option(metavar="FILE.parquet", help="Tasks to learn from, beside generated ones.")
     ] = None,
     val: Annotated[
         Path | None,
@@ -46,7 +45,7 @@ def tiny_command(
     anew: Annotated[
         bool, typer.Option("--anew", help="Make the model, also the one that comes with the package.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a tiny model that half-knows how to use a calculator, to see training raise it.
 
@@ -57,9 +56,7 @@ def tiny_command(
     make. The same seed, data and machine give the same model.
 
     Examples:
-
       aworld-train model tiny --out models/tiny
-
       aworld-train model tiny --out models/tiny-1 --seed 1 --train data/train.parquet --val data/val.parquet
     """
     from aworld_train.model import tiny
@@ -93,7 +90,7 @@ def _show(status: Status, progress: "BuildStatus") -> None:
 
 
 def _print_report(report: "TinyReport") -> None:
-    console.out.print(f"Tiny model at {report.out}", markup=False, soft_wrap=True)
+    console.print_line(f"Tiny model at {report.out}")
     rows = {
         f"accuracy, greedy, {report.val_tasks} validation tasks": f"{report.accuracy:.3f}",
         "episodes that call the tool, greedy": f"{report.tool_use:.3f}",

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aworld_train.cli.arguments import JsonOption, RecipeArgument, complete_recipe
-from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, RecipeArgument, complete_recipe
+from aworld_train.cli.console import note, out, print_json, print_line
+from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError
 
 if TYPE_CHECKING:
     from aworld_train.recipe.schema import Recipe
 
 app = typer.Typer(no_args_is_help=True, help="Look at recipes and check them.")
-
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
-]
 
 
 @app.command("show")
@@ -41,15 +38,11 @@ def show(
     """Print the recipe as a run would use it: inherited, overridden, resolved but for environment variables.
 
     Examples:
-
         aworld-train recipe show quickstart
-
         aworld-train recipe show quickstart trainer.lr=1e-4 --diff
-
         aworld-train recipe show quickstart --composed --json
     """
     from aworld_train import recipe as recipes
-    from aworld_train.errors import UsageError
 
     if diff and composed:
         raise UsageError("--diff compares recipes, and --composed shows what the framework gets. Give one.")
@@ -100,7 +93,6 @@ def check(
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
     from aworld_train import recipe as recipes
-    from aworld_train.errors import DependencyMissing
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.recipe.device import on_cpu
     from aworld_train.recipe.env_notes import call_time_note, queue_note, server_limits
@@ -139,7 +131,7 @@ def check(
     else:
         for remark in remarks:
             note(remark)
-        out.print(f"{source}: fine", markup=False)
+        print_line(f"{source}: fine")
 
 
 @app.command("list")
@@ -147,9 +139,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
     """List the recipes that ship with aworld-train, by what they run on; benchmarks and bases come last.
 
     Examples:
-
         aworld-train recipe list
-
         aworld-train recipe list --json
     """
     from aworld_train import recipe as recipes
@@ -173,7 +163,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
         ]
         if lines:
             blocks.append("\n".join([f"{title}:", *lines]))
-    out.print("\n\n".join(blocks), markup=False, soft_wrap=True, highlight=False)
+    print_line("\n\n".join(blocks))
 
 
 @app.command("init")
@@ -198,9 +188,7 @@ def init(
     with a YAML language server.
 
     Examples:
-
         aworld-train recipe init my-run.yaml
-
         aworld-train recipe init my-run.yaml --from gsm8k-qwen2.5-1.5b-1gpu
     """
     from aworld_train import recipe as recipes
@@ -210,9 +198,7 @@ def init(
     if as_json:
         print_json({"path": str(target), "name": target.stem, "extends": start})
     else:
-        out.print(
-            f"{target}: check it with `aworld-train recipe check {target}`", markup=False, soft_wrap=True
-        )
+        print_line(f"{target}: check it with `aworld-train recipe check {target}`")
 
 
 @app.command("schema")
@@ -234,7 +220,6 @@ _KINDS = {
 
 
 def _kind(name: str, file: Path) -> str:
-    """What a ready recipe runs on, or that it is a base or a benchmark."""
     from aworld_train import recipe as recipes
     from aworld_train.recipe.device import on_cpu
 
@@ -251,7 +236,6 @@ def _kind(name: str, file: Path) -> str:
 
 
 def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
-    """Print the keys of a recipe that its parent, and those that the schema, have otherwise."""
     from aworld_train import recipe as recipes
     from aworld_train.recipe.locate import display
 
@@ -277,10 +261,10 @@ def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
         )
         return
     for name, rows in differences.items():
-        out.print(f"Other than {name}:", markup=False, soft_wrap=True, highlight=False)
+        print_line(f"Other than {name}:")
         for key, (old, new) in rows.items():
             line = f"  {key}: {_one_line(new)}  (there {_one_line(old)})"
-            out.print(line, markup=False, soft_wrap=True, highlight=False)
+            print_line(line)
 
 
 def _one_line(value: Any) -> str:
@@ -290,7 +274,6 @@ def _one_line(value: Any) -> str:
 
 
 def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
-    """What the framework makes of a recipe, after a check of its keys."""
     from aworld_train.adapter.base import find
     from aworld_train.model.turns import try_turns
     from aworld_train.training.disk_need import disk_need, parameters_here
@@ -317,7 +300,6 @@ def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:
 
 def _check_code(loaded: "Recipe") -> None:
     """Check that the code of answers is confined, as far as that can be known without starting anything."""
-    from aworld_train.errors import EnvironmentFailure
     from aworld_train.recipe.reward_settings import reward_settings
     from aworld_train.recipe.schema import EnvBackend
     from aworld_train.reward.code_tests import check_code_tests, check_code_tests_here
@@ -341,13 +323,11 @@ def _composed(loaded: Any) -> dict[str, Any]:
 
 
 def _purpose(file: Path) -> str:
-    """The first comment line of a recipe, which says what it is for."""
     first = file.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
 def _print_yaml(text: str) -> None:
-    """Print YAML on stdout: coloured on a terminal, byte for byte in a pipe."""
     if not sys.stdout.isatty():
         sys.stdout.write(text)
         return

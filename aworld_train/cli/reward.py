@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.arguments import OverridesArgument, QuietOption
 from aworld_train.cli.reward_explain import explain
 from aworld_train.cli.reward_judge import judge_eval
-from aworld_train.cli.reward_options import (
-    DatasetOption,
-    OverridesArgument,
-    RecipeOption,
-    settings_from,
-)
+from aworld_train.cli.reward_options import DatasetOption, RecipeOption, settings_from
 from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
@@ -36,7 +32,7 @@ def score_command(
     overrides: OverridesArgument = None,
     dataset: DatasetOption = None,
     recipe: RecipeOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score each line of a file.
@@ -54,9 +50,7 @@ def score_command(
     if a line is bad, or a scorer failed or took too long.
 
     Examples:
-
         aworld-train reward score predictions.jsonl --dataset data/gsm8k/test.parquet
-
         aworld-train reward score predictions.jsonl --recipe my-recipe.yaml reward.scorer=math --json
     """
     import asyncio
@@ -82,8 +76,6 @@ app.command("suspects")(suspects)
 
 
 class _Tally:
-    """Counts and scores of a file's lines."""
-
     def __init__(self) -> None:
         self.lines = 0
         self.failures = 0

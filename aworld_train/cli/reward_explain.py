@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.reward_options import (
-    DatasetOption,
-    OverridesArgument,
-    RecipeOption,
-    replace_surrogates,
-    settings_from,
-)
+from aworld_train.cli.arguments import JsonOption, OverridesArgument
+from aworld_train.cli.reward_options import DatasetOption, RecipeOption, replace_surrogates, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,32 +19,25 @@ _MAX_CHARS = 1000  # of an answer
 def explain(
     overrides: OverridesArgument = None,
     prediction: Annotated[
-        str,
-        typer.Option(
-            "--prediction", metavar="TEXT|@FILE", help="The assistant's text, or a file that holds it."
-        ),
+        str, typer.Option(metavar="TEXT|@FILE", help="The assistant's text, or a file that holds it.")
     ] = "",
-    answer: Annotated[str | None, typer.Option("--answer", metavar="TEXT", help="The right answer.")] = None,
-    scorer: Annotated[
-        str | None, typer.Option("--scorer", metavar="NAME", help="The scorer that compares.")
-    ] = None,
+    answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The right answer.")] = None,
+    scorer: Annotated[str | None, typer.Option(metavar="NAME", help="The scorer that compares.")] = None,
     answer_schema: Annotated[
-        str | None, typer.Option("--answer-schema", metavar="NAME", help="How the answer is extracted.")
+        str | None, typer.Option(metavar="NAME", help="How the answer is extracted.")
     ] = None,
-    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The task's question.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="TEXT", help="The task's question.")] = None,
     dataset: DatasetOption = None,
     task: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="With --dataset: the task's id.")
     ] = None,
     recipe: RecipeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show step by step how one answer is extracted and compared.
 
     Examples:
-
         aworld-train reward explain --answer 1/2 --prediction '<answer>0.5</answer>' --scorer math
-
         aworld-train reward explain --dataset data/val.parquet --id 17 --prediction @reply.txt
     """
     from dataclasses import asdict, replace
@@ -90,11 +78,10 @@ def explain(
         f"score       {'none' if result.score is None else f'{result.score:g}'} ({result.outcome})",
         *([f"because     {result.cause}"] if result.cause else []),
     ]
-    console.out.print(replace_surrogates("\n".join(lines)), markup=False, soft_wrap=True)
+    console.print_line(replace_surrogates("\n".join(lines)))
 
 
 def _short(text: str) -> str:
-    """The text quoted as in Python and cut off where it is long; ``--json`` prints all of it."""
     return (
         repr(text)
         if len(text) <= _MAX_CHARS

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.reward_options import OverridesArgument, RecipeOption, settings_from
+from aworld_train.cli.arguments import JsonOption, OverridesArgument, QuietOption
+from aworld_train.cli.reward_options import RecipeOption, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,20 +28,14 @@ def judge_eval(
     overrides: OverridesArgument = None,
     recipe: RecipeOption = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", help="Instead of a recipe: address of a judge, up to /chat/completions."),
+        str | None, typer.Option(help="Instead of a recipe: address of a judge, up to /chat/completions.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="With --url: the judge's name at that endpoint.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="With --url: the judge's name at that endpoint.")] = None,
     key_variable: Annotated[
-        str | None,
-        typer.Option(
-            "--key-variable", metavar="NAME", help="With --url: environment variable that holds its key."
-        ),
+        str | None, typer.Option(metavar="NAME", help="With --url: environment variable that holds its key.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure how well a judge agrees with people.
 
@@ -50,9 +45,7 @@ def judge_eval(
     Exits with 1 if there was no verdict at all.
 
     Examples:
-
         aworld-train reward judge-eval labelled.jsonl --recipe my-recipe.yaml
-
         aworld-train reward judge-eval labelled.jsonl --url http://localhost:8000/v1 --model Qwen/Qwen3-8B --json
     """
     import asyncio
@@ -125,9 +118,9 @@ def _show(agreement: "Agreement") -> None:
         shown = ", ".join(agreement.disagreements[:_MAX_IDS]) + (
             f" and {remaining} more" if remaining > 0 else ""
         )
-        console.out.print(f"verdict and label differ: {shown}", markup=False, soft_wrap=True)
+        console.print_line(f"verdict and label differ: {shown}")
     for name, cause in list(agreement.causes.items())[:_MAX_IDS]:
-        console.out.print(f"no verdict on {name}: {cause}", markup=False, soft_wrap=True)
+        console.print_line(f"no verdict on {name}: {cause}")
 
 
 def _format_number(value: float | None) -> str:

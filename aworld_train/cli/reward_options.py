@@ -17,9 +17,6 @@ RecipeOption = Annotated[
         "--recipe", "-r", metavar="RECIPE", help="Score as this recipe's runs do; a file or a name."
     ),
 ]
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values of the recipe to change.")
-]
 DatasetOption = Annotated[
     Path | None,
     typer.Option("--dataset", metavar="FILE", help="Tasks by id: parquet, or JSON lines with id and answer."),
@@ -27,7 +24,6 @@ DatasetOption = Annotated[
 
 
 def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSettings":
-    """The reward settings of the recipe, or the defaults without one."""
     from aworld_train.reward.settings import RewardSettings
 
     if recipe is None:
@@ -44,5 +40,4 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced, which JSON can hold and terminals cannot show."""
     return text.encode("utf-8", "replace").decode()

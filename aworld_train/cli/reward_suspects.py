@@ -8,12 +8,13 @@ import typer
 from rich.text import Text
 
 from aworld_train.cli import console
+from aworld_train.errors import UsageError, suggestion
 
 
 def suspects(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     sign: Annotated[
-        str | None, typer.Option("--sign", help="Only episodes with this sign, as the table names it.")
+        str | None, typer.Option(help="Only episodes with this sign, as the table names it.")
     ] = None,
     number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many episodes to show.")] = 5,
     as_json: Annotated[
@@ -22,26 +23,21 @@ def suspects(
 ) -> None:
     """List episodes whose reward may come from something else than the task, newest first.
 
-    A sign is no proof and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
+    A sign proves nothing and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
 
     Examples:
-
       aworld-train reward suspects runs/quickstart
-
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.errors import UsageError, nearest
     from aworld_train.json_lines import read_lines
     from aworld_train.reward.hacking import Suspicion
 
     file = run / "traces" / "episodes.jsonl"
     if not file.is_file():
-        raise UsageError(f"{run} is no run's folder: there is no {file}.")
+        raise UsageError(f"{run} is not a run's folder: {file} does not exist.")
     signs = [suspicion.value for suspicion in Suspicion]
     if sign is not None and sign not in signs:
-        suggestion = nearest(sign, signs)
-        hint = f" Did you mean {suggestion}?" if suggestion else ""
-        raise UsageError(f"--sign {sign!r} is none of {', '.join(signs)}.{hint}")
+        raise UsageError(f"--sign {sign!r} is not one of {', '.join(signs)}.{suggestion(sign, signs)}")
     try:
         lines = [line for line in read_lines(file) if not line.get("retried")]
     except (OSError, ValueError) as error:

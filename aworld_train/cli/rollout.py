@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import RecipeArgument
-from aworld_train.cli.engine_option import EngineOption, with_engine
+from aworld_train.cli.arguments import EngineOption, OverridesArgument, RecipeArgument, with_engine
+from aworld_train.errors import UsageError
 from aworld_train.masking import mask, masked
 
 if TYPE_CHECKING:
@@ -22,18 +22,13 @@ _SHOWN_CHARACTERS = 800  # of a line
 
 def rollout(
     recipe: RecipeArgument,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
-    ] = None,
+    overrides: OverridesArgument = None,
     task: Annotated[
-        int | None,
-        typer.Option("--task", help="The task's `extra_info.index` in the dataset; default: its first."),
+        int | None, typer.Option(help="The task's `extra_info.index` in the dataset; default: its first.")
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(
-            "--dataset", help="Tasks; default: the first file of the recipe's dataset.val, else train."
-        ),
+        typer.Option(help="Tasks; default: the first file of the recipe's dataset.val, else train."),
     ] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many episodes.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the most likely tokens.")] = False,
@@ -41,14 +36,11 @@ def rollout(
     model_url: Annotated[
         str | None,
         typer.Option(
-            "--model-url",
             help="Sample from a vLLM server at this address, as http://host:8000/v1; start it with "
-            "`--logprobs-mode processed_logprobs`.",
+            "`--logprobs-mode processed_logprobs`."
         ),
     ] = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", help="Where the folder with the played episodes is.")
-    ] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the folder with the played episodes is.")] = Path("runs"),
     full: Annotated[
         bool, typer.Option("--full", help="Show prompts and tool results whole, however long they are.")
     ] = False,
@@ -62,13 +54,9 @@ def rollout(
     Exits with 1 if no episode came to a row that could be trained on.
 
     Examples:
-
         aworld-train rollout recipes/quickstart.yaml --task 3600
-
         aworld-train rollout recipes/quickstart.yaml --task 3600 -n 4 --json
-
         aworld-train rollout recipe.yaml --engine vllm
-
         aworld-train rollout recipe.yaml --model-url http://gpu-node:8000/v1
     """
     import asyncio
@@ -78,7 +66,6 @@ def rollout(
     from aworld_train import temporary
     from aworld_train.adapter.base import framework_of
     from aworld_train.dataset.check import find_row
-    from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
@@ -134,7 +121,6 @@ def rollout(
 
 
 def _plain(episode: "SingleEpisode") -> dict[str, Any]:
-    """An episode as plain data."""
     return {
         **masked({key: value for key, value in episode.line.items() if key not in ("step", "validate")}),
         "answer": episode.result.answer,
@@ -170,7 +156,6 @@ def _plain(episode: "SingleEpisode") -> dict[str, Any]:
 
 
 def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
-    """Print an episode: trained tokens stand out, and any other part has at most ``max_lines`` lines."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -230,7 +215,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
-    """A row as text: trained tokens bold and complete; other tokens dim and, if they are long, without their middle."""
+    """A row as text: trained tokens bold and complete, others dim and without their middle if they are long."""
     from itertools import groupby
 
     from rich.text import Text

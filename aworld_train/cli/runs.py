@@ -1,6 +1,5 @@
 """``aworld-train runs``: lists, shows, compares and draws runs, follows and stops them, and makes one again."""
 
-import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +9,18 @@ import typer
 
 from aworld_train.cli import runs_episodes
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsArgument, RunsOption
-from aworld_train.cli.console import note, out, print_facts, print_json, print_table
+from aworld_train.cli.console import err, note, out, print_facts, print_json, print_line, print_table
 from aworld_train.cli.runs_checkpoint import checkpoint
-from aworld_train.cli.runs_export import export_run
-from aworld_train.cli.runs_report import report
-from aworld_train.cli.runs_watch import watch
+from aworld_train.cli.runs_export import export_run, report
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
 
 app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and make one again.")
 app.command("export")(export_run)
+app.command("report")(report)
 app.command("checkpoint")(checkpoint)
-
 app.command("episodes")(runs_episodes.episodes)
 app.command("episode")(runs_episodes.episode)
 app.command("trace-token")(runs_episodes.trace_token)
@@ -120,12 +118,9 @@ def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = 
     intervals are not known to differ.
 
     Examples:
-
         aworld-train runs compare lr-1e-5 lr-3e-5
-
         aworld-train runs compare runs/a /other/place/b --json
     """
-    from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run, recipe_differences
 
     if len(names) < 2:
@@ -143,7 +138,9 @@ def compare(names: RunsArgument, runs: RunsOption = RUNS, as_json: JsonOption = 
     rows = [(label, *(result[label] for result in results)) for label in results[0]]
     if len(set(sources)) > 1:
         rows.append(("code", *sources))
-    texts = {key: [_value(value) for value in values] for key, values in differences.items()}
+    texts = {
+        key: ["–" if value is None else str(value) for value in values] for key, values in differences.items()
+    }
     long = {key for key, values in texts.items() if max(map(len, values)) > _MAX_COLUMN}
     rows += [(key, *values) for key, values in texts.items() if key not in long]
     print_table(("", *(run.name for run in recorded)), rows)
@@ -178,9 +175,7 @@ def plot(
     """Draw figures of one or several runs over their steps, as a PNG.
 
     Examples:
-
         aworld-train runs plot quickstart
-
         aworld-train runs plot a b c -f reward -f val_accuracy -o comparison.png
     """
     from aworld_train.training.curve import draw_runs
@@ -198,14 +193,14 @@ def plot(
 def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
     """Follow a run that another command or a scheduler started, until it ends.
 
-    Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run goes on.
+    Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run continues.
     """
     from aworld_train import launch
     from aworld_train.cli.train import print_summary
     from aworld_train.launch.attach import attach as follow
 
     folder = _folder(run, runs)
-    shown = note if as_json else _print_line
+    shown = note if as_json else print_line
     summary = follow(launch.launcher_of(folder), folder, shown)
     if as_json:
         print_json(summary.to_json())
@@ -216,7 +211,7 @@ def attach(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = Fals
 @app.command("logs")
 def logs(
     run: RunArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run has ended.")] = False,
     lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", min=1)] = None,
     runs: RunsOption = RUNS,
 ) -> None:
@@ -224,19 +219,18 @@ def logs(
     from collections import deque
 
     from aworld_train import launch
-    from aworld_train.errors import UsageError
 
     if follow and lines is not None:
         raise UsageError("--follow shows a log as it grows, and --lines its end: give one of them.")
     folder = _folder(run, runs)
     printed = launch.launcher_of(folder).logs(folder, follow=follow)
     for line in printed if lines is None else deque(printed, maxlen=lines):
-        _print_line(line)
+        print_line(line)
 
 
 @app.command("stop")
 def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False) -> None:
-    """End a run, wherever it runs, and wait until it has ended; `train --resume` goes on with it."""
+    """End a run, wherever it runs, and wait until it has ended; `train --resume` continues it."""
     from aworld_train import launch
 
     folder = _folder(run, runs)
@@ -248,9 +242,7 @@ def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False)
 
 
 @app.command("clean")
-def clean(
-    as_json: JsonOption = False,
-) -> None:
+def clean(as_json: JsonOption = False) -> None:
     """Remove what killed runs, evaluations and environments left in the folder for temporary files.
 
     Only what belongs to you and provably to no living process; every start does the same. Run folders stay.
@@ -284,7 +276,6 @@ def reproduce(
     """
     from aworld_train import recipe as recipes
     from aworld_train.atomic import write_text
-    from aworld_train.errors import UsageError
     from aworld_train.training.recorded_run import open_run
 
     recorded = open_run(run, runs)
@@ -304,8 +295,28 @@ def reproduce(
     typer.echo(shlex.join(arguments))
 
 
-app.command("report")(report)
-app.command("watch")(watch)
+@app.command("watch")
+def watch(run: RunArgument, runs: RunsOption = RUNS) -> None:
+    """Show the live screen of a run that another terminal, or a job, trains, until it ends.
+
+    Ctrl-C ends the watching; the run continues. Where the output is not a terminal there is a line for each step.
+
+    Example:
+        aworld-train runs watch quickstart
+    """
+    from aworld_train.training.recorded_run import open_run
+    from aworld_train.training.run_status import follow
+    from aworld_train.training.screen import train_progress
+
+    recorded = open_run(run, runs)
+    if recorded.evaluation or recorded.status != "running":
+        subject = "an evaluation" if recorded.evaluation else recorded.status
+        raise UsageError(
+            f"{recorded.name} is {subject}, so no training can be watched. See `runs show {run}`."
+        )
+    with train_progress(err, quiet=False) as progress:
+        ended = follow(recorded.path, progress)
+    note(f"{ended.name} is {ended.status}. See `aworld-train runs show {run}`.")
 
 
 def _folder(run: str, runs: Path) -> Path:
@@ -317,10 +328,6 @@ def _folder(run: str, runs: Path) -> Path:
         if record_file(folder).is_file():
             return folder.resolve()
     return open_run(run, runs).path
-
-
-def _print_line(line: str) -> None:
-    out.print(line, markup=False, soft_wrap=True)
 
 
 def _overview(run: "RecordedRun") -> dict[str, Any]:
@@ -340,7 +347,6 @@ def _overview(run: "RecordedRun") -> dict[str, Any]:
 
 
 def _facts(run: "RecordedRun") -> dict[str, str]:
-    """What is known of a run, in lines."""
     manifest, attempts = run.manifest, run.manifest.get("attempts") or []
     last: Mapping[str, Any] = attempts[-1] if attempts else {}
     error = run.summary.get("error") or {}
@@ -410,11 +416,9 @@ def _gain(run: "RecordedRun") -> str:
 
 
 def _duration(seconds: Any) -> str:
-    if not isinstance(seconds, int | float):
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    from aworld_train.training.progress import clock
+
+    return clock(round(seconds)) if isinstance(seconds, int | float) else "–"
 
 
 def _model(run: "RecordedRun") -> str:
@@ -434,12 +438,8 @@ def _source(run: "RecordedRun") -> str:
     )
 
 
-def _value(value: Any) -> str:
-    return "–" if value is None else str(value)
-
-
 def _refuse_other_data(run: "RecordedRun") -> None:
-    from aworld_train.errors import UsageError
+    from aworld_train.training.run_folder import sha256_of
 
     faults = []
     for name, recorded in (run.manifest.get("data_sha256") or {}).items():
@@ -448,7 +448,7 @@ def _refuse_other_data(run: "RecordedRun") -> None:
             continue  # the reference to a variable: `train --resume` checks it, a new run takes what it refers to
         if not file.is_file():
             faults.append(f"{name} is missing")
-        elif _sha256(file) != recorded:
+        elif sha256_of(file) != recorded:
             faults.append(f"{name} has changed")
     if faults:
         raise UsageError(
@@ -457,13 +457,7 @@ def _refuse_other_data(run: "RecordedRun") -> None:
         )
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _changes(run: "RecordedRun") -> Sequence[str]:
-    """What differs from when the run was made, in sentences."""
     from importlib import metadata
 
     from aworld_train import __version__

@@ -1,5 +1,6 @@
 """``aworld-train runs checkpoint``: what a run's checkpoints hold, and one of them as a model's folder."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class Dtype(StrEnum):
-    """What weights can be rounded to."""
-
     float32 = "float32"
     bfloat16 = "bfloat16"
     float16 = "float16"
@@ -64,11 +63,8 @@ def checkpoint(
     HF_TOKEN.
 
     Examples:
-
         aworld-train runs checkpoint quickstart
-
         aworld-train runs checkpoint quickstart --step best --to models/calculator --dtype bfloat16
-
         aworld-train runs checkpoint quickstart --hub someone/calculator
     """
     from aworld_train.evaluation.model_card import model_card
@@ -85,7 +81,7 @@ def checkpoint(
         recorded, chosen, target, dtype=dtype, adapter=not merge, prove=prove, hub=hub, card=card
     )
     if as_json:
-        print_json(exported.to_json())
+        print_json(asdict(exported))
         return
     if exported.folder:
         what = "The adapter" if exported.adapter else "The model"
@@ -105,10 +101,10 @@ def checkpoint(
 
 
 def _facts(run: "RecordedRun", chosen: "StoredCheckpoint") -> dict[str, Any]:
+    from aworld_train.adapter.base import find
     from aworld_train.model.weights import dtype_of, parameters_of
-    from aworld_train.training.checkpoint_export import framework_of_run
 
-    framework = framework_of_run(run)
+    framework = find(run.framework)
     model = framework.model_in(chosen.path)
     weights = model if model and any(model.glob("*.safetensors")) and not chosen.fault else None
     return {

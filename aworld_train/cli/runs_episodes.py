@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
-from aworld_train.cli.console import note, out, print_json, print_table, visible
+from aworld_train.cli.console import note, out, print_json, print_line, print_table, visible
+from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.store.reading import EpisodeHead, Store, StoredEpisode
@@ -23,10 +24,8 @@ WhereOption = Annotated[
 def episodes(
     run: RunArgument,
     where: WhereOption = "",
-    search: Annotated[str, typer.Option("--search", help="A text that the episode contains.")] = "",
-    sort: Annotated[
-        str, typer.Option("--sort", help="began, step, reward, seconds, turns, advantage, ...")
-    ] = "began",
+    search: Annotated[str, typer.Option(help="A text that the episode contains.")] = "",
+    sort: Annotated[str, typer.Option(help="began, step, reward, seconds, turns, advantage, ...")] = "began",
     descending: Annotated[bool, typer.Option("--desc", help="The largest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most that are listed.")] = 50,
     superseded: Annotated[
@@ -43,11 +42,8 @@ def episodes(
     parentheses.
 
     Examples:
-
         aworld-train runs episodes quickstart --where 'outcome=timeout and tool=search'
-
         aworld-train runs episodes quickstart --where 'phase=train and step=3 and reward<1' --sort advantage
-
         aworld-train runs episodes quickstart --search 'I cannot' --json
     """
     with _store(run, runs, where) as store:
@@ -59,7 +55,7 @@ def episodes(
         print_json({"total": total, "episodes": [head.to_json() for head in found]})
         return
     if not found:
-        note("No episode meets the condition.")
+        note("No episodes match the condition.")
         return
     _print_heads(found)
     if total > len(found):
@@ -76,7 +72,6 @@ def episode(
     """Show an episode: its conversations, tool calls, score, and how it was trained on.
 
     Example:
-
         aworld-train runs episode quickstart 07d7fb93
     """
     with _store(run, runs) as store:
@@ -89,18 +84,15 @@ def episode(
 
 def trace_token(
     run: RunArgument,
-    step: Annotated[int, typer.Option("--step", min=1, help="The training step.")],
-    row: Annotated[int, typer.Option("--row", min=0, help="The row's place in the step's batch, from 0.")],
-    token: Annotated[
-        int, typer.Option("--token", min=0, help="The token's place in the row, prompt included, from 0.")
-    ],
+    step: Annotated[int, typer.Option(min=1, help="The training step.")],
+    row: Annotated[int, typer.Option(min=0, help="The row's place in the step's batch, from 0.")],
+    token: Annotated[int, typer.Option(min=0, help="The token's place in the row, prompt included, from 0.")],
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Say where a token that was trained on comes from: its model call, its episode and its task.
 
     Example:
-
         aworld-train runs trace-token quickstart --step 3 --row 17 --token 120
     """
     from aworld_train.store.trace import trace_token as trace
@@ -111,7 +103,7 @@ def trace_token(
         print_json(origin.to_json())
         return
     for name, text in _origin_facts(origin).items():
-        out.print(f"{name:<12}{visible(text)}", markup=False, soft_wrap=True)
+        print_line(f"{name:<12}{visible(text)}")
 
 
 def prune(
@@ -127,12 +119,9 @@ def prune(
     """Remove texts and tokens of episodes from a run's store; their figures stay.
 
     Examples:
-
         aworld-train runs prune quickstart --where 'reward=1 and step<5'
-
         aworld-train runs prune quickstart --superseded --yes
     """
-    from aworld_train.errors import UsageError
     from aworld_train.store.pruning import prune as prune_store
     from aworld_train.training.recorded_run import open_run
     from aworld_train.training.run_files import is_in_use
@@ -144,7 +133,9 @@ def prune(
         )
     recorded = open_run(run, runs)
     if is_in_use(recorded.path):
-        raise UsageError(f"The run {recorded.name} goes on; prune it when it has ended, or set store.max_gb.")
+        raise UsageError(
+            f"The run {recorded.name} is running; prune it when it has ended, or set store.max_gb."
+        )
     condition = f"({where}) and has_content" if where else "has_content"
     with _store(run, runs, where) as store:
         count = store.count(condition, superseded=superseded)
@@ -312,7 +303,7 @@ def _plain(episode: "StoredEpisode") -> dict[str, Any]:
 
 
 def _fact(name: str, text: str) -> None:
-    out.print(f"{name:<10}{visible(text)}", markup=False, soft_wrap=True)
+    print_line(f"{name:<10}{visible(text)}")
 
 
 def _number(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""``aworld-train runs export``: episodes of a run in the formats of other programs."""
+"""``runs export`` writes episodes of a run in the formats of other programs, ``runs report`` a run as one HTML file."""
 
 import time
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import typer
 from aworld_train import __version__
 from aworld_train.cli.arguments import RUNS, JsonOption, RunArgument, RunsOption
 from aworld_train.cli.console import err, note, print_json
+from aworld_train.errors import AworldTrainError
 from aworld_train.store.export.formats import ExportFormat
 
 _ENTRIES = {
@@ -44,11 +45,8 @@ def export_run(
     Episodes of which no texts are kept, or which are still running, are left out. Exits with 1 if nothing is left.
 
     Examples:
-
         aworld-train runs export quickstart --format messages --where 'reward=1' --out right.jsonl
-
         aworld-train runs export quickstart --format parquet --out calls.parquet
-
         aworld-train runs export quickstart --format inspect --where 'phase=val' --out validation.eval
     """
     from aworld_train.atomic import check_writable
@@ -80,8 +78,45 @@ def export_run(
         note(f"{counts.without_content:,} episodes are left out, because nothing of their texts is kept.")
 
 
+def report(
+    run: RunArgument,
+    target: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
+    episodes: Annotated[
+        int, typer.Option("--episodes", "-n", min=0, max=5000, help="The most episodes that are in it.")
+    ] = 200,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run as one HTML file that needs no server: its figures and curves, and a sample of its episodes.
+
+    The sample is the same each time: of each outcome as many, spread over the steps. Texts over 10,000 characters are
+    shortened. The file holds what the model and the tools wrote; give it to those who may read that.
+
+    Examples:
+        aworld-train runs report quickstart --out quickstart.html
+        aworld-train runs report runs/quickstart --out report.html --episodes 50
+    """
+    from aworld_train.store.database import StoreUnreachable
+    from aworld_train.training.recorded_run import open_run
+    from aworld_train.view.report import write_report
+
+    try:
+        written = write_report(open_run(run, runs), target, episodes=episodes)
+    except StoreUnreachable as error:
+        raise AworldTrainError(
+            f"The database with the episodes of {run} does not answer: {error}."
+        ) from error
+    if as_json:
+        print_json(
+            {"report": str(target), "bytes": written.size, "episodes": written.episodes, "of": written.total}
+        )
+    else:
+        note(
+            f"The report is {target}, {written.size / 1e6:.1f} MB, with {written.episodes} of {written.total} episodes."
+        )
+
+
 def _progress() -> Callable[[int, int], None]:
-    """Reports on stderr how far an export is, now and then; on a terminal in one line."""
     began = last = time.monotonic()
 
     def report(done: int, total: int) -> None:

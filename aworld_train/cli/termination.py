@@ -1,31 +1,24 @@
 """Lets a command that is ended by a signal clean up behind itself."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 
 
 class Terminated(BaseException):
-    """SIGTERM has arrived: no `Exception`, so that only cleaning up stands between it and the end of the command."""
+    """SIGTERM has arrived; not an `Exception`, so that only cleaning up comes before the end of the command."""
 
 
-@contextmanager
-def raised_from_signals() -> Iterator[None]:
+def raised_from_signals() -> AbstractContextManager[None]:
     """While the block runs, SIGTERM raises `Terminated`, once, and SIGINT `KeyboardInterrupt`.
 
     A shell starts background jobs with SIGINT ignored; without a handler ``kill -INT`` would have no effect on them.
     """
+    from aworld_train.interruptible import signal_handlers
 
     def terminate(number: int, frame: FrameType | None) -> None:
         # A second one must not disturb the cleaning up after the first.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise Terminated
 
-    handlers = {signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return signal_handlers({signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler})

@@ -3,34 +3,31 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import RecipeArgument
+from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArgument
+from aworld_train.errors import UsageError
 
 
 def train(
     recipe: RecipeArgument,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
-    ] = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", help="Where run folders are; this run's is RUNS/<name>.")
-    ] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    overrides: OverridesArgument = None,
+    runs: Annotated[Path, typer.Option(help="Where run folders are; this run's is RUNS/<name>.")] = Path(
+        "runs"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the command, and start nothing.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="With --dry-run: the folder to write the files of the launch into."),
+        Path | None, typer.Option(help="With --dry-run: the folder to write the files of the launch into.")
     ] = None,
     launcher: Annotated[
         str | None,
         typer.Option(
-            "--launcher",
             metavar="NAME",
             help="Where the run runs: local, ray, slurm or kubernetes; default: the recipe's cluster.launcher.",
         ),
@@ -41,7 +38,7 @@ def train(
     submit: Annotated[
         bool, typer.Option("--submit", help="Submit what the launcher kubernetes has rendered.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary (detached: the job) as one JSON object.")
     ] = False,
@@ -52,19 +49,14 @@ def train(
     interrupted. RUNS/<name>/summary.json says what happened in every case.
 
     Examples:
-
         aworld-train train recipes/quickstart.yaml
-
         aworld-train train recipes/quickstart.yaml name=long trainer.steps=50
-
         aworld-train train recipes/quickstart.yaml --resume
-
         aworld-train train recipes/quickstart.yaml --launcher slurm cluster.nodes=2
     """
     from aworld_train import launch
     from aworld_train import recipe as recipes
     from aworld_train.adapter.episodes.files import write_files
-    from aworld_train.errors import UsageError
     from aworld_train.launch.slurm_variables import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
@@ -117,12 +109,12 @@ def train(
 
 
 def print_summary(summary: object) -> None:
-    """Print the summary of a run."""
     from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)
-    before, after = summary.val["before"], summary.val["after"]
-    console.out.print(f"{summary.name}: {summary.status}", markup=False, soft_wrap=True, style="bold")
+    before, after, used = summary.val["before"], summary.val["after"], summary.correct_with_tool
+    alarms = [f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms]
+    console.print_line(f"{summary.name}: {summary.status}", "bold")
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
         "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
@@ -131,10 +123,10 @@ def print_summary(summary: object) -> None:
         "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
         "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
-        "correct answers that used a tool": _share(summary.correct_with_tool),
+        "correct answers that used a tool": "–" if used is None else f"{used:.1%}",
         "seconds": f"{summary.seconds:.0f}",
         **({"remark": summary.remark} if summary.remark else {}),
-        **({"alarms": _alarms(summary.alarms)} if summary.alarms else {}),
+        **({"alarms": "\n".join(alarms)} if alarms else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
@@ -150,11 +142,3 @@ def _accuracy(value: float | None, n: int, errors: int) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _alarms(alarms: "list[dict[str, Any]]") -> str:
-    return "\n".join(f"step {alarm['step']}: {alarm['text']}" for alarm in alarms)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from aworld_train.cli.console import note, print_json
+from aworld_train.errors import UsageError
 
 
 def view(
@@ -15,9 +16,7 @@ def view(
     ] = Path("runs"),
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help="Where to listen; default: 8642, or any if that is taken."
-        ),
+        typer.Option(min=0, max=65535, help="Where to listen; default: 8642, or any if that is taken."),
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address and open no browser.")
@@ -28,21 +27,17 @@ def view(
 ) -> None:
     """Show runs and their episodes in a browser: curves, conversations, tool calls, tokens, scores.
 
-    Also of runs that go on: the page follows them. The server listens on 127.0.0.1 only, and only reads; for another
+    Also of running ones: the page follows them. The server listens on 127.0.0.1 only, and only reads; for another
     machine's, forward its port (ssh -L 8642:127.0.0.1:8642 HOST). The address has a token that works once, for one
     browser; from then on, addresses of the page can be kept and opened again there. Ctrl-C ends it.
 
     Examples:
-
         aworld-train view
-
         aworld-train view runs/quickstart
-
         aworld-train view --no-browser --port 8642
     """
     import asyncio
 
-    from aworld_train.errors import UsageError
     from aworld_train.training.run_files import RECIPE
 
     shown = runs.resolve().name if (runs / RECIPE).is_file() else None
@@ -55,7 +50,6 @@ def view(
 
 
 async def _serve(folder: Path, shown: str | None, port: int | None, *, browser: bool, as_json: bool) -> None:
-    """Serve until a signal comes; ``shown`` is the run that the address leads to."""
     import asyncio
     import signal
     import webbrowser

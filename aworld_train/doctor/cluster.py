@@ -7,9 +7,9 @@ from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
 from aworld_train.doctor.machine import CommandFailed, Machine
 from aworld_train.doctor.needs import Needs
 from aworld_train.doctor.network import connection_problem
+from aworld_train.encrypted_env import ray_token
 from aworld_train.errors import AworldTrainError
 from aworld_train.network import is_near
-from aworld_train.sealed import ray_token
 
 _RAY_SECONDS = 1.5
 _PID = re.compile(r"_(\d+)$")

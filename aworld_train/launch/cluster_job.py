@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 
 from aworld_train import __version__
+from aworld_train.encrypted_env import JOB_VARIABLES_VARIABLE, ray_token, unseal
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.launch.cluster_nodes import Demand, check_nodes
 from aworld_train.recipe.schema import Recipe
-from aworld_train.sealed import JOB_VARIABLES_VARIABLE, ray_token, unseal
 
 INSIDE_VARIABLE = "AWORLD_TRAIN_CLUSTER_JOB"
 """Holds the IP address of this node, in the process that trains; there the launcher runs the recipe itself."""
 SEALED_VARIABLE = "AWORLD_TRAIN_JOB_SEALED"
-"""Holds the variables that come with the job, sealed; see ``aworld_train.sealed``."""
+"""Holds the variables that come with the job, sealed; see ``aworld_train.encrypted_env``."""
 _MODULE = "aworld_train.launch.cluster_job"
 FILE = "job.json"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aworld_train.adapter.episodes.files import write_files
+from aworld_train.encrypted_env import ray_token, seal
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
@@ -19,7 +20,6 @@ from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
 from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
 from aworld_train.launch.record import LaunchRecord, read_record, submitted_record, write_record
 from aworld_train.recipe.schema import Recipe
-from aworld_train.sealed import ray_token, seal
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER

@@ -1,9 +1,6 @@
-"""The Python API: one trainer for every framework.
+"""The Python API, ``AgentTrainer(config="recipes/quickstart.yaml").train()``, which the command line calls too.
 
-    AgentTrainer(config="recipes/quickstart.yaml").train()
-
-The command ``aworld-train train`` calls ``AgentTrainer`` too, so that both behave the same. Names are imported on first
-use, so that what only checks a recipe does not import what runs one.
+Names are imported on first use, so that what only checks a recipe does not import what runs one.
 """
 
 from importlib import import_module

@@ -69,17 +69,7 @@ class AgentTrainer:
         self.train_processor.mark_initialized()
 
     def train(self, **options: Any) -> Any:
-        """Start the training and wait for its end.
-
-        Args:
-            **options: Keyword arguments of the processor's ``train``.
-
-        Returns:
-            The result of the processor's ``train``; for frameworks, the run's summary.
-
-        Raises:
-            ValueError: The processor has not been initialized.
-        """
+        """Start the training, wait for its end and return the processor's result: for frameworks the run's summary."""
         if not self.train_processor.initialized:
             raise ValueError("The training processor has not passed its checks.")
         with options_as_arguments(_ARGUMENTS):
@@ -87,22 +77,14 @@ class AgentTrainer:
 
     @classmethod
     def register_processor(cls, train_engine_name: str, train_type: type[TrainerProcessor]) -> None:
-        """Make a processor known under a name.
-
-        Raises:
-            TypeError: It is not a subclass of ``TrainerProcessor``.
-        """
+        """Make a processor known under a name."""
         if not (isinstance(train_type, type) and issubclass(train_type, TrainerProcessor)):
             raise TypeError(f"{train_type!r} is not a subclass of TrainerProcessor")
         cls._processors[train_engine_name] = train_type
 
     @classmethod
     def unregister_processor(cls, train_engine_name: str) -> None:
-        """Remove a registered processor.
-
-        Raises:
-            UsageError: There is none of that name.
-        """
+        """Remove a registered processor."""
         if train_engine_name not in cls._processors:
             raise UsageError(cls._unknown(train_engine_name))
         del cls._processors[train_engine_name]

@@ -1,14 +1,16 @@
 """Signs that a run no longer learns: shown when they appear, and kept in the summary.
 
 A single step proves little, so most signs count once they last for some steps. What is left out of training can be
-gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is no number also
+gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is not finite also
 ends the run when it lasts: nothing that comes after is learned from.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from aworld_train.training.episode_counts import EpisodeCounts
 
 STEPS = 3
 """For how many steps in a row a sign has to last."""
@@ -40,39 +42,11 @@ _MIN_DROPPED, _MAX_DROPPED_RATIO = 3, 3.0  # episodes; of the share that is left
 
 @dataclass(frozen=True)
 class Alarm:
-    """One sign.
-
-    Attributes:
-        step: The step at which it was noticed.
-        kind: A key of ``_TEXTS``.
-        text: What it means and what may help.
-    """
+    """One sign; ``kind`` is a key of ``_TEXTS``."""
 
     step: int
     kind: str
     text: str
-
-
-class StepEpisodes(Protocol):
-    """The episodes of a step, as far as alarms look at them.
-
-    Attributes:
-        outcomes: Their number by outcome.
-        compared_tasks: Tasks of which several episodes have a reward.
-        varied_tasks: Those of them whose rewards differ.
-        played: Their number by task.
-        dropped: Those of them that are left out.
-    """
-
-    outcomes: Counter[str]
-    played: Counter[int]
-    dropped: Counter[int]
-
-    @property
-    def compared_tasks(self) -> int: ...
-
-    @property
-    def varied_tasks(self) -> int: ...
 
 
 class AlarmWatch:
@@ -88,14 +62,8 @@ class AlarmWatch:
         self._all_played = self._all_dropped = 0
         self._dropped_tasks: set[int] = set()  # that had an alarm
 
-    def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
-        """The alarms that a step raises.
-
-        Args:
-            step: The step.
-            row: Its row of ``metrics.jsonl``, in which a figure that is not finite is None.
-            episodes: Its training episodes.
-        """
+    def observe(self, step: int, row: Mapping[str, Any], episodes: EpisodeCounts) -> list[Alarm]:
+        """The alarms that a step raises; in its row of ``metrics.jsonl`` a figure that is not finite is None."""
         signs = dict(self._signs(row, episodes))
         raised = []
         for kind in _TEXTS:
@@ -108,7 +76,6 @@ class AlarmWatch:
 
     @property
     def reason_to_stop(self) -> str | None:
-        """Why the run is to be ended, if it is."""
         if self._streaks["not_finite"] < STEPS:
             return None
         return (
@@ -116,7 +83,7 @@ class AlarmWatch:
             "learned any more. A lower trainer.lr or trainer.grad_clip may help, from an earlier checkpoint."
         )
 
-    def _signs(self, row: Mapping[str, Any], episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+    def _signs(self, row: Mapping[str, Any], episodes: EpisodeCounts) -> Iterator[tuple[str, str]]:
         """The kinds of signs that a step shows, each with the end of its text."""
         if any(name in row and row[name] is None for name in ("loss", "grad_norm")):
             yield "not_finite", ""
@@ -134,7 +101,7 @@ class AlarmWatch:
             yield "one_outcome", f" {next(iter(episodes.outcomes))}"
         yield from self._drops(episodes)
 
-    def _drops(self, episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+    def _drops(self, episodes: EpisodeCounts) -> Iterator[tuple[str, str]]:
         """Signs that a step, or a task over all other steps, has more than its share of what is left out."""
         dropped, played = episodes.dropped.total(), episodes.played.total()
         if _is_more(dropped, played, self._all_dropped, self._all_played):
@@ -153,8 +120,7 @@ class AlarmWatch:
     def _difference(self, row: Mapping[str, Any]) -> str | None:
         """How far the engine's probabilities are from the trainer's, if that is too far.
 
-        The first step is sampled with weights that both have read from the disk, so it shows whether both compute in
-        fp32: then what is rounding in bf16 is a fault.
+        In the first step both use weights read from disk, so it shows whether both compute in fp32.
         """
         highest, mean = row.get("rollout_probs_diff_max"), row.get("rollout_probs_diff_mean")
         if isinstance(highest, int | float):
@@ -168,7 +134,6 @@ class AlarmWatch:
 
 
 def _is_more(dropped: int, played: int, other_dropped: int, others_played: int) -> bool:
-    """Whether more is left out than the share of the others allows."""
     if dropped < _MIN_DROPPED or not others_played:
         return False
     return dropped / played > _MAX_DROPPED_RATIO * other_dropped / others_played

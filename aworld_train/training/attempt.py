@@ -1,4 +1,4 @@
-"""One start of a run: the tool environment and the framework, watched until they end, with a record of what came."""
+"""One start of a run: the tool environment and the framework, watched until they end."""
 
 import time
 
@@ -10,30 +10,22 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
-from aworld_train.training.early_stop import reason_to_stop
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.prompt_check import PromptCheck
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_record import RunRecord
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.run_status import RunStatus, trainer_work
 from aworld_train.training.run_store import RunStore
-from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
-from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.stop_request import StopRequest, early_stop_reason
 from aworld_train.training.summary import RunSummary
+from aworld_train.training.watchdog import StallWatch
 
 
 class Attempt:
-    """One start of a run, and the record of it.
-
-    Attributes:
-        summary: The run's summary, which this attempt goes on with.
-        folder: The run folder.
-        from_step: The step of the checkpoint that it begins from; 0 without one.
-        began: Whether the tool environment was there and the framework was started.
-    """
+    """One start of a run; ``began`` once the tool environment was there and the framework was started."""
 
     def __init__(
         self,
@@ -54,7 +46,7 @@ class Attempt:
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
-        self._record = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self._record = RunMetrics(folder, summary, self._metrics_file, self.from_step)
         self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]
         limit = recipe.dataset.val_limit
         val_tasks = val_data.rows if limit < 0 else min(limit, val_data.rows)
@@ -69,18 +61,15 @@ class Attempt:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do, the last validation included."""
         is_over = self.from_step >= self.summary.steps_planned or self.summary.stopped_early is not None
         return is_over and not self._record.validates_first
 
     def again(self) -> "Attempt":
-        """The next attempt, from the last whole checkpoint."""
         return Attempt(
             self._recipe, self._plan, self.folder, self.summary, self._val_data, self._stop_request
         )
 
     def run(self, placement: Placement, progress: Progress, scorers: set[str]) -> None:
-        """Start the tool environment and, with it, the framework, and wait until it ends."""
         for note in self._notes:
             progress.note(note)
         with (
@@ -135,7 +124,7 @@ class Attempt:
             done, planned = self.summary.steps_done, self.summary.steps_planned
             checkpoint = self.folder.last_checkpoint()
             advice = (
-                f"go on from step {checkpoint.step} with --resume"
+                f"continue from step {checkpoint.step} with --resume"
                 if checkpoint
                 else "there is no checkpoint yet"
             )
@@ -150,17 +139,16 @@ class Attempt:
         self._status.show(progress, trainer_work(self.folder.path))
 
     def check_complete(self) -> None:
-        """Check that every step was done and that some episodes had a reward."""
         self._refresh()
         summary = self.summary
         if summary.steps_done < summary.steps_planned and not summary.stopped_early:
             raise TrainingFailure(
                 f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
-                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
+                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; continue with --resume."
             )
         if summary.trained_episodes == 0:
             raise TrainingFailure(
-                f"No episode bore a reward, so nothing was learned. See {self.folder.episodes}."
+                f"No episode had a reward, so nothing was learned. See {self.folder.episodes}."
             )
 
     def _refresh(self) -> bool:
@@ -169,7 +157,7 @@ class Attempt:
     def _reason_to_stop_early(self) -> str | None:
         accuracies = self._record.accuracies
         is_last = max(accuracies, default=0) >= self.summary.steps_planned
-        return None if is_last else reason_to_stop(accuracies, self._recipe.trainer.early_stop)
+        return None if is_last else early_stop_reason(accuracies, self._recipe.trainer.early_stop)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():

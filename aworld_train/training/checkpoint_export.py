@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import atomic, module_process
-from aworld_train.adapter.base import StoredCheckpoint, TrainingFramework, find
+from aworld_train.adapter.base import StoredCheckpoint, find
 from aworld_train.errors import (
     NO_SPACE,
     TRAINING_PROFILE,
@@ -42,18 +42,7 @@ _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 @dataclass(frozen=True)
 class CheckpointExport:
-    """What was exported.
-
-    Attributes:
-        folder: Where it is; None if it was only pushed.
-        step: The step of the checkpoint.
-        adapter: Whether it is a LoRA adapter alone.
-        dtype: Of the weights.
-        parameters: How many numbers they are.
-        bytes: Of all files.
-        proof: What was measured when it was loaded; None if it was not.
-        hub: The address of the commit on the hub.
-    """
+    """What was exported: ``folder`` is None if it was only pushed, ``hub`` is the address of the commit."""
 
     folder: str | None
     step: int
@@ -64,19 +53,10 @@ class CheckpointExport:
     proof: Mapping[str, Any] | None
     hub: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields."""
-        return asdict(self)
-
-
-def framework_of_run(run: RecordedRun) -> TrainingFramework:
-    """The framework that trained a run."""
-    return find(run.framework)
-
 
 def choose(run: RecordedRun, step: str) -> StoredCheckpoint:
-    """A run's checkpoint: of a step, the last whole one, or the one with the best validation among those."""
-    stored = framework_of_run(run).checkpoints(run.path / "checkpoints")
+    """A run's checkpoint: of a step, the last whole one, or of these the one with the best validation."""
+    stored = find(run.framework).checkpoints(run.path / "checkpoints")
     whole = [checkpoint for checkpoint in stored if not checkpoint.fault]
     if not stored:
         raise UsageError(
@@ -118,15 +98,7 @@ def export(
 ) -> CheckpointExport:
     """Write a checkpoint's model into a folder, which is there whole and proved to load, or not at all.
 
-    Args:
-        run: The run.
-        checkpoint: One of its checkpoints.
-        target: The folder; None with a repository on the hub.
-        dtype: What weights are rounded to; None leaves them as they are.
-        adapter: Take a LoRA run's adapter alone.
-        prove: Load what was written.
-        hub: A repository to push to.
-        card: The text of its ``README.md``.
+    Without ``target`` it is only pushed to the repository ``hub``; without ``dtype`` weights are not rounded.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise DependencyMissing(f"{missing[0]} is not installed: {TRAINING_PROFILE}.")
@@ -181,8 +153,8 @@ def _check_hub(repository: str) -> None:
 def _write(
     run: RecordedRun, checkpoint: StoredCheckpoint, folder: Path, *, dtype: str | None, adapter: bool
 ) -> Path:
-    """Write into ``folder``, and return the model whose weights it has."""
-    model, of_lora = framework_of_run(run).extract_model(checkpoint.path, folder.parent)
+    """Write into ``folder``; returns the model whose weights it has."""
+    model, of_lora = find(run.framework).extract_model(checkpoint.path, folder.parent)
     if adapter:
         if of_lora is None:
             raise UsageError(
@@ -219,7 +191,7 @@ def _prove(folder: Path, source: Path, run: RecordedRun) -> dict[str, Any]:
 
 
 def _push(folder: Path, repository: str, step: int) -> str:
-    """Push a folder to the hub, and return the address of the commit."""
+    """Push a folder to the hub; returns the address of the commit."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -244,7 +216,6 @@ def _push(folder: Path, repository: str, step: int) -> str:
 
 
 def _has_own_card(api: "HfApi", repository: str) -> bool:
-    """Whether the repository has a card that was not written here."""
     if not api.file_exists(repository, CARD):
         return False
     with tempfile.TemporaryDirectory(prefix="aworld-train-") as temporary:

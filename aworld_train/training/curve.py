@@ -1,4 +1,4 @@
-"""Draws the learning curve of a run and figures of several, for people who look at a picture before numbers."""
+"""Draws the learning curve of a run, and figures of several."""
 
 import io
 import json
@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import write_bytes
-from aworld_train.errors import DependencyMissing, UsageError, nearest
+from aworld_train.errors import DependencyMissing, UsageError, suggestion
 from aworld_train.training.recorded_run import RecordedRun
 
 NAME = "learning_curve.png"
 
 
 def draw_curve(run_dir: Path) -> Path | None:
-    """Draw reward, validation accuracy and tool use over steps into the run folder.
-
-    Returns:
-        The picture's path, or None if matplotlib is not installed or there is no step to draw.
-    """
+    """Draw reward, accuracy and tool use into the run folder; None without matplotlib or without a step."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
@@ -70,7 +66,6 @@ def draw_curve(run_dir: Path) -> Path | None:
 
 
 def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) -> None:
-    """Draw figures of several runs over steps, a panel for each figure."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
@@ -79,8 +74,7 @@ def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) ->
     for name in figures:
         known = sorted({each for run in runs for each in run.figure_names()})
         if name not in known:
-            near = nearest(name, known)
-            hint = f" Did you mean {near}?" if near else ""
+            hint = suggestion(name, known)
             raise UsageError(
                 f"No step of these runs has the figure {name!r}.{hint} `runs show RUN` lists them."
             )

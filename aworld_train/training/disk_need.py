@@ -1,4 +1,4 @@
-"""How much of a disk a run takes, by estimate, and the refusal of a run that its disk plainly cannot hold."""
+"""How much disk a run takes, by estimate, and the refusal of a run that its disk plainly cannot hold."""
 
 import math
 import shutil
@@ -20,13 +20,7 @@ _EPISODE_BYTES, _TOKEN_BYTES = 5_000, 12
 
 @dataclass(frozen=True)
 class DiskNeed:
-    """What a run writes, in bytes.
-
-    Attributes:
-        checkpoint: One checkpoint; 0 where the size of the model is not known.
-        checkpoints: How many are there at the same time, at most.
-        episodes: Traces and store, if every episode were as long as it may be.
-    """
+    """What a run writes, in bytes: one checkpoint (0 if the model's size is unknown), how many, and all episodes."""
 
     checkpoint: int
     checkpoints: int
@@ -34,12 +28,11 @@ class DiskNeed:
 
     @property
     def total(self) -> int:
-        """All of it."""
         return self.checkpoint * self.checkpoints + self.episodes
 
     @property
     def sentence(self) -> str:
-        """It in words; empty for less than a gigabyte, and where the size of the model is not known."""
+        """Empty for less than a gigabyte, and where the size of the model is not known."""
         if not self.checkpoint or self.total < _GB:
             return ""
         return (
@@ -49,7 +42,7 @@ class DiskNeed:
 
 
 def parameters_here(model: str | None) -> int:
-    """How many parameters a model has by its files; 0 where they are not on this machine, or cannot be read."""
+    """How many parameters a model has by its files; 0 where they are not on this machine or cannot be read."""
     folder = local_folder(model)
     try:
         return parameters_of(folder) if folder else 0
@@ -58,7 +51,6 @@ def parameters_here(model: str | None) -> int:
 
 
 def disk_need(recipe: Recipe, parameters: int) -> DiskNeed:
-    """What a run of a recipe writes, whose model has so many parameters; 0 where that is not known."""
     trainer, rollout = recipe.trainer, recipe.rollout
     saves = math.ceil(trainer.steps / max(1, trainer.save_every))
     # A new checkpoint is written before the oldest one is removed, and the best one stays beside them.
@@ -70,13 +62,7 @@ def disk_need(recipe: Recipe, parameters: int) -> DiskNeed:
 
 
 def check_disk(need: DiskNeed, folder: Path, keep: int) -> None:
-    """Check that the disk of a run folder can hold the run's checkpoints.
-
-    Args:
-        need: What the run writes.
-        folder: The run folder, with what an earlier attempt wrote.
-        keep: ``trainer.keep_checkpoints``; the best one may be among these.
-    """
+    """Check that a run's checkpoints fit on its disk; what an earlier attempt wrote counts as free."""
     required = need.checkpoint * min(need.checkpoints, keep + 1)
     written = sum(file.stat().st_size for file in (folder / "checkpoints").rglob("*") if file.is_file())
     existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())

@@ -1,4 +1,4 @@
-"""The tool environment of a run: the run starts it or finds a running one, and watches it until the run ends."""
+"""The tool environment of a run: the run starts it or finds a running one, and watches it."""
 
 import os
 import time
@@ -17,20 +17,13 @@ from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
-_UNUSED_URL = "http://127.0.0.1:9/mcp"  # stands for a local environment in replays, where no call is made
+_UNUSED_URL = "http://127.0.0.1:9/mcp"  # of a local environment in replays, where no call is made
 _MAX_NAME_CHARS = 50  # of a recipe's name in the environment's name, which may have at most 63 characters
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """The address and token of the tools; the token is not part of the ``repr``.
-
-    Attributes:
-        url: MCP endpoint.
-        token: Its bearer token.
-        replayed: Whether no environment has to run: a cassette answers tool calls, or there are no tools.
-        origin: What it was started from, if the run started it: directory, backend and image.
-    """
+    """The address and token of the tools; ``replayed`` if none has to run: a cassette answers, or there are none."""
 
     url: str
     token: str = field(repr=False)
@@ -38,7 +31,6 @@ class RunEnvironment:
     origin: Mapping[str, str | None] = field(default_factory=dict)
 
     def variables(self) -> dict[str, str]:
-        """The environment variables by which agents find the environment."""
         return {"MCP_SERVER_URL": self.url, "MCP_SERVER_TOKEN": self.token}
 
 
@@ -50,16 +42,10 @@ def run_environment(
     host: str = "127.0.0.1",
     sessions: int | None = None,
 ) -> Iterator[RunEnvironment]:
-    """The recipe's environment: `env.docker_dir` or `env.mcp_servers` starts one that ends with this process.
+    """The recipe's environment: started for this block (`env.docker_dir`, `env.mcp_servers`), or that of `env.url`.
 
-    Else `env.url` is used.
-
-    Args:
-        recipe: The recipe of the run.
-        report_progress: Called with a line about each step of starting it.
-        scorers: The scorers that tasks name; some need workers of the environment for scoring.
-        host: The address of this machine at which an environment that the run starts listens.
-        sessions: How many episodes there will be at a time; default: those of a training step.
+    ``scorers`` are those that tasks name, ``host`` is where a started one listens, ``sessions`` how many episodes there
+    are at a time (by default those of a training step).
     """
     env.clean_leftovers()
     sessions = sessions or recipe.trainer.batch_size * recipe.rollout.n
@@ -95,6 +81,9 @@ def _tools(
         for note in (call_time_note(recipe, server_limits(recipe)), queue_note(recipe, sessions)):
             if note:
                 report_progress(note)
+        scoring_workers = section.scoring_workers
+        if scoring_workers is None:
+            scoring_workers = int(runs_code(recipe, scorers))
         connection = env.up(
             section.started_from,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
@@ -108,7 +97,7 @@ def _tools(
             data=Path(section.data) if section.data else None,
             egress=section.egress.value if section.egress else None,
             egress_hosts=tuple(section.egress_hosts),
-            scoring_workers=_scoring_workers(recipe, scorers),
+            scoring_workers=scoring_workers,
             runtime=section.runtime or "",
             wait=section.ready_timeout,
             owner_pid=os.getpid(),
@@ -131,15 +120,7 @@ def _tools(
     yield environment
 
 
-def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
-    """How many workers are only for scoring: as the recipe says; by default one if a scorer runs code, else none."""
-    if recipe.env.scoring_workers is not None:
-        return recipe.env.scoring_workers
-    return int(runs_code(recipe, scorers))
-
-
 def _replayed(recipe: Recipe) -> RunEnvironment:
-    """The values for a run without an environment, after a check of the cassette that replaces it."""
     url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _UNUSED_URL
     section = recipe.env.cassette
     cassette = open_cassette(section.path, section.mode.value, section.rules)
@@ -149,7 +130,6 @@ def _replayed(recipe: Recipe) -> RunEnvironment:
 
 
 def find_environment(recipe: Recipe) -> RunEnvironment:
-    """The running environment that the recipe or the environment variables name."""
     settings = env.connection_settings()
     url = recipe.env.url or settings.get("MCP_SERVER_URL")
     if not url:
@@ -162,7 +142,7 @@ def find_environment(recipe: Recipe) -> RunEnvironment:
 
 
 def answers(environment: RunEnvironment) -> bool:
-    """Whether an environment answers right now; one that a cassette stands for always does."""
+    """Whether an environment answers right now; one that a cassette replaces always does."""
     return environment.replayed or env.probe(env.health_url(environment.url), _PROBE_SECONDS)
 
 
@@ -178,7 +158,6 @@ class HealthWatch:
         self.interruptions = 0
 
     def failure_reason(self) -> str | None:
-        """The error message once the environment has been silent for longer than the recipe allows, else None."""
         now = time.monotonic()
         if now >= self._next_probe and not self._environment.replayed:
             self._next_probe = now + _PROBE_SECONDS
@@ -192,14 +171,12 @@ class HealthWatch:
         return (
             f"The tool environment at {self._url} has not answered for {now - self._silent_since:.0f} seconds "
             f"(env.recovery_timeout is {self._timeout:g}). No unfinished episode was trained on. Start the "
-            "environment again and go on with --resume."
+            "environment again and continue with --resume."
         )
 
     def answers(self) -> bool:
-        """Whether the environment answers right now."""
         return answers(self._environment)
 
     @property
     def silent(self) -> bool:
-        """Whether the environment did not answer the last probe."""
         return self._silent_since is not None

@@ -39,13 +39,9 @@ _WRITTEN = ".data"
 
 
 class FrameworkProcessor(TrainerProcessor):
-    """Trains with the framework that the recipe names in ``trainer.framework``.
+    """Trains with the framework that the recipe names, or else with ``framework``.
 
     ``check_config`` comes last and checks the merged recipe; explicit arguments take precedence over the recipe.
-
-    Args:
-        run_path: Directory under which runs keep their folders.
-        framework: Name of the framework for recipes that name none.
     """
 
     def __init__(self, run_path: str, framework: str = DEFAULT_FRAMEWORK):
@@ -60,23 +56,21 @@ class FrameworkProcessor(TrainerProcessor):
         self.data: dict[str, FileSummary] = {}
 
     def check_agent(self, agent: Any = None) -> dict[str, Any]:
-        """Store the agent; an AWorld object is written below the run path when the recipe's name is known."""
+        """Store the agent; an AWorld object is written once the recipe's name is known."""
         self._agent = agent_argument(agent)
         return dict(self._agent.section)
 
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
-        """Store the datasets; they are built, if need be, and checked with the recipe, which has the run's name."""
+        """Store the datasets; they are built and checked with the recipe, which has the run's name."""
         self._data = {
             split: data for split, data in (("train", dataset), ("val", test_dataset)) if data is not None
         }
         return self._data
 
     def check_reward(self, reward_func: Any = None) -> str | None:
-        """Store the reward by the name under which a run's processes can load it.
+        """Store the name by which a run's processes load the reward.
 
-        Args:
-            reward_func: A function, its ``module:function`` or ``file.py:function``, or a scorer's name. A function
-                with a reward function's arguments replaces all scorers; any other becomes the scorer of all tasks.
+        A function with a reward function's arguments replaces all scorers; any other becomes the scorer of all tasks.
         """
         if reward_func is None:
             return None
@@ -123,28 +117,16 @@ class FrameworkProcessor(TrainerProcessor):
         return recipe
 
     def run_dir(self, recipe: Recipe) -> Path:
-        """The folder of the recipe's run."""
         return Path(self.run_path) / recipe.name
 
     @property
     def checked(self) -> LoadedRecipe:
-        """The recipe that ``check_config`` has checked.
-
-        Raises:
-            ValueError: It has not been called.
-        """
         return self._checked()[0]
 
     def train(
         self, *, resume: bool = False, quiet: bool = False, placement: Placement | None = None
     ) -> RunSummary:
-        """Train to the recipe's last step, showing progress on stderr.
-
-        Args:
-            resume: Go on with an earlier run of the same recipe.
-            quiet: Show no progress.
-            placement: Where the run runs, said by a launcher; None is this machine.
-        """
+        """Train to the recipe's last step, with progress on stderr; a launcher gives the ``placement``."""
         from aworld_train.training.run import train
 
         loaded, framework, plan = self._checked()
@@ -178,12 +160,11 @@ class FrameworkProcessor(TrainerProcessor):
         )
 
     def plan_in(self, folder: Path) -> RunPlan:
-        """The plan of the run as if ``folder`` were its run folder; writes nothing."""
+        """The plan with ``folder`` as its run folder; writes nothing."""
         loaded, framework, _ = self._checked()
         return framework.compile(loaded.recipe, folder)
 
     def check_run_folder(self, folder: Path, *, resume: bool = False) -> None:
-        """As ``run_folder.check_run_folder``, for the run of the checked recipe."""
         check_run_folder(folder, self._checked()[2].files, resume=resume)
 
     def _checked(self) -> tuple[LoadedRecipe, TrainingFramework, RunPlan]:
@@ -192,7 +173,6 @@ class FrameworkProcessor(TrainerProcessor):
         return self.loaded, self._framework, self._plan
 
     def _load(self, config: Any, overrides: Mapping[str, Any] | None = None) -> LoadedRecipe:
-        """The configuration as a loaded recipe, with the stored arguments and ``overrides`` merged into it."""
         loaded = (
             config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
         )

@@ -1,4 +1,4 @@
-"""Where a run runs, as far as training has to know; a launcher says it."""
+"""Where a run runs, as far as training has to know."""
 
 import ipaddress
 import os
@@ -14,29 +14,20 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of a run.
+    """What a launcher says about where a run runs."""
 
-    Attributes:
-        nodes: The machines of a recipe whose launcher is not ``local``; None is this one.
-        max_save_seconds: Seconds that a run may take to save and stop after SIGUSR1.
-        remark: What the user should know about the place, in the terminal and the summary.
-        address: The IP address of this machine on a network that it shares with ``nodes``, or with the nodes of a
-            cluster that is there already; None if there are no others.
-    """
-
-    nodes: Nodes | None = None
-    max_save_seconds: float = 600.0
-    remark: str | None = None
-    address: str | None = None
+    nodes: Nodes | None = None  # None is this machine
+    max_save_seconds: float = 600.0  # that a run may take to save and stop after SIGUSR1
+    remark: str | None = None  # for the terminal and the summary
+    address: str | None = None  # of this machine, on a network that it shares with other nodes
 
     @property
     def is_this_machine(self) -> bool:
-        """Whether no other machine takes part, so that its GPUs are all that there are."""
         return self.nodes is None and self.address is None
 
     @property
     def environment_host(self) -> str:
-        """The address at which a tool environment that the run starts is reached by every node."""
+        """The address at which every node reaches a tool environment that the run starts."""
         first = next(iter(self.nodes.addresses.values())) if self.nodes else self.address
         if first is None:
             return LOOPBACK
@@ -44,7 +35,6 @@ class Placement:
 
 
 def check_gpus(recipe: Recipe) -> None:
-    """Check that this machine has the GPUs of a recipe, before anything starts."""
     if on_cpu(recipe):
         return
     device, needed = device_of(recipe), recipe.cluster.gpus_per_node

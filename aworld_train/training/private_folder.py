@@ -1,8 +1,6 @@
-"""The private folder of one start: it has a name that nobody can guess, and is removed when the start ends.
+"""The private folder of one start, whose name nobody can guess; it is removed when the start ends.
 
-A file in the run folder holds the name from before the folder is made until it is removed, so that the next start
-removes the folder of a killed one. The process supervisor of a start removes the folder too, unless the supervisor
-itself was killed.
+A file in the run folder holds the name, so that the next start removes the folder of a killed one.
 """
 
 import os
@@ -27,7 +25,7 @@ _NAME_BYTES = 12
 
 @contextmanager
 def private_folder(run_dir: Path) -> Iterator[Path]:
-    """An empty private folder for a start in ``run_dir``; the folder of an earlier, killed start is removed first."""
+    """An empty private folder; the folder of an earlier, killed start is removed first."""
     record = run_dir / RECORD
     _remove_recorded(record)
     name = _PREFIX + secrets.token_urlsafe(_NAME_BYTES)
@@ -52,7 +50,7 @@ def _write_record(record: Path, name: str) -> None:
 
 
 def _remove_recorded(record: Path) -> None:
-    """Remove the folder that a record names, if it is a private folder: anybody may have written a copied record."""
+    """Remove the folder that a record names, if it is a private one: anybody may have written a copied record."""
     try:
         name = record.read_text()
     except (OSError, ValueError):

@@ -1,7 +1,4 @@
-"""Runs one supervised process: watches it, ends it within a time limit, and leaves none of its children running.
-
-Its output passes through this process, which masks values of environment variables before it writes the log.
-"""
+"""Runs one supervised process: watches it, ends it within a time limit, and leaves none of its children running."""
 
 import os
 import signal
@@ -43,22 +40,11 @@ def run_guarded(
     every: float = 0.5,
     remove: Path | None = None,
 ) -> ProcessEnd:
-    """Run a command to its end, or until ``watch`` says why it must stop.
+    """Run a command to its end, or until ``watch``, called every ``every`` seconds, returns why it must stop.
 
     The command runs in a session of its own, so that Ctrl-C reaches only this process. When this process dies, even by
-    SIGKILL, the process supervisor ends the command and all processes that it started.
-
-    Args:
-        command: Program and arguments.
-        environment: All environment variables of the command.
-        cwd: Working directory.
-        log: File to which the command's output is appended, masked; only its owner may read it.
-        watch: Called every ``every`` seconds; a returned text is the reason to stop.
-        every: Seconds between two calls of ``watch``.
-        remove: A folder that the supervisor removes at the end, also if this process was killed.
-
-    Raises:
-        KeyboardInterrupt: The run was interrupted; the command has ended.
+    SIGKILL, the process supervisor ends the command with all its children and removes the folder ``remove``. ``log``
+    gets the output with values of environment variables masked.
     """
     log.touch(mode=0o600)
     output = log.open("ab", buffering=0)

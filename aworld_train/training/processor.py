@@ -1,8 +1,7 @@
-"""The interface of a training processor: four checks and ``train``.
+"""The interface of a training processor.
 
-``AgentTrainer`` makes a processor with the run path, calls the four checks in the order of this file, marks the
-processor as initialized, and calls ``train`` when the user does. Each check takes an object, a path, or None, for which
-the configuration decides.
+``AgentTrainer`` calls the four checks in the order of this file, marks the processor as initialized, and calls
+``train`` when the user does. Each check takes an object, a path, or None, for which the configuration decides.
 """
 
 from abc import ABC, abstractmethod
@@ -10,11 +9,7 @@ from typing import Any
 
 
 class TrainerProcessor(ABC):
-    """Base class of training processors.
-
-    Args:
-        run_path: Directory under which runs keep their folders.
-    """
+    """Base class of training processors; runs keep their folders below ``run_path``."""
 
     def __init__(self, run_path: str):
         self.run_path = run_path
@@ -22,7 +17,7 @@ class TrainerProcessor(ABC):
 
     @abstractmethod
     def check_agent(self, agent: Any = None) -> Any:
-        """Validate the agent, or its configuration, and store it for the training."""
+        """Validate and store the agent or its configuration."""
 
     @abstractmethod
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> Any:
@@ -30,16 +25,15 @@ class TrainerProcessor(ABC):
 
     @abstractmethod
     def check_reward(self, reward_func: Any = None) -> Any:
-        """Validate the reward function: that it can be loaded and called."""
+        """Check that the reward function can be loaded and called."""
 
     @abstractmethod
     def check_config(self, config: Any = None) -> Any:
-        """Validate the configuration, merged with the results of the other checks, and complete it with defaults."""
+        """Validate the configuration, merged with the results of the other checks, and fill in defaults."""
 
     @abstractmethod
     def train(self) -> Any:
-        """Run the training. A subclass may add options, as keyword arguments with defaults."""
+        """Run the training; a subclass may add options, as keyword arguments with defaults."""
 
     def mark_initialized(self) -> None:
-        """Record that all checks have passed."""
         self.initialized = True

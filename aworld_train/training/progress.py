@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -12,92 +12,54 @@ from rich.text import Text
 
 
 class Work(NamedTuple):
-    """What the framework's trainer does, as it has reported last.
-
-    Attributes:
-        name: In its own words.
-        seconds: For how long so far.
-        age: Seconds since it reported this.
-    """
+    """What the framework's trainer reported last, in its own words: for how long so far, and how old the report is."""
 
     name: str
     seconds: float
     age: float = 0.0
 
     def text(self) -> str:
-        """Its name and for how long."""
         return f"{self.name.replace('_', ' ')} {clock(self.seconds)}"
 
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a run at one moment; ``None`` means not known yet.
+    """The state of a run at one moment; ``None`` means not known yet."""
 
-    Attributes:
-        phase: ``starting``, ``validation`` or ``training``; ``evaluating`` outside a training run.
-        step: The step that is played; in a validation the step after which it is.
-        steps: Steps that the run shall have.
-        episodes: Episodes of this step, or tasks of this validation, that have ended.
-        episodes_expected: How many there will be if none is played again.
-        reward: Mean reward of the last trained step (``reward`` of its row in ``metrics.jsonl``).
-        accuracy: Accuracy of the last validation (``val_accuracy``).
-        tool_calls: Calls in all episodes of the run, those of validations included.
-        tokens_per_second: Tokens of prompts and responses that the last step was trained on, by the step's seconds and
-            by the number of GPUs (``tokens_per_second``).
-        seconds_left: The time that the steps and validations ahead will take, if they take as long as the last few.
-        name: The run's name.
-        steps_done: Steps in which weights were updated.
-        rewards: The mean reward of every trained step.
-        accuracies: The accuracy of every validation.
-        outcomes: How many episodes ended in which way: those of ``outcomes_of``.
-        outcomes_of: The step or the validation whose episodes are counted, in words.
-        tool_errors: Calls among ``tool_calls`` that returned an error.
-        tool_seconds: Mean time from a call to its answer, over the episodes of ``outcomes_of``.
-        staleness: Steps by which the weights that an episode was begun with were older than those that it trained:
-            their mean over the episodes of the last trained step.
-        max_staleness: The most of them.
-        updates: What the updates of the last trained step were made of, by its keys in ``metrics.jsonl``.
-        gpus: GPUs that train, or processes where there are none.
-        seconds: Wall time of the run, over all its starts.
-        work: What the trainer does, if it says so.
-        alarms: Signs that the run no longer learns, the last at the end.
-        interval: 95 % interval of the accuracy, in an evaluation.
-        errors: Attempts of an evaluation that could not be scored.
-        cost: Of an evaluation so far; None without prices.
-    """
-
-    phase: str
-    step: int
+    phase: str  # starting, validation or training; evaluating outside a training run
+    step: int  # that is played; in a validation the step after which it is
     steps: int
-    episodes: int
+    episodes: int  # of this step, or tasks of this validation, that have ended
     episodes_expected: int
     reward: float | None = None
     accuracy: float | None = None
-    tool_calls: int = 0
-    tokens_per_second: float | None = None
+    tool_calls: int = 0  # in all episodes of the run, validations included
+    tokens_per_second: float | None = None  # that the last step was trained on, by GPU
     seconds_left: float | None = None
     name: str = ""
     steps_done: int = 0
     rewards: tuple[float, ...] = ()
     accuracies: tuple[float, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
-    outcomes_of: str = ""
+    outcomes_of: str = ""  # the step or validation of `outcomes` and `tool_seconds`, in words
     tool_errors: int = 0
-    tool_seconds: float | None = None
-    staleness: float | None = None
+    tool_seconds: float | None = None  # mean, from a call to its answer
+    staleness: float | None = (
+        None  # mean steps by which an episode's first weights were older than those it trained
+    )
     max_staleness: float | None = None
-    updates: Mapping[str, int] = field(default_factory=dict)
-    gpus: int = 1
-    seconds: float = 0.0
+    updates: Mapping[str, int] = field(default_factory=dict)  # of the last step, by keys of metrics.jsonl
+    gpus: int = 1  # that train, or processes where there are none
+    seconds: float = 0.0  # over all starts of the run
     work: Work | None = None
     alarms: tuple[str, ...] = ()
-    interval: tuple[float, float] | None = None
-    errors: int = 0
+    interval: tuple[float, float] | None = None  # of the accuracy, 95 %
+    errors: int = 0  # attempts of an evaluation that could not be scored
     cost: float | None = None
 
     @property
     def stage(self) -> str:
-        """The part of a step: ``start``, ``validation``, ``rollout`` or ``update``, once all episodes were played."""
+        """The part of a step: ``start``, ``validation``, ``rollout``, or ``update`` once all episodes were played."""
         if self.phase == "starting":
             return "start"
         if self.phase == "training":
@@ -105,7 +67,6 @@ class Status:
         return self.phase
 
     def text(self) -> str:
-        """The state in one line."""
         if self.phase == "starting":
             return self.work.text() if self.work else "starting the workers"
         if self.phase == "evaluating":
@@ -115,8 +76,7 @@ class Status:
             parts = [f"validating after step {self.step}/{self.steps}"]
         if self.episodes:
             parts.append(f"{self.episodes}/{self.episodes_expected} episodes")
-        parts.append(f"reward {_show(self.reward)}")
-        parts.append(f"accuracy {_show(self.accuracy)}")
+        parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
         parts.append(f"{self.tool_calls} tool calls")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")
@@ -139,28 +99,14 @@ class Status:
             yield f"{clock(self.seconds_left)} left"
 
 
-class Progress(Protocol):
-    """Shows the progress of a run."""
+class Progress:
+    """Shows the progress of a run; this class shows nothing."""
 
     def note(self, line: str) -> None:
         """Show a line about the preparation of the run."""
 
     def update(self, status: Status, *, milestone: bool) -> None:
         """Show a state; a milestone is a step or a validation that ended."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class NoProgress:
-    """Shows nothing."""
-
-    def note(self, line: str) -> None:
-        """Do nothing."""
-
-    def update(self, status: Status, *, milestone: bool) -> None:
-        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -169,8 +115,8 @@ class NoProgress:
         return None
 
 
-class LineProgress(NoProgress):
-    """One plain line per milestone, and one a minute between them, so that a log shows that the run is alive."""
+class LineProgress(Progress):
+    """One line per milestone, and one a minute between them, so that a log shows that the run is alive."""
 
     _max_quiet_seconds = 60.0
 
@@ -179,18 +125,16 @@ class LineProgress(NoProgress):
         self._last = 0.0
 
     def note(self, line: str) -> None:
-        """Print the line."""
         self._console.print(line, markup=False, soft_wrap=True)
 
     def update(self, status: Status, *, milestone: bool) -> None:
-        """Print the state if it is a milestone, or if the last line was printed too long ago."""
         now = time.monotonic()
         if milestone or now - self._last > self._max_quiet_seconds:
             self._last = now
             self._console.print(status.text(), markup=False, soft_wrap=True)
 
 
-class LiveProgress(NoProgress):
+class LiveProgress(Progress):
     """One line that is updated in place, with one line per milestone above it."""
 
     def __init__(self, console: Console):
@@ -206,11 +150,9 @@ class LiveProgress(NoProgress):
         self._live.__exit__(None, None, None)
 
     def note(self, line: str) -> None:
-        """Print the line above the live line."""
         self._console.print(Text(line, "dim"))
 
     def update(self, status: Status, *, milestone: bool) -> None:
-        """Update the live line; print a milestone above it too."""
         if milestone:
             self._console.print(Text(status.text()))
         line = Table.grid(padding=(0, 1))
@@ -223,27 +165,20 @@ class LiveProgress(NoProgress):
 
 
 def progress_for(console: Console, *, quiet: bool) -> Progress:
-    """The kind of progress that suits the console, for what is shown in one line."""
     if quiet:
-        return NoProgress()
+        return Progress()
     return LiveProgress(console) if is_live(console) else LineProgress(console)
 
 
 def is_live(console: Console) -> bool:
-    """Whether the console is a terminal on which lines can be written anew; FORCE_COLOR alone makes none."""
+    """Whether the console is a terminal on which lines can be rewritten; FORCE_COLOR alone makes none."""
     return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 def show_status(progress: Progress, status: Status, last_end: tuple[int, int] | None) -> tuple[int, int]:
-    """Show a state, and before it, as a milestone, a step or validation that has ended since the last one.
+    """Show a state, and as a milestone a step or validation that has ended since the state that returned ``last_end``.
 
-    Args:
-        progress: Shows it.
-        status: The state.
-        last_end: What the last call returned; None in the first.
-
-    Returns:
-        How many steps and validations have ended.
+    Returns how many steps and validations have ended.
     """
     end = (status.steps_done, len(status.accuracies))
     if last_end not in (None, end):
@@ -258,7 +193,6 @@ def _show(value: float | None) -> str:
 
 
 def validation_name(step: int) -> str:
-    """The validation after a step, in words."""
     return f"validation after step {step}" if step else "validation before training"
 
 

@@ -1,7 +1,4 @@
-"""Looks, while a run starts, whether its first prompts fit and how its chat template continues turns.
-
-A run of which no first prompt fits is ended.
-"""
+"""Checks, while a run starts, whether its first prompts fit and how its chat template continues turns."""
 
 import json
 import subprocess
@@ -19,14 +16,7 @@ from aworld_train.training.environment import RunEnvironment
 
 
 class PromptCheck:
-    """A process that measures the first prompts of a run whose agent is the built-in loop, and tries its template.
-
-    Args:
-        recipe: The recipe.
-        plan: Its plan, which has the settings of the episodes.
-        environment: The tool environment, which runs.
-        note: Takes a sentence about prompts that are too long, if others fit, and one about the template.
-    """
+    """A process that measures the first prompts of a run whose agent is the built-in loop, and tries its template."""
 
     def __init__(
         self,
@@ -58,7 +48,7 @@ class PromptCheck:
             self._process = None
 
     def reason_to_stop(self) -> str | None:
-        """Why no episode can begin, once that is known; None before, and if some can or it cannot be measured."""
+        """Why no episode can begin, once known; None before, if some can, and if it cannot be measured."""
         if self._process is None or self._process.poll() is None:
             return None
         output, _ = self._process.communicate()

@@ -1,8 +1,6 @@
-"""What a run came from, for its manifest: the code, the model, the machine and the command.
+"""What a run came from, for its manifest: code, model, machine and command.
 
-Of the code around a run the commit and the uncommitted change are kept, of a model the revision or a fingerprint of its
-files, so that a run can be made again or its differences be seen. Values of environment variables that a recipe refers
-to are masked.
+Values of environment variables that a recipe refers to are masked.
 """
 
 import hashlib
@@ -26,12 +24,7 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 def source_code(folder: Path) -> tuple[dict[str, Any] | None, str]:
-    """The commit of the Git repository around ``folder`` and the change since then, masked; None outside of one.
-
-    Returns:
-        ``{"commit", "branch", "changed_files", "untracked_files"}``, and the change as ``git diff`` writes it, cut
-        off at ``MAX_DIFF_BYTES``.
-    """
+    """The commit of the Git repository around ``folder`` and the change since then, masked; None outside of one."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None, ""
@@ -52,8 +45,7 @@ def source_code(folder: Path) -> tuple[dict[str, Any] | None, str]:
 def model_identity(model: str | None) -> dict[str, Any] | None:
     """A model's name, and its revision on the hub or the fingerprint of its files, where they are on this machine.
 
-    The fingerprint is the SHA-256 over each file's name, size, first and last MiB: enough to tell two models apart, in
-    milliseconds, whatever their size.
+    The fingerprint is the SHA-256 over each file's name, size, first and last MiB, which takes milliseconds.
     """
     if model is None:
         return None
@@ -76,7 +68,6 @@ def model_identity(model: str | None) -> dict[str, Any] | None:
 
 
 def hardware() -> dict[str, Any]:
-    """Host, processor, memory and GPUs of this machine."""
     import psutil
 
     return {
@@ -89,12 +80,11 @@ def hardware() -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line of this process, masked."""
     return mask(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
 def resume_command() -> str:
-    """What goes on with this process's run: its command with ``--resume``, or the argument in Python."""
+    """What continues this process's run: its command with ``--resume``, or the argument in Python."""
     program, *arguments = sys.argv
     if Path(program).name not in ("aworld-train", "__main__.py"):
         return "train(resume=True)"
@@ -111,7 +101,6 @@ def _processor() -> str:
 
 
 def _gpus() -> list[str]:
-    """Name, memory and driver of each GPU that ``nvidia-smi`` lists."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]

@@ -1,4 +1,4 @@
-"""What is known to be wrong with a recipe before anything starts: its framework's rules, files, reward and agent."""
+"""Checks of a recipe before anything starts: its framework's rules, files, reward and agent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -24,11 +24,7 @@ def recipe_checks(
 ) -> list[Check]:
     """The checks of a complete recipe, for ``recipe.read``.
 
-    Args:
-        files: Whether the model and the datasets must be on this machine.
-        training: Whether it is to be trained, and not only evaluated.
-        note: Takes a sentence about what cannot be checked without a package that is not installed; without it a
-            missing package is an error.
+    With ``note``, what cannot be checked for want of a package is reported there; without it, that is an error.
     """
 
     def framework_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -1,10 +1,5 @@
-"""A run as its folder records it: read without the framework that trained it, and while it goes on.
+"""A run as its folder records it, also while it is running; the framework that trained it is not imported."""
 
-Nothing is written and no lock is taken for longer than a look: whether a process still works on a run is known by the
-folder's lock, which a killed process loses.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,23 +8,25 @@ from typing import Any
 
 import yaml
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, nearest, suggestion
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
-from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SETTINGS, SUMMARY, is_in_use
+from aworld_train.training.run_files import (
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    SETTINGS,
+    SUMMARY,
+    is_in_use,
+    read_object,
+)
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # fifteen times as fast, where PyYAML has it
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run folder.
-
-    Attributes:
-        path: The folder.
-        summary: What ``summary.json`` holds; empty where there is none.
-        manifest: What ``manifest.json`` holds; empty where there is none.
-    """
+    """One run folder; ``summary`` and ``manifest`` are empty where the file is missing."""
 
     path: Path
     summary: Mapping[str, Any]
@@ -37,17 +34,15 @@ class RecordedRun:
 
     @property
     def name(self) -> str:
-        """The folder's name, which is the run's unless it was renamed."""
         return self.path.name
 
     @property
     def framework(self) -> str:
-        """The name of the framework that trained it."""
         return (self.recipe.get("trainer") or {}).get("framework") or TrainerSection.framework
 
     @cached_property
     def recipe(self) -> Mapping[str, Any]:
-        """The unresolved recipe; reading it takes longer than all else of a run that a list shows."""
+        """The unresolved recipe; reading it takes longer than all else that a list shows."""
         try:
             recipe = yaml.load((self.path / RECIPE).read_text(encoding="utf-8"), _YAML_LOADER)
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -56,13 +51,12 @@ class RecordedRun:
 
     @cached_property
     def status(self) -> str:
-        """The summary's status; ``killed`` if it says that the run goes on and no process works on it."""
+        """The summary's status; ``killed`` if it is ``running`` and no process works on it."""
         status = str(self.summary.get("status", "unknown"))
         return "killed" if status == "running" and not is_in_use(self.path) else status
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of ``metrics.jsonl``, in order of steps."""
         rows = [row for row in split_lines(self.path / METRICS)[0] if isinstance(row.get("step"), int)]
         return sorted(rows, key=lambda row: row["step"])
 
@@ -97,12 +91,10 @@ class RecordedRun:
         return str((section.get("path") if isinstance(section, dict) else None) or "")
 
     def validation(self, which: str) -> Mapping[str, Any]:
-        """The validation ``before`` or ``after``: accuracy, n, errors."""
         value = (self.summary.get("val") or {}).get(which)
         return value if isinstance(value, dict) else {}
 
     def figure_names(self) -> list[str]:
-        """The names of all figures that a step has."""
         names: set[str] = set()
         for row in self.rows:
             for name, value in row.items():
@@ -120,8 +112,7 @@ def open_run(name: str, runs: Path) -> RecordedRun:
             return _read(path.resolve())
     check_runs_folder(runs)
     names = [run.name for run in find_runs(runs)]
-    near = nearest(name, names)
-    hint = f" Did you mean {near}?" if near else f" There are {', '.join(names)}." if names else ""
+    hint = suggestion(name, names) or (f" There are {', '.join(names)}." if names else "")
     raise UsageError(
         f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
         "in which runs are."
@@ -129,7 +120,6 @@ def open_run(name: str, runs: Path) -> RecordedRun:
 
 
 def check_runs_folder(runs: Path) -> None:
-    """Check that there is a folder ``runs``."""
     if runs.is_dir():
         return
     beside = [entry.name for entry in runs.parent.iterdir() if entry.is_dir()] if runs.parent.is_dir() else []
@@ -149,9 +139,9 @@ def find_runs(runs: Path) -> list[RecordedRun]:
 
 
 def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
-    """The recipe's keys in which runs differ, each with the value of every run; None where a run has none.
+    """The recipe's keys in which runs differ, each with the value of every run.
 
-    References to other keys are resolved; those to the environment stay, as a run folder has no value of them.
+    References to other keys are resolved; those to the environment are not.
     """
     from aworld_train.recipe.interpolation import without_references
 
@@ -162,16 +152,7 @@ def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
 
 
 def _read(path: Path) -> RecordedRun:
-    return RecordedRun(path, _object(path / SUMMARY), _object(path / MANIFEST))
-
-
-def _object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where it is missing or was only half written."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return RecordedRun(path, read_object(path / SUMMARY), read_object(path / MANIFEST))
 
 
 def _at(row: Mapping[str, Any], name: str) -> Any:

@@ -1,9 +1,5 @@
-"""The folder of what `rollout` has played, so that its episodes can be read as those of training.
+"""The folder of what `rollout` has played, so that its episodes can be read as those of training."""
 
-It plays in a temporary folder. What has been played is entered afterwards, into one folder for a recipe.
-"""
-
-import json
 import time
 from pathlib import Path
 
@@ -15,10 +11,11 @@ from aworld_train.store.event_files import event_files
 from aworld_train.store.loading import close_running, load
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.store_location import STORE_FOLDER, store_place
+from aworld_train.training.run_files import MANIFEST, RECIPE, SUMMARY, write_object
 
 
 def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None:
-    """Enter what `rollout` has played into the folder for rollouts of a recipe; None if the recipe keeps no store."""
+    """Move what `rollout` has played into the recipe's folder for rollouts; None if the recipe keeps no store."""
     if not parse_keep(loaded.recipe.store.keep).is_on:
         return None
     target = runs / f"rollout-{loaded.recipe.name}"
@@ -29,15 +26,14 @@ def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None
 
 def _write(target: Path, loaded: LoadedRecipe) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    write_text(target / "recipe.yaml", dump(dict(loaded.unresolved) | {"name": target.name}))
+    write_text(target / RECIPE, dump(dict(loaded.unresolved) | {"name": target.name}))
     facts = {"name": target.name, "status": "completed", "steps_done": 0, "steps_planned": 0}
-    write_text(target / "summary.json", json.dumps(facts, indent=2) + "\n")
+    write_object(target / SUMMARY, facts)
     started = {"attempts": [{"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "from_step": 0}]}
-    write_text(target / "manifest.json", json.dumps(started, indent=2) + "\n")
+    write_object(target / MANIFEST, started)
 
 
 def _enter(folder: Path, target: Path, loaded: LoadedRecipe) -> None:
-    """Move the events of a folder to another one and enter them there."""
     played = store_place(folder, make=True)
     url = loaded.recipe.store.url
     place = store_place(target, url=None if url is None else str(url), make=True)

@@ -1,11 +1,10 @@
-"""One training run: its folder, environment, framework and supervision, and a summary however the run ends."""
+"""One training run, with a summary however it ends."""
 
 import errno
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +18,7 @@ from aworld_train.errors import (
     TrainingFailure,
     TransientFailure,
 )
+from aworld_train.interruptible import signal_handlers
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
@@ -30,16 +30,12 @@ from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
-from aworld_train.training.restarts import Restarts
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.stop_request import StopRequest
-from aworld_train.training.summary import (
-    RunSummary,
-    read_alarms,
-    read_first_validation,
-    read_restarts,
-    read_seconds,
-)
+from aworld_train.training.summary import RunSummary
+
+_FIRST_SECONDS, _MAX_SECONDS = 5.0, 300.0
+_LOOK_SECONDS = 0.5
 
 
 def train(
@@ -54,25 +50,9 @@ def train(
     progress: Progress,
     placement: Placement,
 ) -> RunSummary:
-    """Run a checked recipe to its last step.
+    """Run a checked recipe to its last step; ``plan`` is compiled for ``run_dir``.
 
-    Args:
-        loaded: The recipe, with the unresolved form that the run folder keeps.
-        framework: The framework that trains.
-        plan: The recipe, compiled for ``run_dir``.
-        run_dir: The run folder.
-        train_data: The training tasks.
-        val_data: The validation tasks.
-        resume: Go on from the last checkpoint of an earlier attempt.
-        progress: Shows the progress.
-        placement: Where the run runs.
-
-    Returns:
-        The summary of a completed run.
-
-    Raises:
-        AworldTrainError: The run was not completed; ``summary.json`` says how far it got.
-        KeyboardInterrupt: The run was interrupted, and its processes have ended.
+    However it ends, ``summary.json`` says how far it got, and its processes have ended.
     """
     recipe = loaded.recipe
     files = [*recipe.dataset.train_files, *recipe.dataset.val_files]
@@ -91,11 +71,7 @@ def train(
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     if resume:
-        summary.seconds = read_seconds(folder.path)
-        summary.val["before"] = read_first_validation(folder.path)
-        saved = folder.last_checkpoint()
-        summary.alarms = read_alarms(folder.path, saved.step if saved else 0)
-        summary.restarts = read_restarts(folder.path)
+        summary.take_up(folder.last_checkpoint())
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
     scorers = {*train_data.scorers, *val_data.scorers}
@@ -119,8 +95,8 @@ def train(
         _draw(folder)
     except KeyboardInterrupt:
         summary.status = "interrupted"
-        summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
-        progress.note(f"Interrupted. The run is in {folder.path}; go on with `{resume_command()}`.")
+        summary.error = {"kind": "interrupted", "message": "Interrupted; continue with --resume."}
+        progress.note(f"Interrupted. The run is in {folder.path}; continue with `{resume_command()}`.")
         raise
     except AworldTrainError as error:
         summary.status = "interrupted" if isinstance(error, Preempted) else "failed"
@@ -139,6 +115,30 @@ def train(
         _write_last(summary, folder)
         folder.close()
     return summary
+
+
+class Restarts:
+    def __init__(self, most: int, stop_request: StopRequest):
+        self._most = most
+        self._stop_request = stop_request
+        self.done = 0
+
+    @property
+    def pause(self) -> float:
+        """Seconds before the next one, doubled each time: what was lost may take a while to come back."""
+        return min(_MAX_SECONDS, _FIRST_SECONDS * 2.0**self.done)
+
+    def wait(self, failure: AworldTrainError, progress: Progress) -> None:
+        if self.done >= self._most or self._stop_request.received:
+            raise failure
+        progress.note(f"{failure.message}")
+        progress.note(f"Restart {self.done + 1} of {self._most} in {self.pause:.0f} seconds.")
+        due = time.monotonic() + self.pause
+        while time.monotonic() < due:
+            time.sleep(_LOOK_SECONDS)
+            if self._stop_request.received:
+                raise failure
+        self.done += 1
 
 
 def _complete(
@@ -160,44 +160,33 @@ def _complete(
             restarts.wait(failure, progress)
             error = failure.message
         folder.add_attempt()
-        summary.go_on_from(folder.last_checkpoint(), error)
+        summary.restart_from(folder.last_checkpoint(), error)
         attempt = attempt.again()
 
 
 def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
-    """The error for a system call of this process that failed: a full disk, or something else."""
     if error.errno == errno.ENOSPC:
         return DiskFull(
-            f"The disk is full: nothing can be written below {folder.path}. Free some space and go on with --resume."
+            f"The disk is full: nothing can be written below {folder.path}. Free some space and continue with --resume."
         )
     return TrainingFailure(
-        f"The run could not go on: {error}. Go on with --resume once the cause is removed."
+        f"The run could not continue: {error}. Continue with --resume once the cause is removed."
     )
 
 
-@contextmanager
-def terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM, with which a scheduler ends a job, and SIGHUP, with which a terminal does, end a run as Ctrl-C does.
+def terminate_as_interrupt() -> AbstractContextManager[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does; under ``nohup``, which ignores SIGHUP, it runs on.
 
-    Under ``nohup``, which ignores SIGHUP, the run goes on without a terminal. SIGINT is handled too, because a shell
-    starts background jobs with SIGINT ignored: without a handler Ctrl-C or ``kill -INT`` would have no effect.
+    SIGINT is handled too, because a shell starts background jobs with SIGINT ignored.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can set signal handlers
-        return
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return signal_handlers(dict.fromkeys(numbers, interrupt))
 
 
 def _draw(folder: RunFolder) -> None:

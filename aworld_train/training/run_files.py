@@ -1,14 +1,16 @@
-"""The names of a run folder's files, and its lock: what can be known of a run without importing what makes one."""
+"""The names of a run folder's files, and its lock; imports nothing that makes a run."""
 
 import fcntl
 import json
 import os
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.process_supervisor import ProcessIdentity
 
@@ -26,7 +28,7 @@ _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process h
 
 
 def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:
-    """The error for a folder on whose run a process works; ``rename`` is how the new one gets another folder."""
+    """The error for a folder that a process works on; ``rename`` is how the new run gets another folder."""
     holder = holder_of(path)
     where = "another process"
     if holder:
@@ -40,13 +42,7 @@ def in_use_error(path: Path, rename: str = "give this run another name (name=...
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that works on a run.
-
-    Attributes:
-        process: The process.
-        host: The machine on which it is.
-        since: When it began to (Unix time, seconds).
-    """
+    """The process that works on a run; ``since`` is Unix time."""
 
     process: ProcessIdentity
     host: str
@@ -91,3 +87,16 @@ def lock_folder(path: Path) -> TextIO:
     lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
     lock.flush()
     return lock
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where it is missing or only half written."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_object(file: Path, value: Mapping[str, Any]) -> None:
+    write_text(file, json.dumps(value, indent=2) + "\n")

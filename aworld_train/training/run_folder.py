@@ -1,23 +1,11 @@
 """The folder of a run: locked while in use, and resumed only for the recipe and data it was made with.
 
-A folder in which nothing was trained blocks nobody: a start that failed leaves nothing that the next one needs.
-
-runs/<name>/recipe.yaml     the recipe after inheritance and overrides, with interpolations
-           /verl.yaml       the configuration that the framework (here verl) was started with
-           /manifest.json   versions, data hashes, code, model, attempts with machine and command
-           /source.diff     the uncommitted change of the code around the run, if it is a Git repository
-           /metrics.jsonl   one object per training step
-           /summary.json    the result of the run
-           /learning_curve.png  reward and accuracy over steps
-           /logs/  /checkpoints/  /traces/  /data/
-
-The directories follow the umask, so that the user can give others access to checkpoints. Only their owner can read
-records. No file holds the value of an environment variable that the recipe refers to: files hold the reference, and
-messages are masked (see ``recipe.written`` and ``masking``).
+Its files are listed in docs/reference/run-folder.md. Only their owner can read records; the directories follow the
+umask, so that the user can give others access to checkpoints. No file holds the value of an environment variable that
+the recipe refers to: files hold the reference, and messages are masked.
 """
 
 import hashlib
-import json
 import platform
 import sys
 import time
@@ -49,6 +37,8 @@ from aworld_train.training.run_files import (
     in_use_error,
     is_in_use,
     lock_folder,
+    read_object,
+    write_object,
 )
 from aworld_train.training.start import log_file
 
@@ -83,60 +73,35 @@ class RunFolder:
     def __init__(self, path: Path, framework: TrainingFramework, lock: TextIO):
         self.path = path
         self.framework = framework
+        self.metrics = path / METRICS
+        self.episodes = path / "traces" / "episodes.jsonl"
+        self.superseded = path / "traces" / "superseded.jsonl"
+        """The episodes that a resumed run plays again."""
+        self.log = log_file(path, framework)
+        self.checkpoints = path / "checkpoints"
         self._lock = lock
 
-    @property
-    def metrics(self) -> Path:
-        """The file with one row per step."""
-        return self.path / METRICS
-
-    @property
-    def episodes(self) -> Path:
-        """The file with one line per episode."""
-        return self.path / "traces" / "episodes.jsonl"
-
-    @property
-    def superseded(self) -> Path:
-        """The file with the episodes that a resumed run plays again."""
-        return self.path / "traces" / "superseded.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """The log of the framework."""
-        return log_file(self.path, self.framework)
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the framework's checkpoints."""
-        return self.path / "checkpoints"
-
     def close(self) -> None:
-        """Unlock the folder."""
         self._lock.close()
 
     def add_attempt(self, changed: Mapping[str, tuple[Any, Any]] | None = None) -> None:
-        """Add an attempt that begins now to the manifest, with what it changed in the recipe as (old, new) by key."""
-        file = self.path / MANIFEST
-        manifest = json.loads(file.read_text())
+        """Add an attempt that begins now, with what it changed in the recipe as (old, new) by key."""
+        manifest = read_object(self.path / MANIFEST)
         checkpoint = self.last_checkpoint()
         facts = start_facts(checkpoint.step if checkpoint else 0)
         manifest["attempts"].append(facts | ({"changes": changed} if changed else {}))
-        write_text(file, json.dumps(manifest, indent=2) + "\n")
+        write_object(self.path / MANIFEST, manifest)
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
-        """Add what this attempt's tool environment was started from to the manifest."""
-        file = self.path / MANIFEST
-        manifest = json.loads(file.read_text())
+        manifest = read_object(self.path / MANIFEST)
         manifest["attempts"][-1]["environment"] = dict(origin)
-        write_text(file, json.dumps(manifest, indent=2) + "\n")
+        write_object(self.path / MANIFEST, manifest)
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """The last complete checkpoint."""
         return self.framework.last_checkpoint(self.checkpoints)
 
 
 def start_facts(from_step: int) -> dict[str, Any]:
-    """What the manifest says of a start: when, on which machine, by which command."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "from_step": from_step,
@@ -159,20 +124,7 @@ def open_run_folder(
     steps: int | None = None,
     written: Collection[str] = (),
 ) -> RunFolder:
-    """Make the folder, or take up an earlier run's.
-
-    Args:
-        path: the folder.
-        framework: what trains.
-        recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
-        data: the dataset files, whose hashes a resumed run must find unchanged.
-        environment: the variables that the recipe sets for the training processes.
-        resume: go on with what is there.
-        model: the model, for the manifest.
-        seed: the seed of the run, for the manifest.
-        steps: the step to which the run goes.
-        written: as for ``check_run_folder``.
-    """
+    """Make the folder of a run, or resume that of an earlier one; ``recipe`` is unresolved, ``steps`` the last step."""
     path = path.resolve()
     check_run_folder(path, written, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
@@ -189,8 +141,7 @@ def open_run_folder(
             changed = refuse_changes(path, recipe, hashes)
             _refuse_fewer_steps(folder, steps)
         else:
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                attempts = json.loads((path / MANIFEST).read_text())["attempts"]
+            attempts = read_object(path / MANIFEST).get("attempts", [])
             (path / MANIFEST).unlink(missing_ok=True)
         write_manifest(
             path,
@@ -210,12 +161,9 @@ def open_run_folder(
 
 
 def check_run_folder(path: Path, written: Collection[str] = (), *, resume: bool) -> None:
-    """Check that a run can begin, or go on, in a folder.
+    """Check that a run can begin, or resume, in a folder.
 
-    Args:
-        path: The folder.
-        written: The names of the framework's files, which an interrupted start or a dry run may have left.
-        resume: Whether the run is to go on.
+    ``written`` are the framework's files, which an interrupted start or a dry run may have left.
     """
     if is_in_use(path):
         raise in_use_error(path)
@@ -226,7 +174,7 @@ def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> No
     if has_run(path):
         if not resume:
             raise UsageError(
-                f"The folder {path} holds a run that has trained. Go on with it with --resume, give this run another "
+                f"The folder {path} holds a run that has trained. Continue it with --resume, give this run another "
                 "name (name=...), or remove the folder."
             )
         if not (path / RECIPE).is_file():
@@ -247,12 +195,9 @@ def _names(path: Path) -> set[str]:
 
 
 def _is_of_a_run(path: Path) -> bool:
-    """Whether the manifest in a folder is that of a training run, and not of an evaluation or of single rollouts."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        return "data_sha256" in manifest and SETTINGS not in manifest
-    except (OSError, ValueError, TypeError):
-        return False
+    """Whether a folder's manifest is that of a training run, not of an evaluation or of rollouts."""
+    manifest = read_object(path / MANIFEST)
+    return "data_sha256" in manifest and SETTINGS not in manifest
 
 
 def has_run(path: Path) -> bool:
@@ -273,16 +218,9 @@ def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
 def refuse_changes(
     path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = FREE
 ) -> dict[str, tuple[Any, Any]]:
-    """Refuse to go on with a run that was made with another recipe or with other data.
+    """Refuse to resume a run that was made with another recipe or with other data.
 
-    Args:
-        path: The run's folder.
-        recipe: The unresolved recipe.
-        hashes: The hashes of the dataset files.
-        free: The beginnings of keys that may differ, each with a dot at its end.
-
-    Returns:
-        The changes that are allowed, as (old, new) by key.
+    Returns the changes that are allowed, as (old, new) by key; ``free`` are the beginnings of keys that may differ.
     """
     previous = yaml.safe_load((path / RECIPE).read_text(encoding="utf-8"))
     changed = changes(previous, dict(recipe))
@@ -293,10 +231,7 @@ def refuse_changes(
             f"would be those of neither. Changed: {', '.join(refused)}. Undo the change, or start a new run with "
             "another name."
         )
-    try:
-        recorded = json.loads((path / MANIFEST).read_text())["data_sha256"]
-    except (OSError, ValueError, KeyError):
-        return changed
+    recorded = read_object(path / MANIFEST).get("data_sha256", {})
     files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
@@ -316,20 +251,8 @@ def write_manifest(
     seed: int | None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the manifest of a run that has none that can be read.
-
-    Args:
-        path: The run's folder.
-        packages: Distributions whose versions it has.
-        hashes: The hashes of the dataset files.
-        environment: The variables that the recipe sets for the training processes.
-        model: The model.
-        seed: The seed of the run.
-        more: Other entries.
-    """
-    file = path / MANIFEST
-    with suppress(OSError, ValueError):
-        json.loads(file.read_text())
+    """Write the manifest of a run, unless there is one that can be read; ``more`` are other entries."""
+    if read_object(path / MANIFEST):
         return
     source, diff = source_code(Path.cwd())
     manifest = {
@@ -347,29 +270,22 @@ def write_manifest(
     }
     if diff:
         write_text(path / "source.diff", diff)
-    write_text(file, json.dumps(manifest, indent=2) + "\n")
+    write_object(path / MANIFEST, manifest)
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
     versions = {}
     for package in (*packages, *_PACKAGES):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
 def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
-    """The SHA-256 of each file, by its name in the manifest."""
-    return {_name(file): _sha256(Path(file)) for file in files}
+    # A name may be the reference to an environment variable.
+    return {shown(file) if isinstance(file, str) else str(file): sha256_of(Path(file)) for file in files}
 
 
-def _name(file: str | Path) -> str:
-    """The name of a dataset file in the manifest: its path, or the reference to an environment variable."""
-    return shown(file) if isinstance(file, str) else str(file)
-
-
-def _sha256(file: Path) -> str:
+def sha256_of(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,5 +1,6 @@
-"""Computes what a progress display shows of a run: every figure comes from the run's records."""
+"""Computes what a progress display shows of a run, from the run's records."""
 
+import contextlib
 import statistics
 import time
 from collections.abc import Sequence
@@ -7,28 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from aworld_train import waits
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.live_status import StatusFile
+from aworld_train.training.episode_counts import EpisodeCounts
 from aworld_train.training.progress import Progress, Status, Work, show_status, validation_name
-from aworld_train.training.run_record import EpisodeCounts, RunRecord
+from aworld_train.training.recorded_run import RecordedRun, open_run
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.step_rows import StepRows
 
 _MAX_REPORT_AGE = 3 * waits.WRITE_SECONDS
 _UPDATES = ("updates", "clipped_updates", "groups", "equal_groups", "rejected_episodes")
+_FILE = Path("logs", "status.json")
+_WRITE_SECONDS = 1.0
 _RECENT = 5  # steps, or validations, whose median duration the time left is computed from
 
 
 class RunStatus:
-    """The state of a run, computed from its record.
-
-    Args:
-        recipe: The recipe.
-        record: The run's record, which somebody else refreshes.
-        val_tasks: Tasks of a validation.
-    """
-
-    def __init__(self, recipe: Recipe, record: RunRecord, val_tasks: int):
+    def __init__(self, recipe: Recipe, record: RunMetrics, val_tasks: int):
         self._record = record
         self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
         self._val_every = recipe.trainer.val_every
@@ -43,12 +41,7 @@ class RunStatus:
         self._part: Work | None = None
 
     def show(self, progress: Progress, work: Work | None = None) -> None:
-        """Show the present state, and each step or validation that has ended since the last call as a milestone.
-
-        Args:
-            progress: Shows it.
-            work: What the trainer does, if it says so; left out if it has said so in an earlier part of the step.
-        """
+        """Show the state, and each step or validation that has ended since the last call as a milestone."""
         status = self.current()
         if work is not None and work.age <= self._clock.stage_seconds(status):
             status = replace(status, work=work)
@@ -57,7 +50,7 @@ class RunStatus:
         self._file.write(status)
 
     def _note_part(self, progress: Progress, status: Status) -> None:
-        """Say how long a part of the start has taken, once another has begun; a busy process may report late."""
+        """Say how long a part of the start took, once another has begun; a busy process may report late."""
         if status.phase == "starting" and status.work is None:
             return
         part = status.work if status.phase == "starting" else None
@@ -66,7 +59,6 @@ class RunStatus:
         self._part = part
 
     def current(self) -> Status:
-        """The present state, without what the trainer says."""
         record, summary = self._record, self._record.summary
         phase, step, counts = record.current()
         rows = record.rows
@@ -113,11 +105,9 @@ class RunStatus:
         return EpisodeCounts(), ""
 
     def _seconds_left(self) -> float | None:
-        """Seconds to the end of the run: the median of the last steps for each step ahead, and likewise validations.
+        """Seconds to the end of the run, by the median of the last steps and validations.
 
-        What has passed since the last step or validation ended is taken off. A step takes as long as this process saw
-        it take, which is a little more than the framework measures. Before this start has ended one, the steps that
-        are recorded count.
+        A step takes as long as this process saw it take; before this start has ended one, the recorded steps count.
         """
         record = self._record
         rows, steps = record.rows, record.summary.steps_planned
@@ -139,7 +129,7 @@ class RunStatus:
 
 
 def trainer_work(run_dir: Path) -> Work | None:
-    """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
+    """What the trainer of a run reported last: the innermost of the phases that it measures."""
     phases = [
         Work(wait.name, wait.seconds + process.age, process.age)
         for process in waits.trainers(waits.read(run_dir))
@@ -151,13 +141,7 @@ def trainer_work(run_dir: Path) -> Work | None:
 
 
 class _StepClock:
-    """When steps and validations of this start ended, by this process's clock.
-
-    Attributes:
-        step_seconds: What each step took, without its validation; of steps that ended together, their mean.
-        first_validation_seconds: From the first episode of the validation before the first step to its end: no record
-            has it.
-    """
+    """When steps and validations of this start ended, by this process's clock."""
 
     def __init__(self) -> None:
         self.step_seconds: list[float] = []
@@ -170,18 +154,15 @@ class _StepClock:
 
     @property
     def since_end(self) -> float:
-        """Seconds since the last step or validation ended; 0 before the first."""
         return 0.0 if self._last_end is None else time.monotonic() - self._last_end
 
     def stage_seconds(self, status: Status) -> float:
-        """For how long the step has been in its present part."""
         now, stage = time.monotonic(), (status.step, status.stage)
         if stage != self._stage:
             self._stage, self._stage_since = stage, now
         return now - self._stage_since
 
     def observe(self, phase: str, rows: StepRows) -> None:
-        """Look at the present phase and at the rows of what has ended."""
         now = time.monotonic()
         if phase == "validation" and self._validating_since is None:
             self._validating_since = now
@@ -206,3 +187,34 @@ def _figures(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 def _recent_median(seconds: Sequence[float]) -> float | None:
     return statistics.median(seconds[-_RECENT:]) if seconds else None
+
+
+class StatusFile:
+    def __init__(self, run_dir: Path):
+        self._path = run_dir / _FILE
+        self._path.unlink(missing_ok=True)
+        self._written = float("-inf")
+
+    def write(self, status: Status) -> None:
+        """Write the state, unless that was done within the last second."""
+        if time.monotonic() - self._written < _WRITE_SECONDS:
+            return
+        self._written = time.monotonic()
+        partial = self._path.with_suffix(".partial")
+        # A disk that is full now may have room later, and a sync of a file that is soon replaced takes time.
+        with contextlib.suppress(OSError):
+            partial.touch(mode=0o600)
+            partial.write_bytes(msgspec.json.encode(status))
+            partial.replace(self._path)
+
+
+def follow(run_dir: Path, progress: Progress) -> RecordedRun:
+    """Show the states of a run that another process trains until it ends; returns the run as it is then."""
+    ended: tuple[int, int] | None = None
+    while (run := open_run(str(run_dir), run_dir.parent)).status == "running":
+        # Before the first state there is no file.
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            status = msgspec.json.decode((run_dir / _FILE).read_bytes(), type=Status)
+            ended = show_status(progress, status, ended)
+        time.sleep(_WRITE_SECONDS)
+    return run

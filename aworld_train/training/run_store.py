@@ -1,4 +1,4 @@
-"""The store of a run, filled while the run goes on, and opened afterwards."""
+"""The store of a run, filled while it is running, and opened afterwards."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -32,22 +32,9 @@ _VALUES: Mapping[str, Collection[str]] = {
 
 
 class RunStore:
-    """Loads the episodes of a run into its store while the run goes on: ``with RunStore(...):``.
+    """Loads the episodes of a run into its store while the block runs; entering closes what an earlier attempt left.
 
-    Entering closes what an earlier attempt left.
-
-    Args:
-        run_folder: The run's folder.
-        section: The recipe's section ``store``.
-        note: Called with sentences for people.
-        set_aside: Called then, to set aside the episodes that this attempt plays again.
-        model: The name of the model, for spans.
-        is_new: Whether there is nothing yet that an earlier attempt could have left: a database in the folder is then
-            made while the run goes on.
-
-    Raises:
-        StoreFailure: The database does not answer.
-        DependencyMissing: Spans are to be sent, and OpenTelemetry's messages are not installed.
+    ``set_aside`` is called then. ``is_new``: there is no earlier attempt, so a database in the folder is made later.
     """
 
     def __init__(
@@ -85,10 +72,9 @@ class RunStore:
                 f"{self._folder / 'store'}, and the next command that reads this run enters them."
             )
         if self._sender is not None and not self._sender.close(_LAST_SPANS_SECONDS):
-            self._note("Some spans could not be sent to store.otlp; they are sent when the run goes on.")
+            self._note("Some spans could not be sent to store.otlp; they are sent when the run continues.")
 
     def _take_up(self) -> None:
-        """Enter and close what an earlier attempt left."""
         reasons: list[str] = []
         try:
             database = self._open()
@@ -120,7 +106,7 @@ class RunStore:
 
 
 def open_run_store(run: RecordedRun, condition: str = "") -> Store:
-    """As ``find_run_store``, for what needs a store, and reads the episodes that meet a condition."""
+    """As ``find_run_store``, for what needs a store, after a check of the condition's values."""
     store = find_run_store(run)
     if store is None:
         raise UsageError(
@@ -143,16 +129,11 @@ def _check_values(store: Store, condition: str) -> None:
         if value not in known:
             close = nearest(value, known)
             hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."
-            raise UsageError(
-                f"The condition {condition!r} is true of no episode: {name} is never {value!r}; {hint}"
-            )
+            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}; {hint}")
 
 
 def find_run_store(run: RecordedRun) -> Store | None:
-    """The store of a recorded run, open for reading; None where it has none.
-
-    If no process works on the run, what a killed one has left is entered first.
-    """
+    """The store of a recorded run, open for reading; None where it has none."""
     database = run_database(run)
     if database is None:
         return None
@@ -162,7 +143,7 @@ def find_run_store(run: RecordedRun) -> Store | None:
 
 
 def run_database(run: RecordedRun) -> Database | None:
-    """The database of a recorded run, with everything that its processes have written; None without a store."""
+    """The database of a recorded run, with what a killed process left; None without a store."""
     place = store_place(run.path)
     if place is None:
         return None

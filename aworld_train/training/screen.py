@@ -1,8 +1,7 @@
-"""One live screen of a run on a terminal: phase, figures with sparklines, and the last messages.
+"""The live screen of a run on a terminal: phase, figures with sparklines, and the last messages.
 
-It takes the terminal's alternate screen, as an editor does, so that it can be drawn anew at any size. What was said
-meanwhile is printed below the command as soon as the screen is left: at the end, at an error, and when the run is
-suspended (Ctrl-Z). A run in the background prints lines until it is in the foreground again.
+It takes the terminal's alternate screen, so that it can be redrawn at any size. Messages are printed below the
+command as soon as the screen is left: at the end, at an error, and at Ctrl-Z. In the background it prints lines.
 """
 
 import contextlib
@@ -31,13 +30,7 @@ _MAX_SPARKLINE_WIDTH = 40
 _STAGES = ("start", "validation", "rollout", "update")
 
 
-class ScreenProgress:
-    """Implements ``Progress`` with a screen.
-
-    Args:
-        console: A console on a terminal.
-    """
-
+class ScreenProgress(Progress):
     def __init__(self, console: Console):
         # Not a console that follows `sys.stderr`, which is replaced while the screen is shown.
         self._console = Console(file=console.file, highlight=False)
@@ -71,11 +64,9 @@ class ScreenProgress:
             self._stack.close()
 
     def note(self, line: str) -> None:
-        """Show the line among the messages."""
         self._say(_printable(line))
 
     def update(self, status: Status, *, milestone: bool) -> None:
-        """Show the state; a milestone is a message too."""
         self._state = (status, time.monotonic())
         if milestone:
             self._say(status.text())
@@ -83,7 +74,6 @@ class ScreenProgress:
             self._show()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines of the screen, as many as it has."""
         status, came = self._state
         height = options.height or console.height
         lines = screen(status, list(self._messages), options.max_width, height, time.monotonic() - came)
@@ -99,12 +89,11 @@ class ScreenProgress:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        # The terminal may be gone, and the run goes on (`disown`).
+        # The terminal may be gone, while the run continues (`disown`).
         with contextlib.suppress(OSError):
             self._console.print(line, markup=False, soft_wrap=True)
 
     def _show(self) -> None:
-        """Show the screen, if the terminal is this process's."""
         if not _is_in_foreground(self._terminal):
             return
         live = Live(
@@ -121,7 +110,6 @@ class ScreenProgress:
                 self._live = live
 
     def _hide(self) -> None:
-        """Give the terminal back and print what was said while the screen was shown."""
         with self._lock:
             live, self._live = self._live, None
         if live is not None:
@@ -131,7 +119,6 @@ class ScreenProgress:
             self._print(self._unprinted.popleft())
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Stop this process, as Ctrl-Z does, with the terminal as it was before."""
         self._hide()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
@@ -140,7 +127,6 @@ class ScreenProgress:
 
 
 def train_progress(console: Console, *, quiet: bool) -> Progress:
-    """The kind of progress that suits the console: the screen on a terminal, lines elsewhere, nothing when quiet."""
     if quiet or not is_live(console):
         return progress_for(console, quiet=quiet)
     return ScreenProgress(console)
@@ -167,7 +153,6 @@ class _Messages(io.TextIOBase):
         return len(text)
 
     def close(self) -> None:
-        """Pass on a line without its end."""
         if self._begun:
             self._note(self._begun)
         super().close()
@@ -176,14 +161,9 @@ class _Messages(io.TextIOBase):
 def screen(
     status: Status | None, messages: Sequence[str], width: int, height: int, passed: float = 0.0
 ) -> list[Text]:
-    """The lines of the screen: the figures that fit, the most important first to stay, and the newest messages.
+    """The lines of the screen: the most important figures that fit, and the newest messages.
 
-    Args:
-        status: The state; None before there is one.
-        messages: All messages, the newest last.
-        width: Columns.
-        height: Lines.
-        passed: Seconds since the state was had.
+    ``passed`` is how old the state is, in seconds.
     """
     figures = list(_figures(status, min(width, _MAX_FIGURE_WIDTH), passed)) if status is not None else []
     dropped = sorted(range(len(figures)), key=lambda place: figures[place][0])[max(height, 1) :]

@@ -8,10 +8,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
-    """The values as bars from the least to the greatest, at most ``width`` of them; a dot where one is not finite.
-
-    Of more values, each bar is the mean of its part.
-    """
+    """The values, or means of parts of them, as at most ``width`` bars; a dot where one is not finite."""
     values = means(values, width)
     finite = [value for value in values if math.isfinite(value)]
     if not finite:

@@ -21,7 +21,6 @@ _MAX_STARTS = 3
 
 
 def log_file(folder: Path, framework: TrainingFramework) -> Path:
-    """The log, which gets everything that the framework prints."""
     return folder / "logs" / f"{framework.name}.log"
 
 
@@ -39,27 +38,12 @@ def run_plan(
     nodes: Nodes | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a plan to its end.
-
-    Args:
-        framework: The framework that made the plan.
-        plan: Files, command and variables.
-        folder: The run folder, in which the plan's files and the log (see ``log_file``) are written.
-        environment: The tool environment.
-        recovery_timeout: Seconds for which the environment may be unreachable.
-        metrics_file: The file to which the framework appends its metrics.
-        watch: Called twice a second; a returned text is the reason to stop.
-        worst_cause: Returns the most frequent reason why recent episodes could not be used, if any.
-        validate_first: Whether to validate before the first step.
-        nodes: The machines of a recipe whose launcher is not ``local``.
-        note: Called with a line when a start that did nothing is repeated.
+    """Run a plan to its end; ``watch``, called twice a second, returns the reason to stop.
 
     Raises:
-        EnvironmentFailure: The environment was lost and did not answer again in time.
-        DiskFull: A file could not be written.
+        EnvironmentFailure: The environment was lost and did not answer again within ``recovery_timeout`` seconds.
         TransientFailure: The framework was killed, or lost one of its processes or machines.
         TrainingFailure: The framework failed otherwise, or ``watch`` stopped it.
-        KeyboardInterrupt: The run was interrupted; all its processes have ended.
     """
     log = log_file(folder, framework)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +90,7 @@ def run_plan(
     cause = worst_cause()
     if health.silent or not health.answers():
         raise EnvironmentFailure(
-            f"The tool environment stopped answering, and no episode was left to go on with "
+            f"The tool environment stopped answering, and no episode was left to continue with "
             f"({cause or 'it was not used yet'})."
         )
     was_killed = end.code == 128 + signal.SIGKILL
@@ -120,12 +104,11 @@ def run_plan(
 
 
 def _sentence(text: str) -> str:
-    """The text with one full stop at its end."""
     return f"{text.strip().rstrip('.')}."
 
 
 def _end_in_words(code: int) -> str:
-    """An exit code in words; 128 + n stands for signal n."""
+    """An exit code in words; 128 + n is signal n."""
     if code == 128 + signal.SIGKILL:
         return "was killed (SIGKILL; the system does that when memory runs out)"
     if code > 128:
@@ -134,7 +117,6 @@ def _end_in_words(code: int) -> str:
 
 
 def _end_of(log: Path, begin: int) -> str:
-    """The end of the log after the offset ``begin`` (bytes), at most ``_MAX_TAIL_BYTES``."""
     with log.open("rb") as file:
         file.seek(max(begin, log.stat().st_size - _MAX_TAIL_BYTES))
         return file.read().decode(errors="replace")

@@ -1,7 +1,7 @@
-"""The rows of ``metrics.jsonl``: one object per step, gathered from one or more attempts at a run.
+"""The rows of ``metrics.jsonl``: one object per step, from one or more attempts at a run.
 
-A framework may report several rows for a step, at several times; a step that is validated again after a resume has one
-row. The project's own names come first; everything that the framework reported is stored under the framework's name.
+A framework may report several rows for a step, at several times. The project's own names come first; everything that
+the framework reported is stored under the framework's name.
 """
 
 import json
@@ -19,18 +19,7 @@ _UNKNOWN = sys.maxsize
 
 
 class StepRows:
-    """One row per step.
-
-    Args:
-        framework: The framework's name.
-        file: ``metrics.jsonl``.
-        last_step: The step of the checkpoint of an earlier attempt, whose rows are taken over up to there.
-
-    Attributes:
-        rows: By step.
-        validated: Steps that were validated in this attempt.
-        last_trained: The last step in which weights were updated; 0 for none.
-    """
+    """One row per step; of an earlier attempt those up to ``last_step``, the step of its checkpoint."""
 
     def __init__(self, framework: str, file: Path, last_step: int) -> None:
         self._framework, self._file = framework, file
@@ -52,11 +41,10 @@ class StepRows:
         return step
 
     def figures(self, name: str) -> dict[int, float]:
-        """A figure by step, for the steps that have it."""
         return {step: row[name] for step, row in sorted(self.rows.items()) if row.get(name) is not None}
 
     def write(self, steps: Iterable[int]) -> None:
-        """Write the rows of these steps: behind the others if they are new, otherwise the whole file anew."""
+        """Write the rows of these steps: behind the others if they are new, otherwise the whole file."""
         new, last = sorted(steps), self._last_written
         self._last_written = _UNKNOWN  # a line may be cut off by a full disk
         if new[0] > last:
@@ -67,7 +55,7 @@ class StepRows:
             self._last_written = self._write_all()
 
     def _write_all(self) -> int:
-        """Write all rows, in order of steps; returns the last step."""
+        """Write all rows; returns the last step."""
         write_text(self._file, "".join(map(self._line, sorted(self.rows))))
         return max(self.rows, default=-1)
 

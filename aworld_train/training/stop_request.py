@@ -1,32 +1,22 @@
 """A request to save and stop: SIGUSR1, which a scheduler can send some time before it ends a job, or an early stop.
 
-The framework then writes a checkpoint after the step under way, and the run ends once it has. If that takes longer than
-the time that is left, the run ends with the checkpoint that there is. An early stop has time, and needs no further
-step if the last one that was validated has its checkpoint.
+The framework writes a checkpoint after the current step, and the run ends once it has, or when the time is over. An
+early stop has time, and needs no further step if the last validated one has its checkpoint.
 """
 
 import signal
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from aworld_train.adapter.base import SAVE_REQUEST
+from aworld_train.interruptible import signal_handlers
 
 
 class StopRequest:
-    """The request of one attempt at a run.
-
-    Args:
-        run_dir: The run folder.
-        max_seconds: Seconds after the request at which the run ends in any case.
-
-    Attributes:
-        fulfilled: Whether the run was ended because of the request.
-        early: Why the run stops early; None if it does not.
-    """
+    """``fulfilled`` once the run was ended by the request; ``early`` is why it stops early."""
 
     def __init__(self, run_dir: Path, max_seconds: float):
         self._file = run_dir / SAVE_REQUEST
@@ -39,24 +29,17 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signal while the context is open."""
-        if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread can set signal handlers
-            return
-        before = signal.signal(signal.SIGUSR1, self._receive)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-            self._file.unlink(missing_ok=True)
+        with signal_handlers({signal.SIGUSR1: self._receive}):
+            try:
+                yield
+            finally:
+                self._file.unlink(missing_ok=True)
 
     @property
     def received(self) -> bool:
-        """Whether there was a request."""
         return self._received is not None or self.early is not None
 
     def stop_early(self, reason: str, step: int) -> None:
-        """Ask for an early stop after a step was validated."""
         if not self.received:
             self.early, self._saved_before = reason, step - 1
 
@@ -64,11 +47,9 @@ class StopRequest:
         self._received = self._received or time.monotonic()
 
     def reason(self, saved: int, recorded: int) -> str | None:
-        """The reason to end the run now; None if there was no request or the checkpoint is still to come.
+        """The reason to end the run now; None without a request or while the checkpoint is still to come.
 
-        Args:
-            saved: Step of the last complete checkpoint; 0 for none.
-            recorded: Last step whose metrics are recorded.
+        ``saved`` is the step of the last complete checkpoint (0 for none), ``recorded`` the last with metrics.
         """
         if not self.received:
             return None
@@ -88,3 +69,17 @@ class StopRequest:
                 "seconds of that."
             )
         return None
+
+
+def early_stop_reason(accuracies: Mapping[int, float], patience: int) -> str | None:
+    steps = sorted(accuracies)
+    if not patience or len(steps) <= patience:
+        return None
+    best = max(steps, key=lambda step: (accuracies[step], -step))
+    later = len(steps) - 1 - steps.index(best)
+    if later < patience:
+        return None
+    return (
+        f"Stopped early after step {steps[-1]}: the accuracy of step {best}, {accuracies[best]:.1%}, was not exceeded "
+        f"in the {later} validations since (trainer.early_stop={patience})."
+    )

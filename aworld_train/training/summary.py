@@ -1,8 +1,4 @@
-"""The summary of a run, one small file that exists however the run ends.
-
-``summary.json`` is rewritten during the run and a last time at its end, so that a run that was killed also leaves a
-correct summary of its work so far (its ``status`` then is still ``running``).
-"""
+"""The summary of a run, rewritten while it runs: that of a killed run is correct, with ``status`` ``running``."""
 
 import json
 import os
@@ -12,7 +8,7 @@ from typing import Any
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.atomic import write_text
-from aworld_train.training.run_files import SUMMARY
+from aworld_train.training.run_files import SUMMARY, read_object
 
 
 @dataclass
@@ -30,24 +26,18 @@ class RunSummary:
 
     Attributes:
         status: ``running``, ``completed``, ``failed`` or ``interrupted``.
-        episodes: Number of training episodes, with any outcome.
-        trained_episodes: How many of them were scored and could be trained on.
+        episodes: Training episodes, with any outcome; ``trained_episodes`` of them were scored.
         environment_losses: Episodes that lost their tool environment, those that were played again included.
-        outcomes: Number of training episodes by outcome.
-        causes: Number of training episodes by outcome and cause, for the most frequent causes.
-        dropped: Number of training episodes that were left out, by task, for the tasks with most of them.
-        unscored: Number of training episodes without a score, by scorer and reason.
-        suspicions: Number of training episodes by sign of reward hacking (see ``reward suspects``).
-        reward: Mean reward of the last trained step.
+        causes: Training episodes by outcome and cause, for the most frequent causes.
+        dropped: Training episodes that were left out, by task, for the tasks with most of them.
+        unscored: Training episodes without a score, by scorer and reason.
+        suspicions: Training episodes by sign of reward hacking (see ``reward suspects``).
         rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
-        seconds: Wall time, summed over the attempts of a resumed run.
-        restarts: The failures after which the run went on by itself (``trainer.max_restarts``), each as
-            ``{from_step, error}``.
-        stopped_early: Why the run ended before its last step (``trainer.early_stop``).
-        remark: What the user should know about where the run ran, such as machines that it did not use.
-        alarms: Signs that the run no longer learns, as ``{step, kind, text}`` (see ``training.alarms``).
+        seconds: Wall time, over all attempts.
+        restarts: The failures after which the run restarted (``trainer.max_restarts``), each as ``{from_step, error}``.
+        alarms: Signs that the run no longer learns, as ``{step, kind, text}``.
         error: ``{kind, message}`` of the error that ended a failed run.
     """
 
@@ -80,55 +70,41 @@ class RunSummary:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None
 
-    def go_on_from(self, checkpoint: Checkpoint | None, error: str) -> None:
-        """Record a restart, and drop the alarms of steps that are trained again."""
+    def take_up(self, checkpoint: Checkpoint | None) -> None:
+        """Keep what earlier attempts at the run left; steps after the checkpoint are trained again."""
+        self.seconds = read_seconds(Path(self.run_dir))
+        if earlier := read_summary(Path(self.run_dir)):
+            self.val["before"] = earlier.val["before"]
+            self.restarts, self.alarms = earlier.restarts, earlier.alarms
+        self._forget_after(checkpoint.step if checkpoint else 0)
+
+    def restart_from(self, checkpoint: Checkpoint | None, error: str) -> None:
         step = checkpoint.step if checkpoint else 0
         self.restarts.append({"from_step": step, "error": error})
+        self._forget_after(step)
+
+    def _forget_after(self, step: int) -> None:
         self.alarms = [alarm for alarm in self.alarms if alarm["step"] <= step]
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as plain data."""
         return asdict(self)
 
     def write(self, run_dir: Path) -> None:
-        """Replace the run folder's summary in one step."""
         write_text(run_dir / SUMMARY, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + os.linesep)
 
 
 def read_summary(run_dir: Path) -> RunSummary | None:
-    """The summary in a run folder; None if there is none that can be read."""
+    """The summary in a run folder; None if it cannot be read."""
     try:
-        content = json.loads((run_dir / SUMMARY).read_text())
+        content = read_object(run_dir / SUMMARY)
         known = {key.name: content[key.name] for key in fields(RunSummary) if key.name in content}
         known["val"] = {name: Validation(**figures) for name, figures in known["val"].items()}
         return RunSummary(**known)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 
 def read_seconds(run_dir: Path) -> float:
-    """Wall time of earlier attempts of a run; 0 if there was none."""
-    try:
-        return float(json.loads((run_dir / SUMMARY).read_text())["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0
-
-
-def read_restarts(run_dir: Path) -> list[dict[str, Any]]:
-    """The failures after which earlier attempts of a run went on by themselves."""
-    summary = read_summary(run_dir)
-    return summary.restarts if summary else []
-
-
-def read_alarms(run_dir: Path, step: int) -> list[dict[str, Any]]:
-    """The alarms of earlier attempts of a run up to a step; later steps are trained again."""
-    summary = read_summary(run_dir)
-    return [alarm for alarm in summary.alarms if alarm["step"] <= step] if summary else []
-
-
-def read_first_validation(run_dir: Path) -> Validation:
-    """The validation before the first step, as earlier attempts of a run left it; without figures if there was none."""
-    try:
-        return Validation(**json.loads((run_dir / SUMMARY).read_text())["val"]["before"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return Validation()
+    """Wall time of earlier attempts at a run or an evaluation."""
+    seconds = read_object(run_dir / SUMMARY).get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

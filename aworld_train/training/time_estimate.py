@@ -1,7 +1,4 @@
-"""How long a run will take, by the newest completed run of the same recipe in the folder of runs.
-
-Without one nothing is said: seconds a step depend on how the model answers, which only a run shows.
-"""
+"""How long a run will take, by the newest completed run of the same recipe; without one nothing is said."""
 
 import statistics
 from contextlib import suppress
@@ -24,14 +21,11 @@ _ANY = (
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """Seconds of a run, and the earlier run that they are computed from."""
-
     seconds: float
     sentence: str
 
 
 def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
-    """What a run of a recipe would take from its start to its end; None where no run below ``runs`` tells."""
     trainer = loaded.recipe.trainer
     for run in find_runs(runs):
         if run.status != "completed" or run.evaluation or not _is_alike(run, loaded):

@@ -19,15 +19,7 @@ _UNREAD = re.compile(r"^\s*(?:import|export)\b", re.MULTILINE)
 
 
 def bundled(files: Mapping[str, str], entry: str) -> str:
-    """The module ``entry`` and all that it imports, as one classic script.
-
-    Args:
-        files: The modules' sources by path.
-        entry: The path of the module that is run.
-
-    Raises:
-        ValueError: A module has a form of import or export that this does not read, or imports itself.
-    """
+    """The module ``entry`` and all that it imports, as one classic script; ``files`` are sources by path."""
     names: dict[str, str] = {}
     parts: list[str] = []
     _add(files, entry, names, parts, ())
@@ -37,7 +29,6 @@ def bundled(files: Mapping[str, str], entry: str) -> str:
 def _add(
     files: Mapping[str, str], path: str, names: dict[str, str], parts: list[str], above: tuple[str, ...]
 ) -> None:
-    """Add a module after those that it imports."""
     if path in above:
         raise ValueError(f"{path} imports itself: {' -> '.join((*above, path))}")
     source = _COMMENT.sub("", files[path])
@@ -70,7 +61,7 @@ def _add(
 
 
 def _pairs(listed: str) -> list[tuple[str, str]]:
-    """``a, b as c`` as pairs of what stands before and after ``as``."""
+    """``a, b as c`` as pairs of what comes before and after ``as``."""
     pairs = []
     for part in filter(None, map(str.strip, listed.split(","))):
         before, _, after = part.partition(" as ")

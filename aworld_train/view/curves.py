@@ -10,17 +10,8 @@ from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 
 FIGURES = (
-    "reward",
-    "loss",
-    "kl",
-    "entropy",
-    "grad_norm",
-    "staleness",
-    "max_staleness",
-    "response_tokens",
-    "turns",
-    "seconds",
-    "tokens_per_second",
+    *("reward", "loss", "kl", "entropy", "grad_norm", "staleness", "max_staleness"),
+    *("response_tokens", "turns", "seconds", "tokens_per_second"),
 )
 """The figures of ``metrics.jsonl`` that a run's page shows at first."""
 _UPDATE_FIGURES = (
@@ -34,23 +25,13 @@ MAX_POINTS = 2_000
 
 
 def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
-    """All that a run's page draws.
-
-    Returns:
-        ``series``: figures by name, each a list of [step, value]; ``validation``: accuracy with its 95 % interval;
-        ``outcomes``: the number of training episodes (of an evaluation: all) by outcome and step; ``tools``: calls,
-        errors, mean and longest seconds by tool and step; ``names``: all figures that ``metrics.jsonl`` has.
-    """
+    """All that a run's page draws; ``names`` are all figures that ``metrics.jsonl`` has."""
     by_step = store.step_figures() if store else []
     series = {name: points for name in (*FIGURES, *_UPDATE_FIGURES) if (points := run.series(name))}
     for name in _EPISODE_FIGURES:
         if name not in series:
-            points = [
-                (row["step"], float(row[name]))
-                for row in by_step
-                if row["phase"] == "train" and row[name] is not None
-            ]
-            if points:
+            trained = (row for row in by_step if row["phase"] == "train" and row[name] is not None)
+            if points := [(row["step"], float(row[name])) for row in trained]:
                 series[name] = points
     return {
         "series": {name: thinned(points) for name, points in series.items()},
@@ -62,13 +43,11 @@ def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
 
 
 def thinned(points: Sequence[Any]) -> list[Any]:
-    """The points, of more than ``MAX_POINTS`` every n-th and the last."""
     step = math.ceil(len(points) / MAX_POINTS)
     return list(points) if step <= 1 else [*points[:-1:step], points[-1]]
 
 
 def interval(accuracy: Any, n: Any) -> tuple[float, float] | None:
-    """The 95 % interval of a measured accuracy; None where there is none."""
     if not isinstance(accuracy, int | float) or not isinstance(n, int) or n <= 0 or not 0 <= accuracy <= 1:
         return None
     return wilson_interval(accuracy * n, n)

@@ -1,7 +1,9 @@
-"""Episodes as plain data: a list's rows, one with its conversations, and the tokens of one."""
+"""Episodes as plain data: a list's rows, one with its conversations, and its tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode, StoredScore
 from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
@@ -17,7 +19,6 @@ MAX_ATTEMPTS = 500
 
 
 def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
-    """The heads of the episodes of a page."""
     heads = store.episodes(
         filters.condition,
         search=filters.search,
@@ -31,7 +32,6 @@ def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
 
 
 def head_json(head: EpisodeHead) -> dict[str, Any]:
-    """An episode's figures, with the beginnings of long texts."""
     fields = head.to_json()
     for name in ("question", "correct_answer", "cause"):
         if fields.get(name):
@@ -56,27 +56,13 @@ def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[
 
 
 _OF_LINE = (
-    "branches",
-    "branch_points",
-    "format_misses",
-    "undelivered",
-    "retried",
-    "look",
-    "agents",
-    "given_tokens",
-    "seed",
-    "cost",
-    "faults",
+    *("branches", "branch_points", "format_misses", "undelivered", "retried", "look"),
+    *("agents", "given_tokens", "seed", "cost", "faults"),
 )
 
 
 def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """The tokens of an episode: ids and log-probabilities by node, and how rows are made of them.
-
-    Returns:
-        ``agents``: for each its nodes, with ``ids``, ``logprobs`` (null for context) and ``count``; ``rows``: their
-        agent, path, own nodes, and advantages of the response's tokens; ``texts``: of each id, or null.
-    """
+    """Token ids and log-probabilities (null for context) of an episode by node, and how rows are made of them."""
     content = episode.content
     if content is None:
         return {"agents": [], "rows": [], "texts": None}
@@ -95,7 +81,6 @@ def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) 
 
 
 def token_ids(episode: StoredEpisode) -> set[int]:
-    """All token ids of an episode."""
     agents = episode.content.agents if episode.content else ()
     return {token for agent in agents for node in agent.nodes for token in node.token_ids}
 
@@ -104,17 +89,8 @@ def _token_rows(content: EpisodeContent, uses: Sequence[RowUse]) -> list[dict[st
     rows = []
     for number, row in enumerate(content.rows):
         use = uses[number] if number < len(uses) else RowUse()
-        rows.append(
-            {
-                "agent": row.agent,
-                "path": row.path,
-                "own": row.own,
-                "prompt_tokens": row.prompt_tokens,
-                "trained_step": use.trained_step,
-                "advantage": use.advantage,
-                "advantages": list(use.advantages),
-            }
-        )
+        trained = {"trained_step": use.trained_step, "advantage": use.advantage}
+        rows.append(structs.asdict(row) | trained | {"advantages": list(use.advantages)})
     return rows
 
 
@@ -122,37 +98,20 @@ def _content(content: EpisodeContent, max_chars: int) -> dict[str, Any]:
     return {
         "agents": [_agent(agent, max_chars) for agent in content.agents],
         "tool_calls": [
-            {
-                "name": use.name,
-                "arguments": shortened(use.arguments, max_chars),
-                "result": shortened(use.result, max_chars),
-                "is_error": use.is_error,
-                "began": use.began,
-                "seconds": use.seconds,
-                "server": use.server,
-                "replayed": use.replayed,
-                "call_id": use.call_id,
-            }
+            structs.asdict(use)
+            | {"arguments": shortened(use.arguments, max_chars), "result": shortened(use.result, max_chars)}
             for use in content.tool_calls
         ],
-        "rows": [
-            {"agent": row.agent, "path": row.path, "own": row.own, "prompt_tokens": row.prompt_tokens}
-            for row in content.rows
-        ],
+        "rows": [structs.asdict(row) for row in content.rows],
         "score": None if content.score is None else _score(content.score, max_chars),
         "answer": shortened(content.answer, max_chars),
     }
 
 
 def _score(score: StoredScore, max_chars: int) -> dict[str, Any]:
-    return {
-        "score": score.score,
-        "scorer": score.scorer,
-        "outcome": score.outcome,
+    return structs.asdict(score) | {
         "extracted": None if score.extracted is None else shortened(score.extracted, max_chars),
-        "parts": dict(score.parts),
         "steps": [shortened(step, max_chars) for step in score.steps],
-        "cause": score.cause,
     }
 
 
@@ -160,33 +119,8 @@ def _agent(agent: StoredAgent, max_chars: int) -> dict[str, Any]:
     return {
         "name": agent.name,
         "nodes": [_node(node, max_chars) for node in agent.nodes],
-        "calls": [
-            {
-                name: getattr(call, name)
-                for name in (
-                    "node",
-                    "began",
-                    "seconds",
-                    "finish_reason",
-                    "malformed",
-                    "prompt_tokens",
-                    "temperature",
-                    "top_p",
-                    "top_k",
-                    "max_tokens",
-                    "tools",
-                    "misses",
-                )
-            }
-            for call in agent.calls
-        ],
-        "branches": [
-            {
-                name: getattr(branch, name)
-                for name in ("cause", "message", "role", "position", "recorded", "sent")
-            }
-            for branch in agent.branches
-        ],
+        "calls": [structs.asdict(call) for call in agent.calls],
+        "branches": [structs.asdict(branch) for branch in agent.branches],
     }
 
 
@@ -205,15 +139,12 @@ def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
 
 
 def _message(message: StoredMessage, max_chars: int) -> dict[str, Any]:
-    return {
-        "role": message.role,
+    return structs.asdict(message) | {
         "content": shortened(message.content, max_chars),
         "reasoning": shortened(message.reasoning, max_chars),
         "tool_calls": [
-            {"name": call.name, "arguments": shortened(call.arguments, max_chars), "call_id": call.call_id}
+            structs.asdict(call) | {"arguments": shortened(call.arguments, max_chars)}
             for call in message.tool_calls
         ],
-        "call_id": message.call_id,
-        "name": message.name,
         "images": [image.digest for image in message.images],
     }

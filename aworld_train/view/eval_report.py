@@ -1,14 +1,13 @@
 """The reports of an evaluation: one HTML file that needs no server, and files for other programs.
 
-The HTML file has every task with its attempts, and their conversations as far as some megabytes hold them: packed by
-task, so that the page opens at once and unpacks what is read.
+The HTML file has every task with its attempts, and as many conversations as some megabytes hold, packed by task.
 """
 
 import base64
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -41,16 +40,7 @@ _UNREADABLE = ("model_url",)  # what the page does not need; an address may be o
 
 @dataclass(frozen=True)
 class EvalReports:
-    """What was written.
-
-    Attributes:
-        html: The page.
-        markdown: The summary.
-        table: The attempts as Parquet.
-        inspect_log: The log for Inspect AI; None where no texts are kept.
-        attempts: Attempts of the evaluation.
-        readable: Attempts whose conversations are in the page.
-    """
+    """What was written: ``inspect_log`` is None where no texts are kept, ``readable`` attempts are in the page."""
 
     html: Path
     markdown: Path
@@ -59,21 +49,9 @@ class EvalReports:
     attempts: int
     readable: int
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields as plain data."""
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()
-        }
-
 
 def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
-    """Write the reports of an evaluation, finished or not, into its folder; files of these names are replaced.
-
-    Raises:
-        StoreFailure: The database of its episodes does not answer.
-        DiskFull: A file cannot be written.
-        OSError: A file cannot be written.
-    """
+    """Write the reports of an evaluation, finished or not, into its folder."""
     folder = evaluation.run.path
     write_text(folder / MARKDOWN, markdown_report(evaluation, figures))
     write_table(evaluation, folder / TABLE)
@@ -90,7 +68,7 @@ def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
 
 
 def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_packed: int = MAX_PACKED) -> int:
-    """Write the page; returns of how many attempts it has the conversation."""
+    """Write the page; returns how many attempts' conversations it has."""
     conversations = _Conversations(max_packed)
     store = find_run_store(evaluation.run)
     if store is not None:
@@ -131,7 +109,6 @@ class _Conversations:
         self._left = max_packed
 
     def add_all(self, store: Store, evaluation: Evaluation) -> None:
-        """Add all attempts, as far as there is room."""
         # The order of ids is that of digests, so what there is no room for is spread over the dataset.
         ids = [
             attempt.episode

@@ -22,13 +22,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True)
 class EpisodeFilter:
-    """Which episodes are listed, and in which order.
-
-    Attributes:
-        condition: See ``store.conditions``.
-        search: A text that they contain.
-        superseded: Also those that a resumed run has played again.
-    """
+    """Which episodes are listed; ``superseded``: also those that a resumed run has played again."""
 
     condition: str = ""
     search: str = ""
@@ -40,7 +34,6 @@ class EpisodeFilter:
 
 
 def parse_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
-    """The filter that the parameters of an address describe."""
     tests = [f"{name}={quoted(value)}" for name in _EQUAL if (value := parameters.get(name))]
     tests += [
         f"{bound}{_number(name, value)}" for name, bound in _BOUNDS.items() if (value := parameters.get(name))
@@ -75,9 +68,9 @@ def _number(name: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        raise UsageError(f"`{name}` is {value!r}, which is no number.") from None
+        raise UsageError(f"`{name}` is {value!r}, which is not a number.") from None
     if number != number or abs(number) == float("inf"):
-        raise UsageError(f"`{name}` is {value!r}, which is no finite number.")
+        raise UsageError(f"`{name}` is {value!r}, which is not a finite number.")
     return number
 
 

@@ -21,16 +21,10 @@ _T = TypeVar("_T")
 
 
 class NoSuchRun(UsageError):
-    """The folder has no run of this name."""
+    pass
 
 
 class RunsFolder:
-    """The runs below a folder.
-
-    Args:
-        path: The folder.
-    """
-
     def __init__(self, path: Path):
         self.path = path
         self._lock = threading.Lock()
@@ -39,26 +33,18 @@ class RunsFolder:
         self._cache: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
 
     def names(self) -> list[str]:
-        """The names of the runs."""
         try:
             return sorted(entry.name for entry in self.path.iterdir() if (entry / RECIPE).is_file())
         except OSError:
             return []
 
     def run(self, name: str) -> RecordedRun:
-        """A run by its name, which is that of a folder directly below this one.
-
-        Raises:
-            NoSuchRun: There is none.
-            UsageError: Its recipe cannot be read.
-        """
         # What an address names is only ever compared with the names that are there.
         if name not in self.names():
             raise NoSuchRun(f"There is no run {name!r} in {self.path}.")
         return open_run(str((self.path / name).absolute()), self.path)
 
     def store(self, run: RecordedRun) -> Store | None:
-        """The store of a run, open for reading; None where it has none (yet)."""
         key = str(run.path)
         with self._lock:
             if key in self._stores:
@@ -89,7 +75,7 @@ class RunsFolder:
         return " ".join(states)
 
     def cached(self, kind: str, name: str, query: Callable[[], _T]) -> _T:
-        """What ``query`` returns for a run; it is called again only after a change of the run, once for all callers."""
+        """What ``query`` returns for a run; called again only after a change of the run, once for all callers."""
         key = (kind, name)
         with self._lock:
             query_lock = self._query_locks.setdefault(key, threading.Lock())
@@ -110,7 +96,6 @@ class RunsFolder:
         return value
 
     def close(self) -> None:
-        """Close all stores."""
         with self._lock:
             for store in self._stores.values():
                 store.close()

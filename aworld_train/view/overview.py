@@ -9,6 +9,10 @@ from aworld_train.view.curves import FIGURES, interval, thinned
 from aworld_train.view.episodes import MAX_QUESTION_CHARS
 from aworld_train.view.folder import REPORT, RunsFolder
 
+_SUMMARY_FACTS = (
+    *("checkpoint", "episodes", "trained_episodes", "tool_calls", "tool_errors", "outcomes", "suspicions"),
+    *("unscored", "environment_losses", "restarts", "remark"),
+)
 _SETTINGS = ("dataset", "tasks", "attempts", "temperature", "top_p", "top_k")
 _MAX_TASKS = 200
 
@@ -25,18 +29,14 @@ def run_list(folder: RunsFolder) -> list[dict[str, Any]]:
 
 
 def overview(run: RecordedRun) -> dict[str, Any]:
-    """What a list shows of a run."""
     error = run.summary.get("error")
     return {
         "name": run.name,
         "status": run.status,
         "started": run.started,
-        "seconds": run.summary.get("seconds"),
-        "steps_done": run.summary.get("steps_done"),
-        "steps_planned": run.summary.get("steps_planned"),
+        **{name: run.summary.get(name) for name in ("seconds", "steps_done", "steps_planned", "reward")},
         "before": _accuracy(run.validation("before")),
         "after": _accuracy(run.validation("after")),
-        "reward": run.summary.get("reward"),
         "rewards": run.summary.get("rewards") or [],
         "alarms": len(run.summary.get("alarms") or ()),
         "error": error.get("message") if isinstance(error, dict) else None,
@@ -47,38 +47,23 @@ def overview(run: RecordedRun) -> dict[str, Any]:
 
 
 def facts(run: RecordedRun) -> dict[str, Any]:
-    """Where a run came from, and what became of it."""
     attempts = run.manifest.get("attempts") or []
     last: Mapping[str, Any] = attempts[-1] if attempts and isinstance(attempts[-1], dict) else {}
     source = run.manifest.get("source") or {}
-    summary = run.summary
     return {
         "folder": str(run.path),
-        "command": last.get("command"),
-        "host": last.get("host"),
-        "gpus": last.get("gpus"),
+        **{name: last.get(name) for name in ("command", "host", "gpus")},
         "attempts": len(attempts),
         "code": source.get("commit"),
         "branch": source.get("branch"),
         "changed_files": source.get("changed_files"),
-        "checkpoint": summary.get("checkpoint"),
-        "episodes": summary.get("episodes"),
-        "trained_episodes": summary.get("trained_episodes"),
-        "tool_calls": summary.get("tool_calls"),
-        "tool_errors": summary.get("tool_errors"),
-        "outcomes": summary.get("outcomes"),
-        "suspicions": summary.get("suspicions"),
-        "unscored": summary.get("unscored"),
-        "environment_losses": summary.get("environment_losses"),
-        "restarts": summary.get("restarts"),
-        "remark": summary.get("remark"),
-        "alarms": [_alarm(alarm) for alarm in summary.get("alarms") or ()],
+        **{name: run.summary.get(name) for name in _SUMMARY_FACTS},
+        "alarms": [_alarm(alarm) for alarm in run.summary.get("alarms") or ()],
         "evaluation": _evaluation(run),
     }
 
 
 def comparison(runs: Sequence[RecordedRun]) -> dict[str, Any]:
-    """Several runs: their results, curves, and the recipe's keys in which they differ."""
     names = [*FIGURES, "val_accuracy"]
     return {
         "runs": [overview(run) for run in runs],

@@ -1,7 +1,7 @@
 """A page as one HTML file that needs no server and no network.
 
 The file's policy lets it run the one script and the one style sheet that are in it, known by their hashes, and load
-nothing. What models and tools wrote stands in it as JSON in which ``<`` is escaped, so nothing of it ends the element.
+nothing. What models and tools wrote is in it as JSON in which ``<`` is escaped, so nothing of it ends the element.
 """
 
 import base64
@@ -9,10 +9,10 @@ import hashlib
 import html
 from collections.abc import Sequence
 
+from aworld_train.image_files import data_uri, shown_image_type
 from aworld_train.store.content import EpisodeContent, image_digests
 from aworld_train.store.reading import Store
 from aworld_train.view.bundle import bundled
-from aworld_train.view.routes import image_type
 from aworld_train.view.server import static_files
 
 MAX_IMAGE_BYTES = 10_000_000
@@ -44,13 +44,11 @@ class PageImages:
         self._bytes_left = MAX_IMAGE_BYTES
 
     def add(self, store: Store, content: EpisodeContent | None) -> None:
-        """Add the images of an episode."""
         for digest in _digests(content) - self.addresses.keys():
             data = store.blob(digest) or b""
-            kind = image_type(data)
-            if kind and len(data) <= self._bytes_left:
+            if shown_image_type(data) and len(data) <= self._bytes_left:
                 self._bytes_left -= len(data)
-                self.addresses[digest] = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+                self.addresses[digest] = data_uri(data)
 
 
 def page(title: str, data: str, *, entry: str, styles: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""JSON that every browser reads: what is no finite number is sent as a text, and everything else as ASCII."""
+"""JSON that every browser reads."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def _finite(value: Any) -> Any:
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """A text without the middle of what is longer than ``max_chars``."""
+    """A text without its middle, if it is longer than ``max_chars``."""
     if len(text) <= max_chars:
         return text
     half = max_chars // 2

@@ -9,7 +9,6 @@ from typing import Any
 
 from aworld_train import __version__
 from aworld_train.atomic import write_text
-from aworld_train.store.content import EpisodeContent
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_store import find_run_store
@@ -28,14 +27,7 @@ MAX_TOKENS = 300_000
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was written.
-
-    Attributes:
-        file: The file.
-        size: Its size in bytes.
-        episodes: How many episodes are in it.
-        total: How many episodes the run has.
-    """
+    """A report that was written: its size in bytes, and how many of the run's episodes are in it."""
 
     file: Path
     size: int
@@ -44,16 +36,6 @@ class Report:
 
 
 def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
-    """Write a run's report.
-
-    Args:
-        run: The run.
-        file: The file, which is replaced.
-        episodes: The most episodes that are in it.
-
-    Raises:
-        StoreUnreachable: The database of its episodes does not answer.
-    """
     store = find_run_store(run)
     try:
         outline = store.outline() if store else []
@@ -99,7 +81,8 @@ def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: i
         assert store is not None
         episode = store.episode(name)
         episodes.append(episode_json(episode, max_chars=MAX_CHARS))
-        count = sum(node.token_count for agent in _agents(episode.content) for node in agent.nodes)
+        agents = episode.content.agents if episode.content else ()
+        count = sum(node.token_count for agent in agents for node in agent.nodes)
         if count <= token_budget:
             token_budget -= count
             texts, note = token_texts(run, token_ids(episode))
@@ -118,7 +101,3 @@ def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: i
         "tokens": tokens,
         "images": images.addresses,
     }
-
-
-def _agents(content: EpisodeContent | None) -> Sequence[Any]:
-    return content.agents if content else ()

@@ -1,7 +1,6 @@
 """The data behind the page: each address below ``/api/`` is one query, run in a thread, answered as JSON.
 
-A query that cannot be read is answered with 400 and the sentence that the command line would print; a run, an episode
-or an image that is not there with 404; a database that does not answer now with 503.
+Errors are 400 with the command line's sentence, 404 for what is not there, and 503 without the database.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.image_files import shown_image_type
 from aworld_train.masking import mask
 from aworld_train.store.database import StoreUnreachable
 from aworld_train.store.reading import SORTS, Store
@@ -33,12 +33,6 @@ _MAX_QUERIES = 4
 """Queries that run at once; others wait for them."""
 _MAX_COMPARED = 12
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 _REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,11 +44,10 @@ _Query = Callable[[RunsFolder, _Parameters], Any]
 
 
 class NotFound(UsageError):
-    """What an address names is not there."""
+    pass
 
 
 def add_routes(app: web.Application, folder: RunsFolder) -> None:
-    """Add the addresses below ``/api/``."""
     app[FOLDER] = folder
     app[_SLOTS] = asyncio.Semaphore(_MAX_QUERIES)
     for name, query in QUERIES.items():
@@ -64,7 +57,6 @@ def add_routes(app: web.Application, folder: RunsFolder) -> None:
 
 
 def runs(folder: RunsFolder, _: _Parameters) -> Any:
-    """All runs."""
     return {"folder": str(folder.path), "runs": overview.run_list(folder)}
 
 
@@ -77,7 +69,6 @@ def version(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def one_run(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """A run with its curves."""
     run = _run(folder, parameters)
     store = folder.store(run)
 
@@ -93,22 +84,18 @@ def one_run(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def series(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """One figure of a run over its steps."""
     return {"points": thinned(_run(folder, parameters).series(parameters.get("name", "")))}
 
 
 def compare(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """Several runs beside one another."""
     return overview.comparison(_runs(folder, parameters))
 
 
 def common(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """The tasks that several runs have in common."""
     return {"tasks": overview.common_tasks(folder, _runs(folder, parameters))}
 
 
 def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """A page of a run's episodes."""
     run = _run(folder, parameters)
     store, filters = _store(folder, run), parse_filter(parameters)
     if not filters.search.strip():
@@ -119,7 +106,6 @@ def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """The number of episodes that pass a filter."""
     run = _run(folder, parameters)
     store, filters = _store(folder, run), parse_filter(parameters)
     if not filters.search.strip():
@@ -128,7 +114,6 @@ def count(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def values(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """What a run's episodes can be filtered by."""
     run = _run(folder, parameters)
     store = _store(folder, run)
 
@@ -144,7 +129,6 @@ def values(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def tasks(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """A page of a run's tasks."""
     filters = parse_filter(parameters)
     heads = _store(folder, _run(folder, parameters)).tasks(limit=filters.limit, offset=filters.offset)
     max_chars = episodes.MAX_QUESTION_CHARS
@@ -152,7 +136,6 @@ def tasks(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def task(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """A task's attempts across steps."""
     name = parameters.get("task", "")
     filters = EpisodeFilter(
         f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS
@@ -162,13 +145,11 @@ def task(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def one_episode(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """An episode with everything but its tokens."""
     run = _run(folder, parameters)
     return episodes.episode_json(_store(folder, run).episode(_episode_id(folder, run, parameters)))
 
 
 def tokens(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """The tokens of an episode."""
     run = _run(folder, parameters)
     episode = _store(folder, run).episode(_episode_id(folder, run, parameters))
     texts, note = token_texts(run, episodes.token_ids(episode))
@@ -193,7 +174,7 @@ QUERIES: Mapping[str, _Query] = {
 
 
 async def report(request: web.Request) -> web.StreamResponse:
-    """The report that an evaluation has in its folder, as a page that can reach nothing of this one."""
+    """The report in an evaluation's folder, as a page that can reach nothing of this one."""
 
     def find() -> Path:
         file = _run(request.app[FOLDER], request.query).path / REPORT
@@ -210,7 +191,7 @@ async def report(request: web.Request) -> web.StreamResponse:
 
 
 async def image(request: web.Request) -> web.Response:
-    """An image of an episode; its type is read from its bytes, and anything else is no image."""
+    """An image of an episode; its type is read from its bytes."""
     parameters, folder = request.query, request.app[FOLDER]
 
     def read() -> bytes:
@@ -218,21 +199,14 @@ async def image(request: web.Request) -> web.Response:
         if not _DIGEST.fullmatch(digest):
             raise UsageError("`digest` must be a SHA-256 in lower case.")
         data = _store(folder, _run(folder, parameters)).blob(digest)
-        if data is None or image_type(data) is None:
+        if data is None or shown_image_type(data) is None:
             raise NotFound("There is no such image.")
         return data
 
     data = await _answer(request, read)
     if isinstance(data, web.Response):
         return data
-    return web.Response(body=data, content_type=str(image_type(data)))
-
-
-def image_type(data: bytes) -> str | None:
-    """The media type of an image that browsers show without running anything; None for all else, SVG included."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for begin, kind in _IMAGES if data.startswith(begin)), None)
+    return web.Response(body=data, content_type=str(shown_image_type(data)))
 
 
 def _handler(query: _Query) -> Any:
@@ -263,7 +237,6 @@ async def _answer(request: web.Request, query: Callable[[], Any]) -> Any:
 
 
 def failure(status: int, kind: str, message: str) -> web.Response:
-    """An error as JSON."""
     text = to_json({"error": {"kind": kind, "message": message}})
     return web.Response(status=status, text=text, content_type="application/json")
 
@@ -287,11 +260,6 @@ def _store(folder: RunsFolder, run: RecordedRun) -> Store:
 
 
 def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -> str:
-    """The id of the episode that an address names.
-
-    Raises:
-        NotFound: There is no episode with exactly this id.
-    """
     episode = parameters.get("episode", "")
     if not episode or not _store(folder, run).count(f"id={quoted(episode)}", superseded=True):
         raise NotFound(f"There is no episode {episode!r} in {run.name}.")

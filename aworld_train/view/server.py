@@ -8,7 +8,9 @@ The files of the page itself hold no data and need no cookie, so that an address
 
 import asyncio
 import contextlib
+import hmac
 import mimetypes
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -20,7 +22,6 @@ from aiohttp.typedefs import Handler
 from aworld_train.errors import UsageError
 from aworld_train.view.folder import RunsFolder
 from aworld_train.view.routes import add_routes, failure
-from aworld_train.view.session import BrowserSession
 
 HOST = "127.0.0.1"
 PREFERRED_PORT = 8642
@@ -43,13 +44,26 @@ _OWN_SITE = ("same-origin", "none")
 _SECONDS_TO_END = 2.0
 
 
+class BrowserSession:
+    """A token that works once, and the cookie that it is exchanged for."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._cookie = secrets.token_urlsafe(32)
+        self._redeemed = False
+
+    def redeem(self, token: str) -> str | None:
+        """The value of the cookie for the right token, the first time; None after it and for any other."""
+        if self._redeemed or not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        self._redeemed = True
+        return self._cookie
+
+    def knows(self, cookie: str) -> bool:
+        return self._redeemed and hmac.compare_digest(cookie.encode(), self._cookie.encode())
+
+
 class PageServer:
-    """The page's application.
-
-    Args:
-        runs: The folder of runs.
-    """
-
     def __init__(self, runs: Path):
         self.session = BrowserSession()
         self.folder = RunsFolder(runs)
@@ -57,7 +71,6 @@ class PageServer:
         self._files = static_files()
 
     def application(self) -> web.Application:
-        """All addresses, behind the checks."""
         app = web.Application(middlewares=[self._checks])
         app.router.add_get("/", self.page, allow_head=False)
         app.router.add_get("/static/{name:.+}", self.file, allow_head=False)
@@ -67,11 +80,7 @@ class PageServer:
 
     @contextlib.asynccontextmanager
     async def running(self, port: int | None = None) -> AsyncIterator[str]:
-        """Serve; gives the address with the token, which works once.
-
-        Args:
-            port: Where to listen; None for ``PREFERRED_PORT``, or any if that is taken; 0 for any.
-        """
+        """Serve; gives the address with the token. ``port`` is by default ``PREFERRED_PORT``, or any free one."""
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_SECONDS_TO_END)
         await runner.setup()
         try:
@@ -96,7 +105,6 @@ class PageServer:
         return response
 
     async def file(self, request: web.Request) -> web.Response:
-        """A file of the page."""
         name = request.match_info["name"]
         data = self._files.get(name)
         return failure(404, "usage", "There is no such file.") if data is None else _file(name, data)
@@ -127,7 +135,6 @@ class PageServer:
 
 
 def static_files() -> dict[str, bytes]:
-    """The files of the page by their paths, such as ``main.js`` and ``vendor/preact.js``."""
     folder = resources.files("aworld_train.view") / "static"
     files = {}
     for entry in folder.iterdir():

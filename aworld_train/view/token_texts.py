@@ -1,8 +1,4 @@
-"""The texts of tokens, for people who read them: made by the tokenizer of a run's model, where it is on this machine.
-
-Nothing is trained on or stored that comes from here. Without the model's folder, or without transformers, the page
-shows ids.
-"""
+"""The texts of tokens, by the tokenizer of a run's model, where that is on this machine; else the page shows ids."""
 
 import threading
 from collections.abc import Iterable

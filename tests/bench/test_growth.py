@@ -14,7 +14,7 @@ import pytest
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.training.run_files import LOCK
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_record import RunRecord
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.summary import RunSummary
 from tests.run_folders import make_run
 
@@ -49,7 +49,7 @@ def record_seconds(path: Path, steps: int) -> float:
     (path / "traces").mkdir(parents=True)
     folder = RunFolder(path, VerlFramework(), (path / LOCK).open("a"))
     figures = {f"actor/figure{number}": number * 1.1 for number in range(FIGURES)}
-    record = RunRecord(folder, RunSummary("r", steps_planned=steps), path / "verl.jsonl", 0)
+    record = RunMetrics(folder, RunSummary("r", steps_planned=steps), path / "verl.jsonl", 0)
     began = time.process_time()
     for step in range(1, steps + 1):
         with folder.episodes.open("a") as file:

@@ -124,7 +124,7 @@ def test_stop_ends_everything_of_the_job_and_leaves_the_cluster(
     assert cluster.living_nodes() == NODES
     summary = workspace.summary("stopped")
     assert (summary["status"], summary["error"]["kind"]) == ("interrupted", "interrupted")
-    with pytest.raises(TrainingFailure, match="Interrupted; go on with --resume"):
+    with pytest.raises(TrainingFailure, match="Interrupted; continue with --resume"):
         attach(launcher, run_dir, lambda _: None)
     launcher.stop(run_dir)
 

@@ -208,7 +208,7 @@ def test_a_fault_of_the_framework_is_named_and_the_run_goes_on_from_its_checkpoi
     code, answer, _ = run("train", "counting.fail_at=2")
     assert (code, answer["error"]["kind"]) == (1, "training")
     assert "counting ended with exit code 1: ArithmeticError: a fault" in answer["error"]["message"]
-    assert "got to step 1 of 2; go on from step 1 with --resume" in answer["error"]["message"]
+    assert "got to step 1 of 2; continue from step 1 with --resume" in answer["error"]["message"]
     code, summary, errors = run("train", "counting.fail_at=2", "--resume")
     assert (code, summary["status"], summary["steps_done"], summary["episodes"]) == (0, "completed", 2, 8), (
         errors

@@ -1,13 +1,13 @@
 """Gives the variables of a run to Ray's worker processes on a cluster that the run has not started itself.
 
-VeRL's process sends them through the runtime environment of its Ray job: sealed (see ``aworld_train.sealed``), except
+VeRL's process sends them through the runtime environment of its Ray job: encrypted (see ``encrypted_env``), except
 those that a Python process needs when it starts. A process of the run opens them in the worker setup.
 """
 
 import os
 from collections.abc import Iterable
 
-from aworld_train.sealed import JOB_VARIABLES_VARIABLE, ray_token, seal, unseal
+from aworld_train.encrypted_env import JOB_VARIABLES_VARIABLE, ray_token, seal, unseal
 
 FORWARDED_VARIABLE = "AWORLD_TRAIN_FORWARDED"
 """Holds the names of variables for the workers, separated by commas; set only on such a cluster."""

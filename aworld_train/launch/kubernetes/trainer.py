@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from aworld_train.encrypted_env import JOB_VARIABLES_VARIABLE
 from aworld_train.launch.cluster_job import FILE, ClusterJob
 from aworld_train.launch.cluster_nodes import CPUS_BESIDE, Demand
 from aworld_train.launch.kubernetes.naming import RunNames
 from aworld_train.launch.kubernetes.templates import image_pull, render
 from aworld_train.recipe.schema import KubernetesSection
-from aworld_train.sealed import JOB_VARIABLES_VARIABLE
 
 JOB_FOLDER = "/etc/aworld-train"
 """Where the head mounts the ConfigMap of the job."""

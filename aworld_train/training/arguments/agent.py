@@ -1,4 +1,4 @@
-"""The agent of a program: named where other processes can find it, or written into a file where it is an object."""
+"""The agent of a program: named where other processes find it, or written into a file where it is an object."""
 
 import inspect
 import sys
@@ -27,20 +27,15 @@ _DESCRIPTION_KEYS = {field.name for kind in (AgentDescription, SwarmDescription)
 
 @dataclass(frozen=True)
 class AgentArgument:
-    """An agent as a recipe's section.
-
-    Attributes:
-        section: The keys of the section ``agent``.
-        carried: An AWorld object that has to be written into a file first, or None.
-    """
+    """The keys of a recipe's section ``agent``, and an AWorld object that is to be written into a file first."""
 
     section: Mapping[str, Any]
     carried: Any = None
 
     def section_in(self, folder: Path, name: str) -> dict[str, Any]:
-        """The whole section, once an object is written into ``folder``, into a file that begins with ``name``.
+        """The whole section; an object is written into a file in ``folder`` whose name begins with ``name``.
 
-        A section that names an agent has no place for the one that a configuration names.
+        A section that names an agent leaves no place for the one that a configuration names.
         """
         section = dict(self.section)
         if self.carried is not None:
@@ -51,7 +46,6 @@ class AgentArgument:
 
 
 def agent_argument(agent: Any) -> AgentArgument:
-    """The agent that a program gives, in any of its forms."""
     if agent is None:
         return AgentArgument({})
     if is_aworld(agent):
@@ -78,7 +72,6 @@ def _from_text(text: str) -> dict[str, Any]:
 
 
 def _named(agent: Any, reference: str) -> dict[str, Any]:
-    """A section that names a class or function by its reference."""
     if isinstance(agent, type) and issubclass(agent, AworldAgentLoop):
         return {"loop": reference}
     return {"builder": reference}

@@ -24,7 +24,7 @@ def config_argument(config: Any, framework: TrainingFramework) -> Any:
 
 
 def _content(config: Any) -> Mapping[str, Any] | None:
-    """The mapping in a configuration; None for an object, and for a name or file that recipes are found by."""
+    """The mapping in a configuration; None for an object, and for a name or a file that recipes are found by."""
     if isinstance(config, Mapping):
         return config
     if isinstance(config, str) and _is_text(config):

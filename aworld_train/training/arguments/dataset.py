@@ -20,15 +20,7 @@ Listed = Callable[[str], None]
 
 
 def dataset_argument(data: Any, folder: Path, name: str, split: str, listed: Listed) -> Path:
-    """The Parquet file of a split, in ``folder`` unless it is there already.
-
-    Args:
-        data: The tasks in any form.
-        folder: For what has to be written.
-        name: What files in it begin with.
-        split: ``train`` or ``val``.
-        listed: Called with a line if records were left out.
-    """
+    """The Parquet file of a split, in ``folder`` unless it exists; ``listed`` takes a line about dropped records."""
     target = folder / f"{name}-{split}"
     if isinstance(data, str | Path):
         path = Path(data).expanduser()

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from aworld_train.cli import build_progress
-from aworld_train.cli.build_progress import LIVE_AFTER_SECONDS, shown
+from aworld_train.cli import dataset_build
+from aworld_train.cli.dataset_build import LIVE_AFTER_SECONDS, shown
 from aworld_train.dataset.progress import BuildProgress, known_rows
 
 MAX_SECONDS = 30.0
@@ -49,8 +49,8 @@ def test_a_terminal_shows_nothing_in_the_first_two_seconds() -> None:
 
 
 def test_a_log_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build_progress.LINE_SECONDS == 60
-    monkeypatch.setattr(build_progress, "LINE_SECONDS", 0.05)
+    assert dataset_build.LINE_SECONDS == 60
+    monkeypatch.setattr(dataset_build, "LINE_SECONDS", 0.05)
     target, progress = console(terminal=False), BuildProgress()
     progress.begin("reading a rather long name of a file [of tasks] that is wider than the terminal.jsonl")
     with shown(progress, target):

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from aworld_train.cli import console
-from aworld_train.cli.dataset_views import ANSWER_CHARACTERS, MESSAGE_CHARACTERS, show_command
+from aworld_train.cli.dataset import ANSWER_CHARACTERS, MESSAGE_CHARACTERS, show_command
 from aworld_train.dataset.schema import SCHEMA
 from aworld_train.errors import DatasetError
 

@@ -121,7 +121,7 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (["token"], EnvironmentFailure, "No environment is up"),
         (["down", "tools", "--all"], UsageError, "only one of them"),
         (["down", "--all", "--orphans"], UsageError, "only one of them"),
-        (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is no span of time"),
+        (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is not a span of time"),
         (["up", "--docker-dir", "calculator"], UsageError, "did you mean 'calculator-mcp-server'"),
         (["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"], UsageError, "no backend"),
         (["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"], UsageError, "65536 is no port"),
@@ -146,12 +146,12 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--memory", "lots"],
             UsageError,
-            "no amount of memory",
+            "not an amount of memory",
         ),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--ttl", "0d"],
             UsageError,
-            "'0d' is no span of time",
+            "'0d' is not a span of time",
         ),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],

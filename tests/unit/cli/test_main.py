@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.cli.lazy_command import LazyCommand
-from aworld_train.cli.main import COMMANDS
+from aworld_train.cli.main import COMMANDS, LazyCommand
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

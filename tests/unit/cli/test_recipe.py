@@ -239,7 +239,9 @@ def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.
 
 def test_list_fits_into_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = StringIO()
-    monkeypatch.setattr("aworld_train.cli.recipe.out", Console(file=screen, force_terminal=True, width=80))
+    for module in ("recipe", "console"):
+        console = Console(file=screen, force_terminal=True, width=80, highlight=False)
+        monkeypatch.setattr(f"aworld_train.cli.{module}.out", console)
     assert run("list").exit_code == 0
     lines = screen.getvalue().splitlines()
     assert max(map(len, lines)) <= 80

@@ -58,7 +58,7 @@ def test_one_sign_alone_and_as_json(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--sign", "no_tools"], "none of"), (["--sign", "repeated_txt"], "repeated_text?")],
+    [(["--sign", "no_tools"], "not one of"), (["--sign", "repeated_txt"], "repeated_text?")],
 )
 def test_an_unknown_sign_is_refused(run: Path, arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["reward", "suspects", str(run), *arguments])
@@ -68,7 +68,7 @@ def test_an_unknown_sign_is_refused(run: Path, arguments: list[str], message: st
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reward", "suspects", str(tmp_path)])
-    assert "no run's folder" in str(result.exception)
+    assert "not a run's folder" in str(result.exception)
 
 
 def test_a_record_that_cannot_be_read_is_reported_with_its_file(run: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_value_that_no_episode_can_have_is_refused(command: str, condition: st
 @pytest.mark.parametrize("condition", ["outcome=agent", "phase=null", "scorer=none", "status=superseded"])
 def test_a_value_that_no_episode_has_is_none_of_a_mistake(condition: str) -> None:
     done = run("episodes", "one", "--where", condition)
-    assert done.exit_code == 0 and "No episode meets the condition." in done.stderr
+    assert done.exit_code == 0 and "No episodes match the condition." in done.stderr
 
 
 def test_an_episode_is_shown_without_doing_anything_to_the_terminal() -> None:

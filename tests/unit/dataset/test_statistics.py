@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from aworld_train.cli import console
-from aworld_train.cli.dataset_views import stats_command
+from aworld_train.cli.dataset import stats_command
 from aworld_train.dataset.histogram import draw_statistics
 from aworld_train.dataset.schema import SCHEMA
 from aworld_train.dataset.statistics import ANSWER_KINDS, answer_kind, percentiles, statistics

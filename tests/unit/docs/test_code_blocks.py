@@ -20,8 +20,7 @@ import yaml
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import TrainingFramework, framework_names
-from aworld_train.cli.lazy_command import LazyCommand
-from aworld_train.cli.main import app
+from aworld_train.cli.main import LazyCommand, app
 from aworld_train.dataset.recipe import read_recipe
 from aworld_train.env.directory import find_directory
 from tests.code_blocks import CodeBlock, blocks_of, code_blocks

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aworld_train import __version__
+from aworld_train.encrypted_env import unseal
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch import JobState
 from aworld_train.launch.base import LaunchOptions
@@ -21,7 +22,6 @@ from aworld_train.launch.log_tail import ClusterSilent, follow_log
 from aworld_train.launch.ray_api import RayJobs, checked_address
 from aworld_train.launch.ray_job import RayLauncher
 from aworld_train.recipe import read
-from aworld_train.sealed import unseal
 
 TOKEN = "t" * 64
 JOB = ClusterJob("0011", "/runs/long", __version__, "/home/me", ["train", "x"], 2, 1)

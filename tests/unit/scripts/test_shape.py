@@ -44,6 +44,50 @@ def test_files_are_counted_in_lines_with_the_longest_first(package: Path) -> Non
     ]
 
 
+def test_lines_are_counted_by_folder_and_of_docstrings_apart(package: Path) -> None:
+    write(package, a='"""One."""\nX = 1\n"""Two\nlines."""\n', store__b="x = 1\n")
+    found = measured(package)
+    assert found.folders == {"shop": 4, "store": 1}
+    assert found.docstrings == shape.Share(3, 5)
+
+
+def test_phrases_and_sections_of_errors_are_counted_wherever_they_are(package: Path) -> None:
+    write(
+        package,
+        a='# It is no text, and is no longer one.\ndef f():\n    """Goes on.\n\n    Raises:\n    """\n',
+    )
+    assert measured(package).phrases["is no X"] == 1
+    assert measured(package).phrases["stands"] == 0
+    assert measured(package).raises == 1
+
+
+def test_short_files_with_one_importer_are_listed(package: Path) -> None:
+    write(
+        package,
+        main="from shop import long, shared, short\n",
+        other="from shop import shared\n",
+        short="x = 1\n",
+        shared="x = 1\n",
+        long="x = 1\n" * 60,
+    )
+    assert measured(package).single_importers == [shape.Measure("short.py", 1)]
+
+
+def test_main_figures_stand_beside_those_of_the_page(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n{shape.BEGIN}{shape.END}After.\n")
+    monkeypatch.setattr(shape, "PAGE", page)
+    write(package, a="x = 1\n")
+    shape.record(shape.main_figures(measured(package)))
+    write(package, b="x = 1\n")
+    assert re.search(
+        "^lines +2 [(]was 1[)]$", shape.table(measured(package), shape.recorded_figures()), re.MULTILINE
+    )
+    assert page.read_text().startswith("Before.\n") and page.read_text().endswith("After.\n")
+
+
 def test_functions_are_measured_from_def_to_their_last_line_nested_ones_too(package: Path) -> None:
     write(
         package,

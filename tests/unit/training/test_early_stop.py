@@ -2,7 +2,7 @@
 
 import pytest
 
-from aworld_train.training.early_stop import reason_to_stop
+from aworld_train.training.stop_request import early_stop_reason
 
 ACCURACIES = {0: 0.2, 5: 0.6, 10: 0.6, 15: 0.5}
 
@@ -22,6 +22,6 @@ ACCURACIES = {0: 0.2, 5: 0.6, 10: 0.6, 15: 0.5}
 def test_an_accuracy_has_to_exceed_the_best_before_it(
     accuracies: dict[int, float], patience: int, best: str | None
 ) -> None:
-    reason = reason_to_stop(accuracies, patience)
+    reason = early_stop_reason(accuracies, patience)
     assert (reason is None) == (best is None)
     assert best is None or best in str(reason)

@@ -1,4 +1,4 @@
-"""A run restarts at most so many times, after longer pauses, and not after it was asked to stop."""
+"""A run restarts a limited number of times, after longer pauses, and not after it was asked to stop."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import TransientFailure
-from aworld_train.training import restarts
-from aworld_train.training.progress import NoProgress
-from aworld_train.training.restarts import Restarts
+from aworld_train.training import run
+from aworld_train.training.progress import Progress
+from aworld_train.training.run import Restarts
 from aworld_train.training.stop_request import StopRequest
 
 FAILURE = TransientFailure("A node was lost.")
 
 
-class Notes(NoProgress):
+class Notes(Progress):
     """Keeps what is shown, and does something at each line."""
 
     def __init__(self, at_note: Callable[[], None] = lambda: None):
@@ -33,7 +33,7 @@ def ask_to_stop() -> None:
 
 
 def test_a_run_is_restarted_as_often_as_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_FIRST_SECONDS", 0.0)
     counted, notes = Restarts(2, StopRequest(tmp_path, 0.0)), Notes()
     for _ in range(2):
         counted.wait(FAILURE, notes)
@@ -58,7 +58,7 @@ def test_each_restart_waits_twice_as_long_up_to_a_limit(tmp_path: Path) -> None:
 def test_a_run_that_was_asked_to_stop_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_FIRST_SECONDS", 0.0)
     stop_request, notes = StopRequest(tmp_path, 0.0), Notes()
     counted = Restarts(2, stop_request)
     with stop_request.listening():
@@ -72,7 +72,7 @@ def test_a_run_that_was_asked_to_stop_is_not_restarted(
 def test_a_run_that_is_asked_to_stop_while_it_waits_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.001)
     stop_request = StopRequest(tmp_path, 0.0)
     counted = Restarts(2, stop_request)
     with stop_request.listening(), pytest.raises(TransientFailure):

@@ -27,17 +27,17 @@ from aworld_train.errors import (
     UsageError,
 )
 from aworld_train.masking import remember
-from aworld_train.training import restarts, run
+from aworld_train.training import run
 from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
 from aworld_train.training.process import run_guarded
-from aworld_train.training.progress import LineProgress, NoProgress, Status
+from aworld_train.training.progress import LineProgress, Progress, Status
 from aworld_train.training.run import terminate_as_interrupt, train
 from aworld_train.training.run_files import is_in_use
 from aworld_train.training.run_folder import RunFolder, open_run_folder
-from aworld_train.training.run_record import RunRecord
-from aworld_train.training.summary import RunSummary, Validation, read_first_validation
+from aworld_train.training.run_metrics import RunMetrics
+from aworld_train.training.summary import RunSummary, Validation
 from tests.second_framework import Counting
 
 
@@ -93,7 +93,7 @@ pathlib.Path(os.environ["M"]).write_text({json.dumps(STEP) + chr(10)!r})
 """
 
 
-class Failing(NoProgress):
+class Failing(Progress):
     """Keeps remarks, or raises what can end a run from within it when it is to show one."""
 
     def __init__(self, error: BaseException | None = None):
@@ -170,7 +170,7 @@ def test_a_framework_that_fails_fails_the_run(tmp_path: Path) -> None:
 def test_a_framework_that_was_killed_is_started_again_as_often_as_it_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_FIRST_SECONDS", 0.0)
     once = "import os, pathlib\nif not pathlib.Path('killed').exists():\n    pathlib.Path('killed').touch()\n"
     killed = f"{once}    os.kill(os.getpid(), 9)\n{SCRIPT}"
     for name in ("no restart", "a restart"):
@@ -200,14 +200,14 @@ def test_a_framework_that_was_killed_is_started_again_as_often_as_it_may_be(
             TrainingFailure,
             "failed",
             "training",
-            "The run could not go on: [Errno 5]",
+            "The run could not continue: [Errno 5]",
         ),
         (
             KeyboardInterrupt(),
             KeyboardInterrupt,
             "interrupted",
             "interrupted",
-            "Interrupted; go on with --resume.",
+            "Interrupted; continue with --resume.",
         ),
         (ValueError("a bug"), ValueError, "failed", "internal", "ValueError: a bug"),
     ],
@@ -238,7 +238,7 @@ def test_who_interrupts_a_run_is_told_its_folder_and_how_to_go_on(
     progress = Failing(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run_of(tmp_path, progress=progress)
-    assert progress.notes[-1] == f"Interrupted. The run is in {tmp_path / 'run'}; go on with {remedy}."
+    assert progress.notes[-1] == f"Interrupted. The run is in {tmp_path / 'run'}; continue with {remedy}."
 
 
 ALARMS = [{"step": step, "kind": "entropy", "text": "x"} for step in (0, 1, 2)]
@@ -322,7 +322,7 @@ def test_an_environment_that_cannot_be_started_the_first_time_is_not_tried_again
         raise failure
 
     started: list[AworldTrainError] = []
-    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_FIRST_SECONDS", 0.0)
     monkeypatch.setattr(Attempt, "run", start)
     with pytest.raises(type(failures[-1])):
         run_of(tmp_path, max_restarts=max_restarts)
@@ -407,7 +407,7 @@ def test_the_record_has_each_step_once_and_counts_what_was_played(tmp_path: Path
     folder = open_run(tmp_path / "run")
     log = folder.path / "logs" / "m.jsonl"
     summary = RunSummary("r", steps_planned=2)
-    record = RunRecord(folder, summary, log, 0)
+    record = RunMetrics(folder, summary, log, 0)
     append(folder.episodes, *[episode(0, validate=True, correct=c) for c in (1.0, 0.0, 0.0, 0.0)])
     append(log, validated(0))
     append(folder.episodes, episode(1), episode(1, correct=None, outcome="environment", cause="gone"))
@@ -432,7 +432,7 @@ def test_the_record_has_each_step_once_and_counts_what_was_played(tmp_path: Path
 def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
     summary = RunSummary("r")
-    record = RunRecord(folder, summary, folder.path / "m", 0)
+    record = RunMetrics(folder, summary, folder.path / "m", 0)
     append(
         folder.episodes,
         episode(1, correct=None, outcome="environment", retried=True, cause="gone"),
@@ -444,12 +444,12 @@ def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp
 
 def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    first = RunRecord(folder, RunSummary("r"), folder.path / "m1", 0)
+    first = RunMetrics(folder, RunSummary("r"), folder.path / "m1", 0)
     append(folder.episodes, episode(0, validate=True), episode(1), episode(2))
     append(folder.path / "m1", validated(0), trained(1), trained(2))
     first.refresh(1.0)
     summary = RunSummary("r")
-    second = RunRecord(folder, summary, folder.path / "m2", 1)
+    second = RunMetrics(folder, summary, folder.path / "m2", 1)
     append(folder.episodes, episode(2), episode(2))
     append(folder.path / "m2", trained(2))
     second.refresh(1.0)
@@ -461,7 +461,7 @@ def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path:
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    record = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
+    record = RunMetrics(folder, RunSummary("r"), folder.path / "m", 0)
     line = episode(1)
     append(folder.episodes, line[:20])
     assert not record.refresh(1.0)
@@ -472,7 +472,7 @@ def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
 
 def test_metrics_hold_no_number_that_json_does_not_know(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    record = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
+    record = RunMetrics(folder, RunSummary("r"), folder.path / "m", 0)
     append(folder.path / "m", trained(1, **{"x": float("nan")}))
     record.refresh(1.0)
     assert "NaN" not in folder.metrics.read_text()
@@ -568,9 +568,12 @@ def test_the_curve_is_drawn_from_the_metrics(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_the_first_validation_of_its_summary(tmp_path: Path) -> None:
-    summary = RunSummary("r")
-    summary.val["before"] = Validation(accuracy=0.25, n=4, errors=1)
-    summary.write(tmp_path)
-    assert read_first_validation(tmp_path) == summary.val["before"]
+    earlier, resumed = RunSummary("r"), RunSummary("r", run_dir=str(tmp_path))
+    earlier.val["before"] = Validation(accuracy=0.25, n=4, errors=1)
+    earlier.write(tmp_path)
+    resumed.take_up(None)
+    assert resumed.val == earlier.val
     (tmp_path / "summary.json").write_text('{"val": {"before": {"other": 1}}}')
-    assert read_first_validation(tmp_path) == Validation()
+    resumed = RunSummary("r", run_dir=str(tmp_path))
+    resumed.take_up(None)
+    assert resumed.val["before"] == Validation()

@@ -146,7 +146,7 @@ def trained(folder: RunFolder, steps: int) -> None:
 
 def test_a_run_that_has_trained_is_only_resumed(data: Path) -> None:
     trained(opened(data), 2)
-    with pytest.raises(UsageError, match=r"holds a run that has trained.* Go on with it with --resume"):
+    with pytest.raises(UsageError, match=r"holds a run that has trained.* Continue it with --resume"):
         opened(data)
     opened(data, resume=True).close()
     (data.parent / "run" / "recipe.yaml").unlink()

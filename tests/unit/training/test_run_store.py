@@ -24,7 +24,7 @@ from aworld_train.training.run_store import RunStore, find_run_store, open_run_s
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import record_episode, task_row, write_run_files
 
-NOT_SENT = "Some spans could not be sent to store.otlp; they are sent when the run goes on."
+NOT_SENT = "Some spans could not be sent to store.otlp; they are sent when the run continues."
 
 
 @pytest.fixture

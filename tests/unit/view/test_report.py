@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.image_files import shown_image_type
 from aworld_train.training.recorded_run import open_run
 from aworld_train.view.bundle import bundled
 from aworld_train.view.page_file import page
 from aworld_train.view.report import sample_episodes, write_report
-from aworld_train.view.routes import image_type
 from tests.run_folders import make_run
 from tests.stored_runs import make_stored_run
 
@@ -106,8 +106,8 @@ def test_modules_that_import_one_another_are_refused() -> None:
 
 
 def test_only_pictures_that_run_nothing_are_images() -> None:
-    assert image_type(b"\x89PNG\r\n\x1a\nrest") == "image/png"
-    assert image_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
-    assert image_type(b"RIFF0000WEBPVP8 ") == "image/webp"
+    assert shown_image_type(b"\x89PNG\r\n\x1a\nrest") == "image/png"
+    assert shown_image_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
+    assert shown_image_type(b"RIFF0000WEBPVP8 ") == "image/webp"
     for other in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<html>", b"", b"%PDF-1.4", b"RIFF0000AVI "):
-        assert image_type(other) is None
+        assert shown_image_type(other) is None

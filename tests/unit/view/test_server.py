@@ -234,8 +234,8 @@ async def test_episodes_are_filtered_sorted_paged_and_counted(browser: Browser) 
         ("sort=secret", "cannot be sorted by 'secret'"),
         ("offset=-1", "must be a whole number"),
         ("limit=100000", "must be a whole number"),
-        ("reward_min=high", "is no number"),
-        ("reward_min=nan", "no finite number"),
+        ("reward_min=high", "is not a number"),
+        ("reward_min=nan", "not a finite number"),
         ("outcome=%22'", "both kinds of quotation marks"),
     ],
 )

@@ -11,7 +11,7 @@ from aworld_train.adapter.verl import forwarding
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.transfer_queue import QUEUE_SECRET_VARIABLE, queue_secret
-from aworld_train.sealed import JOB_VARIABLES_VARIABLE
+from aworld_train.encrypted_env import JOB_VARIABLES_VARIABLE
 
 TOKEN = "f" * 64
 LAUNCHERS = ["ray", "kubernetes"]

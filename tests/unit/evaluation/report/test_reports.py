@@ -11,7 +11,7 @@ import typer
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from aworld_train.cli.eval_report import report as report_command
+from aworld_train.cli.evaluate import report as report_command
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.report.attempts_table import SCHEMA, write_table
 from aworld_train.evaluation.report.inspect_log import write_inspect_log

@@ -1,9 +1,6 @@
-"""Environment variables that travel through a Ray cluster without appearing in its files.
+"""Environment variables that travel through a Ray cluster encrypted, with a key made from the cluster's token.
 
-Ray writes every runtime environment, with all its variables, into a log on each node (``runtime_env_agent.log``), and
-expands ``$NAME`` in their values. The package therefore sends one variable whose value is encrypted with a key that is
-derived from the cluster's token. Every process of the cluster has the token, and whoever has the token can run code
-there anyway.
+Ray writes every runtime environment into a log on each node (``runtime_env_agent.log``).
 """
 
 import base64
@@ -22,12 +19,9 @@ _PURPOSE = b"aworld-train: variables of a job"
 
 
 def ray_token(environment: Mapping[str, str] | None = None) -> str | None:
-    """The token of the Ray cluster, from where Ray itself reads it: two variables, then a file in the home folder.
+    """The token of the Ray cluster, from where Ray reads it: two variables, then a file in the home folder.
 
     https://docs.ray.io/en/latest/ray-security/token-auth.html
-
-    Args:
-        environment: Environment variables, by default those of this process; they name the home folder too.
     """
     environment = os.environ if environment is None else environment
     if token := environment.get("RAY_AUTH_TOKEN", "").strip():
@@ -52,7 +46,6 @@ def seal(variables: Mapping[str, str], token: str) -> str:
 
 
 def unseal(sealed: str, token: str) -> dict[str, str]:
-    """The variables that were sealed with the same token."""
     from cryptography.fernet import Fernet, InvalidToken
 
     try:

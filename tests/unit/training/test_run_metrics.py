@@ -14,9 +14,10 @@ from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.training import step_rows
 from aworld_train.training.alarms import Alarm
+from aworld_train.training.episode_counts import EpisodeCounts
 from aworld_train.training.run_files import LOCK
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_record import EpisodeCounts, RunRecord
+from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
@@ -52,13 +53,13 @@ def tally(*lines: dict[str, Any]) -> EpisodeCounts:
 
 
 @pytest.fixture
-def account(tmp_path: Path) -> RunRecord:
+def account(tmp_path: Path) -> RunMetrics:
     (tmp_path / "traces").mkdir()
     folder = RunFolder(tmp_path, VerlFramework(), (tmp_path / LOCK).open("a"))
-    return RunRecord(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
+    return RunMetrics(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
 
 
-def refreshed(account: RunRecord, *lines: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def refreshed(account: RunMetrics, *lines: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The rows by step, once these episodes were played and their steps trained on."""
     account.folder.episodes.parent.mkdir(parents=True, exist_ok=True)
     with account.folder.episodes.open("a") as file:
@@ -158,14 +159,14 @@ def test_tasks_vary_in_the_rewards_that_are_compared(
 
 
 def test_the_figures_of_a_step_are_means_over_episodes_however_many_rows_they_have(
-    account: RunRecord,
+    account: RunMetrics,
 ) -> None:
     long = {"rows": 5, "response_tokens": 90, "turns": 5}
     row = refreshed(account, scored(reward=0.0, **long), scored(turns=1), unscored(turns=9))[1]
     assert (row["reward"], row["response_tokens"], row["turns"]) == (0.5, 60.0, 3.0)
 
 
-def test_format_misses_and_lost_answers_are_in_their_step(account: RunRecord) -> None:
+def test_format_misses_and_lost_answers_are_in_their_step(account: RunMetrics) -> None:
     rows = refreshed(
         account,
         scored(format_misses={"schema": 2}, undelivered=1),
@@ -220,7 +221,7 @@ def test_doubts_are_shares_of_all_episodes() -> None:
     assert tally().suspicion_shares == tally().part_means == {}
 
 
-def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: RunRecord) -> None:
+def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: RunMetrics) -> None:
     lines = [scored(parts={"correct": 1.0}, suspicions=["repeated_text"], rows=3), unscored()]
     row = refreshed(account, *lines, unscored(step=2), scored(step=2, validate=True, suspicions=["x"]))[1]
     assert row["reward_parts"] == {"correct": 1.0}
@@ -241,18 +242,18 @@ def test_tasks_of_which_rewards_can_be_compared_and_those_of_which_they_differ()
     assert (found.compared_tasks, found.varied_tasks) == (2, 1)
 
 
-def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: RunRecord) -> None:
+def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: RunMetrics) -> None:
     rows = refreshed(account, scored(), scored(sampled_tokens=40), scored(step=2, sampled_tokens=60))
     assert (rows[1]["length_drift"], rows[2]["length_drift"]) == (1.0, 2.0)
 
 
-def test_episodes_that_were_lost_make_the_others_no_shorter(account: RunRecord) -> None:
+def test_episodes_that_were_lost_make_the_others_no_shorter(account: RunMetrics) -> None:
     lost = {"step": 1, "validate": False, "outcome": "environment", "cause": "gone"}
     rows = refreshed(account, scored(), lost, lost, scored(step=2))
     assert rows[2]["length_drift"] == 1.0
 
 
-def test_where_nothing_was_sampled_there_is_no_drift(account: RunRecord) -> None:
+def test_where_nothing_was_sampled_there_is_no_drift(account: RunMetrics) -> None:
     lost = {"validate": False, "outcome": "environment", "cause": "gone"}
     rows = refreshed(account, {**lost, "step": 1}, scored(step=2))
     assert rows[1]["length_drift"] is rows[2]["length_drift"] is None
@@ -304,7 +305,7 @@ LOSS, VALIDATED = {"loss": 0.1}, {"loss": 0.1, "val_accuracy": 0.5}
     ],
 )
 def test_the_phase_follows_what_was_played_and_what_was_reported(
-    account: RunRecord,
+    account: RunMetrics,
     rows: dict[int, dict[str, Any]],
     training: dict[int, int],
     validation: dict[int, int],
@@ -321,7 +322,7 @@ def test_the_phase_follows_what_was_played_and_what_was_reported(
 
 
 def test_earlier_steps_are_one_sum_and_only_new_rows_are_written(
-    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+    account: RunMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = 40
     refreshed(account, scored(1, 0.0, sampled_tokens=40), unscored(1, index=7))
@@ -342,7 +343,7 @@ def test_earlier_steps_are_one_sum_and_only_new_rows_are_written(
     assert (summary.reward, summary.rewards) == (1.0, [0.0] + [1.0] * 39)
 
 
-def test_a_row_that_is_reported_again_is_written_at_its_place(account: RunRecord) -> None:
+def test_a_row_that_is_reported_again_is_written_at_its_place(account: RunMetrics) -> None:
     for step in (1, 2, 3):
         refreshed(account, scored(step))
     with (account.folder.path / "verl.jsonl").open("a") as file:
@@ -354,7 +355,7 @@ def test_a_row_that_is_reported_again_is_written_at_its_place(account: RunRecord
 
 
 def test_a_row_that_a_full_disk_cut_off_is_written_whole_with_the_next(
-    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+    account: RunMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refreshed(account, scored(1))
     line = StepRows._line
@@ -368,7 +369,7 @@ def test_a_row_that_a_full_disk_cut_off_is_written_whole_with_the_next(
 
 
 def test_endpoints_that_refuse_five_episodes_in_a_row_end_the_run_and_not_the_next(
-    account: RunRecord,
+    account: RunMetrics,
 ) -> None:
     refused = unscored(refusal="The judges refuse all requests: HTTP 401")
     refreshed(account, *[refused] * 4, scored(), *[refused] * 4)
@@ -377,12 +378,12 @@ def test_endpoints_that_refuse_five_episodes_in_a_row_end_the_run_and_not_the_ne
     assert account.reason_to_stop == (
         "The judges refuse all requests: HTTP 401 (every such episode would be left out, so the run was ended)."
     )
-    again = RunRecord(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", 2)
+    again = RunMetrics(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", 2)
     again.refresh(1.0)
     assert again.reason_to_stop is None
 
 
-def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunRecord) -> None:
+def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunMetrics) -> None:
     assert account.worst_cause() is None
     account.training.update({1: counts(early=5), 2: counts(late=2, both=1)})
     assert account.worst_cause() == "late"
@@ -390,7 +391,7 @@ def test_the_worst_cause_is_that_of_the_last_step_and_validation(account: RunRec
     assert account.worst_cause() == "both"
 
 
-def test_a_step_s_row_has_its_episodes_and_its_validation(account: RunRecord) -> None:
+def test_a_step_s_row_has_its_episodes_and_its_validation(account: RunMetrics) -> None:
     lines = [
         scored(tool_calls=3, tool_errors=1, branches={"new": 1}, unique_tokens=20, undelivered=1),
         unscored(unique_tokens=20),
@@ -434,7 +435,7 @@ def test_a_step_s_row_has_its_episodes_and_its_validation(account: RunRecord) ->
 
 
 def test_a_step_without_episodes_or_whose_validation_goes_on_has_its_reports_alone(
-    account: RunRecord,
+    account: RunMetrics,
 ) -> None:
     rows = refreshed(account, scored(step=1), scored(step=2, validate=True), unscored(step=3, rows=0))
     assert "episodes" in rows[1] and "unique_tokens_share" in rows[1]
@@ -442,9 +443,9 @@ def test_a_step_without_episodes_or_whose_validation_goes_on_has_its_reports_alo
     assert (rows[3]["episodes"], rows[3]["unique_tokens_share"]) == (1, None)
 
 
-def test_the_summary_is_that_of_all_attempts(account: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_is_that_of_all_attempts(account: RunMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
     account.summary.seconds = 10.04
-    record = RunRecord(account.folder, account.summary, account.folder.path / "verl.jsonl", 3)
+    record = RunMetrics(account.folder, account.summary, account.folder.path / "verl.jsonl", 3)
     lost = {"step": 4, "validate": False, "outcome": "environment", "cause": "gone"}
     with record.folder.episodes.open("w") as file:
         for line in (
@@ -487,19 +488,19 @@ def test_the_summary_is_that_of_all_attempts(account: RunRecord, monkeypatch: py
     }
 
 
-def test_a_validation_without_scores_has_no_accuracy(account: RunRecord) -> None:
+def test_a_validation_without_scores_has_no_accuracy(account: RunMetrics) -> None:
     refreshed(account, unscored(step=0, validate=True))
     assert account.summary.val == {"before": Validation(None, 0, 1), "after": Validation()}
 
 
-def test_each_trained_step_is_looked_at_once_for_alarms(account: RunRecord) -> None:
+def test_each_trained_step_is_looked_at_once_for_alarms(account: RunMetrics) -> None:
     class Watch:
         def observe(self, step: int, row: dict[str, Any], episodes: EpisodeCounts) -> list[Alarm]:
             seen.append((step, row["loss"], episodes.episodes))
             return [Alarm(step, "entropy", "text")] if step == 4 else []
 
     seen: list[tuple[int, float, int]] = []
-    record = RunRecord(account.folder, account.summary, account.folder.path / "verl.jsonl", 2)
+    record = RunMetrics(account.folder, account.summary, account.folder.path / "verl.jsonl", 2)
     record.alarms = Watch()  # type: ignore[assignment]
     refreshed(record, scored(step=1), scored(step=2), scored(step=3))
     refreshed(record, scored(step=4), scored(step=6))
@@ -510,16 +511,16 @@ def test_each_trained_step_is_looked_at_once_for_alarms(account: RunRecord) -> N
 # What a resumed run takes up
 
 
-def taken_up(account: RunRecord, content: bytes, step: int) -> RunRecord:
+def taken_up(account: RunMetrics, content: bytes, step: int) -> RunMetrics:
     account.folder.episodes.write_bytes(content)
-    return RunRecord(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", step)
+    return RunMetrics(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", step)
 
 
 def lines(*steps: int) -> bytes:
     return b"".join(json.dumps(scored(step)).encode() + b"\n" for step in steps)
 
 
-def test_a_line_that_was_cut_off_does_not_take_the_next_one_with_it(account: RunRecord) -> None:
+def test_a_line_that_was_cut_off_does_not_take_the_next_one_with_it(account: RunMetrics) -> None:
     resumed = taken_up(account, lines(1, 2) + lines(2)[:25], 2)
     assert account.folder.episodes.read_bytes() == lines(1, 2)
     assert account.folder.superseded.read_bytes() == lines(2)[:25] + b"\n"
@@ -528,7 +529,7 @@ def test_a_line_that_was_cut_off_does_not_take_the_next_one_with_it(account: Run
     assert resumed.summary.episodes == 3
 
 
-def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account: RunRecord) -> None:
+def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account: RunMetrics) -> None:
     resumed = taken_up(account, lines(1) + lines(1)[:9] + lines(1, 2), 2)
     assert resumed.notes[0].endswith(": 1.")
     assert account.folder.episodes.read_bytes() == lines(1, 2)
@@ -536,7 +537,7 @@ def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account:
 
 @pytest.mark.parametrize(("step", "remaining"), [(0, b""), (1, lines(0, 1)), (2, lines(0, 1, 2))])
 def test_episodes_that_are_played_again_are_set_aside(
-    account: RunRecord, step: int, remaining: bytes
+    account: RunMetrics, step: int, remaining: bytes
 ) -> None:
     resumed = taken_up(account, lines(0, 1, 2, 3), step)
     assert account.folder.episodes.read_bytes() == remaining
@@ -549,7 +550,7 @@ def test_episodes_that_are_played_again_are_set_aside(
 
 @pytest.mark.parametrize("is_validated", [True, False])
 def test_the_validation_of_the_checkpoint_s_step_is_played_again_where_it_is_not_done(
-    account: RunRecord, is_validated: bool
+    account: RunMetrics, is_validated: bool
 ) -> None:
     rows = '{"step": 2, "val_accuracy": 0.1}\n{"step": 3, "loss": 0.1}\n'
     account.folder.metrics.write_text(rows * is_validated)
@@ -565,7 +566,7 @@ def test_the_validation_of_the_checkpoint_s_step_is_played_again_where_it_is_not
 
 
 def test_what_is_set_aside_is_on_the_disk_before_it_is_taken_out(
-    account: RunRecord, monkeypatch: pytest.MonkeyPatch
+    account: RunMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_disk: list[tuple[bytes, bytes]] = []
     folder = account.folder
@@ -577,7 +578,7 @@ def test_what_is_set_aside_is_on_the_disk_before_it_is_taken_out(
     assert on_disk[1] == (b"earlier\n" + lines(2) + b"{\n", lines(1, 2) + b"{")
 
 
-def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:
+def test_a_line_of_no_step_is_set_aside(account: RunMetrics) -> None:
     taken_up(account, b'{"outcome": "answered"}\n' + lines(1), 1)
     assert account.folder.episodes.read_bytes() == lines(1)
 
@@ -593,15 +594,15 @@ def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:
     ],
 )
 def test_the_model_is_measured_at_the_start_and_where_its_measurement_is_missing(
-    account: RunRecord, step: int, row: dict[str, Any], validates: bool
+    account: RunMetrics, step: int, row: dict[str, Any], validates: bool
 ) -> None:
     """The run has two steps and resumes from the checkpoint of ``step``."""
     account.folder.metrics.write_text(json.dumps(row) + "\n")
     summary = RunSummary("r", steps_planned=2)
-    resumed = RunRecord(account.folder, summary, account.folder.path / "verl.jsonl", step)
+    resumed = RunMetrics(account.folder, summary, account.folder.path / "verl.jsonl", step)
     assert resumed.validates_first is validates
 
 
-def test_a_file_that_is_whole_is_left_alone(account: RunRecord) -> None:
+def test_a_file_that_is_whole_is_left_alone(account: RunMetrics) -> None:
     resumed = taken_up(account, lines(1, 2), 2)
     assert resumed.notes == [] and not account.folder.superseded.exists()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.encrypted_env import ray_token, seal, unseal
 from aworld_train.errors import UsageError
-from aworld_train.sealed import ray_token, seal, unseal
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"]))
 

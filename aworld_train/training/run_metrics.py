@@ -1,206 +1,32 @@
-"""The record of a run: reads the files that the framework and the episodes append to, and sums them up."""
+"""Reads the files that the framework and the episodes append to, and sums them up."""
 
 import json
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import write_bytes
 from aworld_train.json_lines import JsonLinesTail, split_lines
 from aworld_train.training.alarms import AlarmWatch
+from aworld_train.training.episode_counts import CountsByStep, EpisodeCounts
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.sparkline import means
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
 _MAX_DROPPED_TASKS = 50  # in the summary
-_MAX_CAUSES, _MAX_CAUSE_CHARS = 50, 200  # in the summary
+_MAX_CAUSES = 50  # in the summary
 _MAX_REWARDS = 60  # in the summary
 _REFUSALS = 5  # in a row that end a run: what one text brings about alone is not the endpoint's refusal
-_WITHIN_STEP = ("rewards", "compared", "played")  # figures of EpisodeCounts
 
 
-@dataclass
-class EpisodeCounts:
-    """Episodes of one kind (training or validation) of one step."""
+class RunMetrics:
+    """The rows and the episodes per step of a run, and the summary computed from them.
 
-    episodes: int = 0
-    scored: int = 0
-    correct: float = 0.0
-    correct_with_tool: float = 0.0
-    tool_calls: int = 0
-    tool_errors: int = 0
-    tool_seconds: float = 0.0
-    environment_losses: int = 0
-    rows: int = 0
-    row_tokens: int = 0
-    unique_tokens: int = 0
-    branches: Counter[str] = field(default_factory=Counter)
-    format_misses: Counter[str] = field(default_factory=Counter)
-    undelivered: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    causes: Counter[str] = field(default_factory=Counter)
-    """Of those that are not trained on."""
-    outcome_causes: Counter[str] = field(default_factory=Counter)
-    """Of all that have one, each behind its outcome."""
-    sampled_tokens: int = 0
-    sampled_episodes: int = 0
-    unscored: Counter[str] = field(default_factory=Counter)
-    suspicions: Counter[str] = field(default_factory=Counter)
-    parts: Counter[str] = field(default_factory=Counter)
-    part_counts: Counter[str] = field(default_factory=Counter)
-    reward: float = 0.0
-    turns: int = 0
-    scored_response_tokens: int = 0
-    rewards: dict[tuple[int, str], set[float]] = field(default_factory=dict)
-    """Those that are compared, by task and by agent; with an empty name those of agents without an own one."""
-    compared: Counter[int] = field(default_factory=Counter)
-    played: Counter[int] = field(default_factory=Counter)
-    """Episodes by task."""
-    dropped: Counter[int] = field(default_factory=Counter)
-    """Those that are left out, by task."""
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
-        if line.get("cause") and line.get("treatment") != "trained":
-            self.causes[line["cause"]] += 1
-        self.environment_losses += line["outcome"] == "environment"
-        if line.get("retried"):
-            return
-        self.episodes += 1
-        task = line.get("index", -1)
-        self.played[task] += 1
-        if line.get("treatment") == "dropped":
-            self.dropped[task] += 1
-        self.tool_calls += line.get("tool_calls", 0)
-        self.tool_errors += line.get("tool_errors", 0)
-        self.tool_seconds += line.get("tool_seconds", 0.0)
-        self.outcomes[line["outcome"]] += 1
-        if cause := line.get("cause"):
-            self.outcome_causes[f"{line['outcome']}: {cause[:_MAX_CAUSE_CHARS]}"] += 1
-        self.branches.update(line.get("branches", {}))
-        self.format_misses.update(line.get("format_misses", {}))
-        self.undelivered += line.get("undelivered", 0)
-        if line.get("rows"):
-            self.rows += line["rows"]
-            self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
-            self.unique_tokens += line["unique_tokens"]
-            self.sampled_tokens += line["sampled_tokens"]
-            self.sampled_episodes += 1
-        if line.get("scoring") and line.get("reward") is None:
-            self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
-        # Parts count without a score too, because a judge that returned no verdict has been paid as well.
-        self.parts.update(line.get("parts", {}))
-        self.part_counts.update(list(line.get("parts", {})))
-        self.suspicions.update(line.get("suspicions", ()))
-        if line.get("reward") is None:
-            return
-        self._compare(line)
-        self.scored += 1
-        self.reward += line["reward"]
-        self.turns += line.get("turns", 0)
-        self.scored_response_tokens += line.get("response_tokens", 0)
-        correct = float(line["scores"].get("acc", line["reward"]))
-        self.correct += correct
-        self.correct_with_tool += correct if line.get("tool_calls") else 0.0
-
-    def _compare(self, line: dict[str, Any]) -> None:
-        task, scores = line.get("index", -1), line["scores"]
-        self.compared[task] += 1
-        own = {agent: scores.get(f"score/{agent}") for agent in line.get("agents") or [""]}
-        for agent, reward in own.items():
-            key = (task, "" if reward is None else agent)
-            self.rewards.setdefault(key, set()).add(line["reward"] if reward is None else reward)
-
-    def merge(self, other: "EpisodeCounts") -> None:
-        """Add what other episodes count, but for what is compared within a step."""
-        for name in (each.name for each in fields(self) if each.name not in _WITHIN_STEP):
-            value = getattr(other, name)
-            if isinstance(value, Counter):
-                getattr(self, name).update(value)
-            else:
-                setattr(self, name, getattr(self, name) + value)
-
-    @property
-    def compared_tasks(self) -> int:
-        """Tasks of which several episodes have a reward."""
-        return sum(count > 1 for count in self.compared.values())
-
-    @property
-    def varied_tasks(self) -> int:
-        """Tasks of which the episodes, or an agent's parts of them, have different rewards."""
-        return len({task for (task, _), rewards in self.rewards.items() if len(rewards) > 1})
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Of the episodes that have a reward, however many rows they have."""
-        totals = {"reward": self.reward, "turns": self.turns, "response_tokens": self.scored_response_tokens}
-        return {name: total / self.scored for name, total in totals.items()} if self.scored else {}
-
-    @property
-    def part_means(self) -> dict[str, float]:
-        """Mean of each named part of the scores, over the episodes that have it."""
-        return {name: total / self.part_counts[name] for name, total in sorted(self.parts.items())}
-
-    @property
-    def sampled_per_episode(self) -> float | None:
-        """Mean of the sampled tokens, over the episodes that have any; None without such an episode."""
-        return self.sampled_tokens / self.sampled_episodes if self.sampled_episodes else None
-
-    @property
-    def suspicion_shares(self) -> dict[str, float]:
-        """Share of the episodes that show each sign of reward hacking."""
-        return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
-
-
-class CountsByStep(dict[int, EpisodeCounts]):
-    """Episodes of one kind by step; those of earlier steps are one sum, so that they cost nothing any more.
-
-    Attributes:
-        first: Those of the first step.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: EpisodeCounts | None = None
-        self._earlier = EpisodeCounts()
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
-        counts = self.setdefault(line["step"], EpisodeCounts())
-        self.first = self.first or counts
-        counts.add(line)
-
-    def sum_up(self, step: int) -> None:
-        """Add up the steps before this one; the last, and step 0, the validation before training, stay."""
-        end = min(step, max(self, default=0))
-        for earlier in [each for each in self if 0 < each < end]:
-            self._earlier.merge(self.pop(earlier))
-
-    def total(self) -> EpisodeCounts:
-        """Of all steps."""
-        total = EpisodeCounts()
-        for counts in (self._earlier, *self.values()):
-            total.merge(counts)
-        return total
-
-
-class RunRecord:
-    """The rows per step and the episodes per step of a run, and the summary computed from them.
-
-    Args:
-        folder: The run folder.
-        summary: The summary that ``refresh`` updates.
-        metrics_file: The file to which the framework appends its metrics in this attempt.
-        from_step: The step of the checkpoint from which this attempt resumes; later steps are dropped from the record.
-
-    Attributes:
-        validates_first: Whether this attempt measures the model that it begins with: at the first step, where a
-            checkpoint was saved and the step's metrics were not, and where only the last validation is left to do.
-        notes: What was set aside of an earlier attempt, in sentences.
-        alarms: Signs that the run no longer learns.
+    ``from_step`` is the step of the checkpoint that this attempt resumes; later steps are dropped. ``validates_first``:
+    the model is measured before training, at the first step, or where its metrics or its last validation are missing.
     """
 
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
@@ -223,11 +49,7 @@ class RunRecord:
         self._earlier_seconds = summary.seconds
 
     def refresh(self, seconds: float) -> bool:
-        """Read the lines written since the last call; returns whether there were any.
-
-        Args:
-            seconds: Wall time of this attempt so far.
-        """
+        """Read the lines written since the last call; returns whether there were any."""
         # An episode's line is written before the step that trains on it is.
         step_rows = self._steps.read()
         episodes = self._episodes.read()
@@ -256,7 +78,7 @@ class RunRecord:
         return bool(episodes or step_rows)
 
     def current(self) -> tuple[str, int, EpisodeCounts]:
-        """The present phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
+        """The phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
         step = self.rows.last_trained
         played_step = max(self.training, default=0)
         if played_step > step and played_step in self.validation:
@@ -265,7 +87,7 @@ class RunRecord:
             return "training", played_step, self.training[played_step]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
-        # A run that goes on has the rows of earlier attempts while its workers are starting.
+        # A resumed run has the rows of earlier attempts while its workers are starting.
         if not self.rows.rows or 0 < self.from_step == step:
             return "starting", 0, EpisodeCounts()
         if step >= self.summary.steps_planned:
@@ -292,7 +114,6 @@ class RunRecord:
         return counts.most_common(1)[0][0] if counts else None
 
     def _complete(self, step: int) -> None:
-        """Add the figures of a step's episodes to its row."""
         row = self.rows.rows[step]
         if step in self.training and "loss" in row:
             tally = self.training[step]
@@ -326,7 +147,6 @@ class RunRecord:
             }
 
     def _look_for_alarms(self) -> None:
-        """Look at the trained steps that were not looked at."""
         for step in range(self._observed + 1, self.rows.last_trained + 1):
             row = self.rows.rows.get(step)
             if row is not None:
@@ -335,7 +155,6 @@ class RunRecord:
             self._observed = step
 
     def _length_drift(self, tally: EpisodeCounts) -> float | None:
-        """Mean length of the episodes (``sampled_per_episode``) divided by that of the first step."""
         first = self.training.first.sampled_per_episode if self.training.first else None
         current = tally.sampled_per_episode
         return current / first if first and current is not None else None
@@ -376,16 +195,7 @@ def _validation(tally: EpisodeCounts) -> Validation:
 
 
 def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[str]:
-    """Set aside the episodes after ``step``, which a resumed run plays again, and lines that cannot be read.
-
-    Args:
-        folder: The run folder.
-        step: The step of the checkpoint.
-        validated: Whether the validation at that step is done; otherwise its episodes are played again too.
-
-    Returns:
-        What was set aside, in sentences.
-    """
+    """Set aside broken lines and the episodes after ``step``, which are played again; returns what, in sentences."""
     lines, broken = split_lines(folder.episodes)
     remaining: list[bytes] = []
     later: list[bytes] = []
@@ -393,7 +203,7 @@ def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[
         is_done = 0 < step >= line.get("step", step + 1) and (
             validated or line["step"] < step or not line["validate"]
         )
-        (remaining if is_done else later).append(_encoded(line))
+        (remaining if is_done else later).append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     if not later and not broken:
         return []
     with folder.superseded.open("ab") as file:
@@ -410,7 +220,3 @@ def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[
             f"{folder.episodes.name} had lines that were cut off when they were written: {len(broken)}."
         )
     return [*notes, f"What was set aside is in {folder.superseded}."]
-
-
-def _encoded(line: dict[str, Any]) -> bytes:
-    return json.dumps(line, ensure_ascii=False).encode() + b"\n"

@@ -9,11 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from aworld_train import masking
-from aworld_train.training import stall
+from aworld_train import masking, waits
 from aworld_train.training.process import run_guarded
-from aworld_train.training.stall import StallWatch
-from aworld_train.training.stuck import find_stuck
+from aworld_train.training.watchdog import StallWatch, find_stuck
 from aworld_train.waits import ProcessWaits, Wait
 
 SILENT = 600.0
@@ -80,7 +78,7 @@ def test_another_phase_of_the_trainer_is_progress(tmp_path: Path, monkeypatch: p
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     phases: list[ProcessWaits] = []
-    monkeypatch.setattr(stall.waits, "read", lambda folder: phases)
+    monkeypatch.setattr(waits, "read", lambda folder: phases)
     watch = StallWatch(60.0, tmp_path)
     for number in range(5):
         now += 50.0
@@ -96,7 +94,7 @@ def test_a_run_that_has_lost_a_process_and_does_not_end_by_itself_is_ended(
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     loss = "the queue's storage died: it was killed"
-    monkeypatch.setattr(stall.waits, "read", lambda folder: [replace(process("trainer"), loss=loss)])
+    monkeypatch.setattr(waits, "read", lambda folder: [replace(process("trainer"), loss=loss)])
     watch = StallWatch(600.0, tmp_path)
     now += 3.0
     assert watch.reason("It was in training.") is None
