@@ -23,19 +23,13 @@ from aworld_train.rollout.outcome import AgentFailed
 
 
 class AwaitableText(str):
-    """A text that may be awaited, which gives the text."""
-
     def __await__(self) -> Generator[Any, None, str]:
         yield from ()
         return str(self)
 
 
 class AworldAgentLoop:
-    """One episode of an AWorld ``Agent`` or ``Swarm``; there is one object per episode.
-
-    Attributes:
-        context: The episode's context; the caller that runs the episode sets it first.
-    """
+    """One episode of an AWorld ``Agent`` or ``Swarm``; whoever runs it sets ``context`` first."""
 
     context: EpisodeContext | None = None
 
@@ -48,16 +42,10 @@ class AworldAgentLoop:
         return AwaitableText(self._episode_context().llm_url(agent_name))
 
     def get_llm_server_model_name(self) -> "AwaitableText":
-        """The name of the language model in training."""
         return AwaitableText(self._episode_context().model)
 
     async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Build the agents, run them on the task, and return their answer.
-
-        Raises:
-            AgentFailed: the agents could not be built, failed, or gave no answer.
-            EnvironmentLost: their tools could not be listed.
-        """
+        """Build the agents, run them on the task, and return their answer."""
         from aworld_train.agent.in_process import run_built
 
         self.context = context

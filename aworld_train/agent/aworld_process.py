@@ -1,8 +1,4 @@
-"""AWorld's process-wide state, made fit for many episodes at a time.
-
-`prepare` runs once per process: it turns off logs below warnings, gives each episode its own memory, and prevents the
-download of vocabularies. `drop_traces` removes the state that an episode leaves, so that a process may run a million.
-"""
+"""AWorld's process-wide state, made fit for many episodes at a time, of which a process may run a million."""
 
 import asyncio
 import contextlib

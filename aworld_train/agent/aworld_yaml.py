@@ -39,13 +39,7 @@ Topology = Literal["workflow", "team", "handoff"]
 
 @dataclass(frozen=True)
 class ModelEndpoint:
-    """A language model that is not the one in training.
-
-    Attributes:
-        url: Its OpenAI-compatible base URL.
-        model: The model name for requests.
-        key_variable: The environment variable that holds its API key.
-    """
+    """A language model that is not the one in training."""
 
     url: str
     model: str
@@ -54,17 +48,7 @@ class ModelEndpoint:
 
 @dataclass(frozen=True)
 class AgentDescription:
-    """One agent.
-
-    Attributes:
-        name: Unique in its file; calls are recorded under it.
-        system_prompt: By default the recipe's.
-        description: Its description, which other agents receive.
-        tools: The tool servers it may use; true for all of the recipe, false for none.
-        temperature: Of an outside model; the trainer sets that of the model in training.
-        max_steps: Model calls after which AWorld stops it.
-        endpoint: The outside model, if it does not use the one in training.
-    """
+    """One agent, by default with the recipe's system prompt; ``temperature`` is only that of an outside model."""
 
     name: str
     system_prompt: str | None = None
@@ -77,14 +61,7 @@ class AgentDescription:
 
 @dataclass(frozen=True)
 class SwarmDescription:
-    """Agents that work together.
-
-    Attributes:
-        name: The swarm's name.
-        agents: In order; the first one gets the task.
-        topology: How they work together.
-        handoffs: For the topology ``handoff``: which agent may call which, by name.
-    """
+    """Agents that work together; the first one gets the task."""
 
     name: str
     agents: tuple[AgentDescription, ...]
@@ -100,7 +77,6 @@ class YamlAgent:
         self._description = read_description(self._path)
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`."""
 
         async def build() -> Any:
             keep_logs_in(context.folder)
@@ -110,7 +86,7 @@ class YamlAgent:
         return await run_built(build, task, context, name=str(self._path))
 
     def check(self) -> None:
-        """As `Agent.check`: AWorld is installed, and the keys of outside endpoints are set."""
+        """Check that AWorld is installed and that the keys of outside endpoints are set."""
         from importlib.util import find_spec
 
         if find_spec("aworld") is None:
@@ -121,7 +97,6 @@ class YamlAgent:
 
 
 def read_description(path: Path) -> AgentDescription | SwarmDescription:
-    """Read the description in the file."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""An agent that a function builds: ``module:function`` or ``file.py:function``, or a file that `carry` wrote.
+"""An agent that a function builds: ``module:function`` or ``file.py:function``, or a file of `pickled_agent`.
 
 The function is called once per episode, without arguments or with the ``EpisodeContext``, and may be async. Its module
 is imported once per process, in a thread, because frameworks take seconds to import.
@@ -32,7 +32,6 @@ class BuilderAgent:
             user_code_location(spec, "builder")
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`."""
 
         async def build() -> Any:
             function = _loaded.get(self._spec)
@@ -45,7 +44,6 @@ class BuilderAgent:
         return await run_built(build, task, context, name=f"the builder {self._spec}")
 
     def check(self) -> None:
-        """As `Agent.check`: imports the module."""
         with no_logs():
             _takes_context(self._spec, load_builder(self._spec))
 
@@ -60,7 +58,6 @@ def load_builder(spec: str) -> Builder:
 
 
 def _takes_context(spec: str, function: Builder) -> bool:
-    """Whether the function takes the episode's context: it has a parameter for it."""
     signature = inspect.signature(function)
     for arguments in ((object(),), ()):
         try:

@@ -1,9 +1,8 @@
-"""AWorld agents that a program has made, carried to the processes that play its episodes.
+"""AWorld agents that a program has made, pickled for the processes that play its episodes.
 
-An agent is written once, with cloudpickle, and every episode loads one of its own: AWorld's agents have a state. What
-cannot be written is replaced by what makes it anew: the sandbox by its arguments, the tools of the run's environment by
-a reference to those of the episode. The file is in the run's folder and so may hold no secret: a key that comes from
-an environment variable is written as a reference to it, and a key that comes from nowhere else is refused.
+Every episode loads an agent of its own, since AWorld's agents have a state. What cannot be pickled is replaced by what
+makes it anew. The file is in the run's folder and must hold no secret: a key from an environment variable is written as
+a reference to it, and any other key is refused.
 """
 
 import io
@@ -35,11 +34,7 @@ _BUILDER = (
 
 
 def carry(agent: Any, folder: Path, name: str) -> str:
-    """Write an AWorld ``Agent`` or ``Swarm`` into a file of ``folder``, readable for this user only.
-
-    Returns:
-        Its reference, for the key ``agent.builder``.
-    """
+    """Write an AWorld ``Agent`` or ``Swarm`` into a file that only this user can read; returns its ``agent.builder``."""
     import cloudpickle  # type: ignore[import-untyped]
 
     buffer = io.BytesIO()
@@ -192,7 +187,6 @@ def _reference(text: str, owner: Any, key: str) -> Any:
 
 
 def _episode_tools(server: Mapping[str, Any]) -> _EpisodeTools | None:
-    """What stands for a server's connection if it is the run's tool environment."""
     try:
         config, _ = get_agent_tool_env_and_servers()
     except AworldTrainError:

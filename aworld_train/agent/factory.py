@@ -14,14 +14,7 @@ _EXAMPLES = (
 
 
 def agent_from(settings: Mapping[str, Any]) -> Agent:
-    """The agent that the settings describe; nothing of it is loaded until it is checked or run.
-
-    Args:
-        settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
-            (the path of an ``agent.yaml``) and ``loop`` (a subclass of ``AworldAgentLoop``); keys that are None count
-            as absent. With ``command`` also ``at_once``, how many of these programs may run at a time in one process,
-            and ``environment``, variables for them by name.
-    """
+    """The agent that the section describes; nothing of it is loaded until it is checked or run."""
     options = {key: value for key, value in settings.items() if value is not None}
     for key in options:
         if key not in (*AGENT_KINDS, "at_once", "environment"):

@@ -1,7 +1,4 @@
-"""The log folder of agent frameworks in this process, set before they are imported for the first time.
-
-AWorld opens its log files on import, by default in ``./logs``, and prints to stderr.
-"""
+"""The log folder of AWorld in this process: it opens its files when it is imported, by default in ``./logs``."""
 
 import os
 import tempfile

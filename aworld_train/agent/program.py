@@ -1,14 +1,9 @@
 """An agent that is a user-defined program, run once per episode.
 
 It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
-last line it prints. It inherits only the variables of the trainer that are listed below; the recipe's
-``agent.environment`` adds others. It runs under the process supervisor, as tool environments do, so no process that it
-started outlives the episode, not even in a session of its own. A program that prints too much is ended; only the end of
-its output is kept.
-
-Each episode has a folder of its own, in which the program works and which has its temporary files; it is removed when
-the program has ended, so that no episode finds what another has left. Files that the command names are found from where
-the run began. A folder that grows too large ends the program.
+last line it prints. Of the trainer's variables it inherits only those listed below. It works in a folder of its own,
+which is removed when it has ended. It runs under the process supervisor, so no process that it started outlives the
+episode, and it is ended when it prints or writes too much.
 
 At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
 model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
@@ -74,11 +69,7 @@ _INHERITED = {
 class ProgramAgent:
     """The program that ``command`` starts; ``python`` stands for the current interpreter.
 
-    Args:
-        command: Program and arguments. Arguments of ``python`` from the environment (``EnvText``) are kept off the
-            command line.
-        at_once: How many run at a time in one process.
-        environment: Variables for the program beside those of the episode.
+    Arguments of ``python`` from the environment (``EnvText``) are kept off the command line.
     """
 
     def __init__(
@@ -100,17 +91,11 @@ class ProgramAgent:
         self._slots = _slots_of(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`.
-
-        Raises:
-            AgentFailed: it could not be started, ended with another code than 0, printed nothing or far too much.
-            AgentTimedOut: it did not finish in time.
-        """
         async with self._slots.semaphore():
             return await self._run(task, context)
 
     def check(self) -> None:
-        """As `Agent.check`: the program exists, and so does what it imports."""
+        """Check that the program exists, and so does what it imports."""
         if fault := command_fault(self._command, look=look_in(Path.cwd(), self._variables)):
             raise UsageError(f"agent.command: {' '.join(fault)}")
 
@@ -209,11 +194,6 @@ async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio
 
 
 async def _until_too_large(folder: Path) -> None:
-    """Look at the size of a folder's files from time to time.
-
-    Raises:
-        _FolderTooLarge: They have more than ``_MAX_FOLDER_BYTES``.
-    """
     while True:
         await asyncio.sleep(_FOLDER_SECONDS)
         if await asyncio.to_thread(_size, folder) > _MAX_FOLDER_BYTES:
@@ -230,15 +210,13 @@ def _size(folder: Path) -> int:
 
 
 def _from_here(part: str) -> str:
-    """A part of a command; the name of a file that is found from here is made one that is found from anywhere."""
+    """A part of a command; the name of a file is made absolute, since the program runs in another folder."""
     path = Path(part)
     is_here = not isinstance(part, EnvText) and (path.is_file() or ("/" in part and path.is_dir()))
     return str(path.absolute()) if is_here else part
 
 
 class _Tail:
-    """Reads a stream to its end and keeps the last bytes."""
-
     def __init__(self, stream: asyncio.StreamReader | None):
         assert stream is not None
         self._stream = stream
@@ -256,7 +234,6 @@ class _Tail:
         return self._lines()[-1].strip() if self._lines() else ""
 
     def shown(self) -> str:
-        """The last lines, as the end of a sentence."""
         lines = self._lines()[-_SHOWN_LINES:]
         return ".\n" + "\n".join(lines) if lines else ""
 
@@ -265,8 +242,6 @@ class _Tail:
 
 
 class _Slots:
-    """A limit on concurrent programs in each event loop."""
-
     def __init__(self, number: int):
         self._number = number
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -286,7 +261,6 @@ def _slots_of(number: int) -> _Slots:
 def _environment(
     inherited: Mapping[str, str], context: EpisodeContext, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """The program's environment variables: the listed inherited ones, the recipe's, and the episode's."""
     url, key, model = context.llm_url(None), context.llm_key(None), context.model
     allowed = {
         name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")
@@ -335,7 +309,6 @@ def _as_json(task: AgentTask, context: EpisodeContext) -> bytes:
 
 
 def _json_default(value: Any) -> Any:
-    """Converts NumPy's numbers and arrays to plain values, anything else to text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

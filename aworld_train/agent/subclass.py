@@ -17,7 +17,6 @@ class SubclassAgent:
         self._spec = spec
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`."""
         keep_logs_in(context.folder)
         try:
             loop_class = await asyncio.to_thread(self._load)
@@ -32,7 +31,6 @@ class SubclassAgent:
         return await loop.run_task(task, context)
 
     def check(self) -> None:
-        """As `Agent.check`: imports the module."""
         with no_logs():
             self._load()
 

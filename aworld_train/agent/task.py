@@ -21,13 +21,7 @@ class AgentTimedOut(AgentFailed):
 
 @dataclass(frozen=True)
 class AgentTask:
-    """One task, as the agent receives it.
-
-    Attributes:
-        messages: The chat messages of the dataset row, the recipe's system prompt included.
-        index: The row's number.
-        extra: The row's other columns.
-    """
+    """One task, as the agent receives it: ``index`` and ``extra`` are the number and the other columns of its row."""
 
     messages: list[dict[str, Any]]
     index: int = 0
@@ -53,12 +47,7 @@ class EpisodeContext:
     Attributes:
         llm_url: Returns the language model's base URL (it ends in ``/v1``) for an agent's name, or for None if there is
             only one agent. The URL alone identifies the episode.
-        llm_key: Returns the API key for an agent's name.
-        model: The model name for requests.
-        mcp_url: The MCP endpoint of the tools.
-        mcp_token: Its bearer token.
         mcp_servers: The tool servers to use; none means all.
-        folder: The folder for the agent's own logs, inside the run folder.
         seconds: The episode's time limit, waits for a tool worker apart; its caller enforces it, by cancelling.
     """
 
@@ -76,19 +65,7 @@ class Agent(Protocol):
     """Solves tasks; one object serves many episodes at the same time."""
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Solve the task.
-
-        Returns:
-            The answer.
-
-        Raises:
-            AgentFailed: the agent failed.
-            EpisodeFailure: its model or its tools failed.
-        """
+        """Solve the task; raises ``AgentFailed``, or the ``EpisodeFailure`` of its model or tools."""
 
     def check(self) -> None:
-        """Check before a run whether the agent can be run.
-
-        Raises:
-            UsageError: it cannot.
-        """
+        """Raise ``UsageError`` if the agent cannot be run."""

@@ -26,8 +26,6 @@ GROUP_TASKS = 64
 
 @dataclass(frozen=True)
 class Attempt:
-    """A model that is being made, with the tasks it learns from and the tasks it is measured on."""
-
     model: Any
     encoder: TranscriptEncoder
     train_tasks: Sequence[ArithmeticTask]
@@ -38,8 +36,6 @@ class Attempt:
 
 @dataclass(frozen=True)
 class AcceptedModel:
-    """A model that met the gate."""
-
     model: Any
     encoder: TranscriptEncoder
     greedy: Greedy
@@ -47,11 +43,7 @@ class AcceptedModel:
 
 
 def run(attempt: Attempt) -> AcceptedModel | None:
-    """Teach both lessons; returns None where one of them did not reach its goal.
-
-    Raises:
-        OutOfTime: The build's time is used up.
-    """
+    """Teach both lessons; returns None where one of them did not reach its goal."""
     return _teach_guessing(attempt) if _teach_tool(attempt) else None
 
 
@@ -91,7 +83,6 @@ def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
 
 
 def _measure_gate(attempt: Attempt, step: int) -> AcceptedModel | None:
-    """Measure the model; returns it if it meets the gate."""
     greedy_result = greedy(attempt.model, attempt.encoder, attempt.val_tasks)
     if not MIN_ACCURACY <= greedy_result.accuracy <= MAX_ACCURACY:
         attempt.course.measured(step, **asdict(greedy_result))

@@ -39,15 +39,7 @@ def local_folder(model: str | None) -> Path | None:
 
 
 def fetch(model: str, say: Callable[[str], None]) -> bool:
-    """Fetch a model of the hub into the cache, before many processes would at once; one that is there is not.
-
-    Args:
-        model: A directory, of which nothing is fetched, or a name on the hub.
-        say: Takes a line about it.
-
-    Returns:
-        Whether something may have changed in the cache.
-    """
+    """Fetch a model of the hub before many processes would at once; returns whether the cache may have changed."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or Path(model).expanduser().is_dir() or not is_hub_name(model):

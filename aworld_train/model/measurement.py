@@ -15,7 +15,7 @@ GROUP = 8
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest episode of each task: the share with the right answer, and the share that called the tool."""
+    """The likeliest episode of each task; shares of them."""
 
     accuracy: float
     tool_use: float
@@ -23,13 +23,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class SampledGroups:
-    """Groups of episodes at temperature 1.
-
-    Attributes:
-        mixed_groups: Share of the groups with right and wrong answers: GRPO learns only from these.
-        accuracy: Share of the episodes with the right answer.
-        tool_use: Share of the episodes that called the tool.
-    """
+    """Shares at temperature 1; GRPO learns only from mixed groups, which have right and wrong answers."""
 
     mixed_groups: float
     accuracy: float
@@ -37,7 +31,6 @@ class SampledGroups:
 
 
 def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask]) -> Greedy:
-    """Play each task once, always with the likeliest token."""
     episodes = play(model, encoder, [task.expression for task in tasks])
     right = [_right(episode, task) for episode, task in zip(episodes, tasks, strict=True)]
     return Greedy(_share(right), _share([episode.used_tool for episode in episodes]))

@@ -15,19 +15,12 @@ _MOMENTUM = 0.95
 
 
 class Muon(torch.optim.Optimizer):  # type: ignore[misc]
-    """Momentum whose update is orthogonalized, for matrices.
-
-    Args:
-        matrices: The parameters.
-        lr: The learning rate.
-        weight_decay: Decoupled weight decay.
-    """
+    """Momentum whose update is orthogonalized, for matrices."""
 
     def __init__(self, matrices: Iterable[torch.Tensor], lr: float, weight_decay: float) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
 
     def step(self) -> None:
-        """Update every matrix that has a gradient."""
         with torch.no_grad():
             self._update()
 

@@ -40,15 +40,7 @@ def play(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[SampledEpisode]:
-    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn.
-
-    Args:
-        model: A causal language model of transformers.
-        encoder: For the model's tokenizer.
-        expressions: The expressions to evaluate, one episode each.
-        temperature: 0 takes the likeliest token.
-        generator: Source of randomness where the temperature is not 0.
-    """
+    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn."""
     prompts = [encoder.prompt(expression) for expression in expressions]
     max_tokens = max(map(len, expressions), default=0) + TOKENS_AROUND
     first = generate(model, encoder.tokenizer, prompts, max_tokens, temperature, generator)

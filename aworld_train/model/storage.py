@@ -50,7 +50,6 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``tiny.json``."""
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2)
     (folder / MARKER).write_text(text + "\n", encoding="utf-8")
 

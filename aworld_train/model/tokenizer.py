@@ -38,12 +38,7 @@ CONTEXT = 2048
 
 
 def build() -> Any:
-    """Train the tokenizer; it is the same every time, whatever the model's seed.
-
-    Returns:
-        A `PreTrainedTokenizerFast` with the chat template, ``<|im_end|>`` as end of sequence and
-        ``<|endoftext|>`` for padding.
-    """
+    """Train the tokenizer, a `PreTrainedTokenizerFast`; it is the same every time, whatever the model's seed."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bpe = Tokenizer(models.BPE())

@@ -21,12 +21,7 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def check_tool_parser(path: str | None, name: str) -> str | None:
-    """Check ``agent.tool_parser`` against the chat template of a model.
-
-    Returns:
-        One sentence for people with the format that the run will use; None for a model that is not on this machine,
-        whose template is checked when it is loaded.
-    """
+    """One sentence with the format that ``agent.tool_parser`` comes to; None for a model that is not on this machine."""
     folder = local_folder(path)
     if folder is None:
         return None

@@ -105,7 +105,6 @@ class TranscriptEncoder:
         return Transcript(ids, mask)
 
     def prompt(self, expression: str) -> list[int]:
-        """The ids up to where the assistant begins."""
         episode = self.encode(ArithmeticTask(expression, ""), with_tool=False)
         return episode.ids[: episode.mask.index(1)]
 

@@ -45,10 +45,7 @@ Result = TypeVar("Result")
 
 
 class Updater:
-    """Updates a model's weights: Muon for the matrices inside the layers, AdamW for the rest.
-
-    Muon reaches the first lesson's end in a third of the steps that AdamW alone takes.
-    """
+    """Muon for the matrices inside the layers, AdamW for the rest: a third of the steps that AdamW alone takes."""
 
     def __init__(self, model: Any, preamble: Sequence[int], scale: float = 1.0) -> None:
         self._model, self._preamble = model, preamble
@@ -63,12 +60,8 @@ class Updater:
                 group["highest_lr"] = group["lr"]
 
     def step(self, episodes: Sequence[Transcript], factor: float) -> float:
-        """One update on the tokens that the assistant wrote; returns the mean loss of a token.
-
-        Args:
-            episodes: The batch.
-            factor: Part of the highest learning rate to use.
-        """
+        """One update on the tokens that the assistant wrote, with a part of the highest rate; returns a token's mean
+        loss."""
         loss = assistant_loss(self._model, self._preamble, episodes)
         self._model.zero_grad()
         loss.backward()
@@ -83,10 +76,7 @@ class Updater:
 def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcript]) -> torch.Tensor:
     """Mean cross-entropy of the tokens that the assistant wrote.
 
-    Args:
-        model: A causal language model of transformers.
-        preamble: The ids that all episodes begin with; they pass through the model once for a part of the batch.
-        episodes: The batch.
+    ``preamble``, with which all episodes begin, passes through the model once for a part of the batch.
     """
     # In parts by length, of which the shorter need less padding.
     by_length = sorted(episodes, key=lambda episode: len(episode.ids))
@@ -111,16 +101,9 @@ def _summed_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcr
 def learn_tool(
     updater: Updater, batches: Batches, measure: Callable[[int], float], on_step: StepCallback
 ) -> bool:
-    """The first lesson. The learning rate falls once the model has found how to copy an expression.
+    """The first lesson; whether ``measure``, the greedy accuracy after a step, reached `TARGET_ACCURACY`.
 
-    Args:
-        updater: Of the model.
-        batches: Mostly episodes that use the tool.
-        measure: Greedy accuracy now, given the step.
-        on_step: Called with the step and its loss.
-
-    Returns:
-        Whether the accuracy reached `TARGET_ACCURACY`.
+    The learning rate falls once the model has found how to copy an expression.
     """
     falling_since: int | None = None
     for step in range(1, MAX_TOOL_STEPS + 1):
@@ -143,17 +126,7 @@ def learn_tool(
 def learn_to_guess(
     updater: Updater, batches: Batches, measure: Callable[[int], Result | None], on_step: StepCallback
 ) -> Result | None:
-    """The second lesson, with a learning rate that falls from its first step to its last.
-
-    Args:
-        updater: Of the model.
-        batches: Episodes with the tool and guesses.
-        measure: Called with the step; a result other than None means that the goal is reached and ends the lesson.
-        on_step: Called with the step and its loss.
-
-    Returns:
-        The result of ``measure``, or None where the goal was not reached.
-    """
+    """The second lesson, which the first result of ``measure`` other than None ends; the learning rate falls all along."""
     for step in range(1, GUESS_STEPS + 1):
         on_step(step, updater.step(next(batches), max(MIN_LR_FACTOR, 1 - step / GUESS_STEPS)))
         if step in GUESS_CHECKS and (result := measure(step)) is not None:
@@ -162,7 +135,6 @@ def learn_to_guess(
 
 
 def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int) -> Batches:
-    """Endless batches for the first lesson."""
     return _batches(encoder, tasks, seed, lambda task: TOOL_LESSON_GUESSES)
 
 

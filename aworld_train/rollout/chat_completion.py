@@ -96,15 +96,10 @@ class ChatAnswer:
     """An endpoint's answer.
 
     Attributes:
-        content: The text; that of a refusal where there is no other.
-        reasoning: The thoughts, if the endpoint tells them apart.
-        tool_calls: The tool calls, each with its identifier.
         finish_reason: ``stop``, ``tool_calls``, ``length`` (cut off), ``content_filter`` (a filter of the endpoint
             stopped it) or ``refusal`` (the model said by itself that it refuses).
-        prompt_tokens: Tokens of the prompt, as the endpoint counts them; 0 if it does not say.
         sampled_tokens: Tokens that were sampled, thoughts included; 0 if it does not say.
         malformed: Whether the endpoint says that the model began a tool call that cannot be read.
-        message: The message as it was sent, which the endpoint may want back.
     """
 
     content: str
@@ -120,12 +115,7 @@ class ChatAnswer:
 class ChatFault(Exception):
     """A request to a chat endpoint came to no answer; the message is one line without the key.
 
-    Attributes:
-        kind: How.
-        scope: What it is about.
-        status: The HTTP status; None without an answer.
-        retry_after: Seconds that the endpoint asks to wait.
-        named: Parameters, or keys of messages, that the endpoint names as not taken.
+    ``named`` are parameters, or keys of messages, that the endpoint does not take.
     """
 
     def __init__(
@@ -144,16 +134,11 @@ class ChatFault(Exception):
 
     @property
     def is_overload(self) -> bool:
-        """Whether there were too many requests."""
         return self.status in _TOO_MANY
 
 
 def read_completion(data: Any) -> ChatAnswer:
-    """The answer in the body of a chat completion.
-
-    Raises:
-        ChatFault: It has none.
-    """
+    """The answer in the body of a chat completion; raises ``ChatFault``."""
     match data:
         case {"choices": [{"error": dict() as error}, *_]} | {"error": dict() | str() as error} if error:
             raise fault_of(_status_in(error), {"error": error}, json.dumps(error))
@@ -197,14 +182,7 @@ def failed_generation(body: Any) -> ChatAnswer | None:
 
 
 def fault_of(status: int, body: Any, text: str, retry_after: float = 0.0) -> ChatFault:
-    """What an error with this status means.
-
-    Args:
-        status: The HTTP status.
-        body: The body as JSON; None where it is not JSON.
-        text: The body, which is quoted where it has no message.
-        retry_after: Seconds of the header.
-    """
+    """What an error means; ``body`` is None where it is not JSON, ``retry_after`` the seconds of the header."""
     error = _Error.read(body)
     kind: FaultKind = "other_status"
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -255,7 +233,6 @@ class _Error:
 
     @classmethod
     def read(cls, body: Any) -> "_Error":
-        """The error in a body, in any of the servers' forms."""
         if isinstance(body, list):  # Gemini
             body = body[0] if body else None
         outer = body if isinstance(body, dict) else {}
@@ -311,7 +288,6 @@ def _codes(error: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(value: Any, key: str, depth: int = 4) -> Iterator[str]:
-    """The texts under a key, at any level of an error."""
     if isinstance(value, dict):
         if isinstance(text := value.get(key), str):
             yield text

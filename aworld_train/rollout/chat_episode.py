@@ -25,20 +25,12 @@ from aworld_train.waits import waiting
 
 
 class ChatEpisode(Episode):
-    """An episode with a model behind an endpoint.
-
-    Args:
-        model: The model.
-        limits: The limits of requests.
-    """
-
     def __init__(self, model: ChatModel, limits: EpisodeLimits):
         super().__init__(limits)
         self._model = model
 
     @property
     def rules(self) -> RequestRules:
-        """How requests are taken that want what is not enforced."""
         return RequestRules(
             self._limits.strict_requests, no_images="", max_text_bytes=self._limits.max_text_bytes
         )
@@ -101,5 +93,4 @@ class ChatEpisode(Episode):
 
 
 def _messages(context: Node) -> Sequence[Message]:
-    """All messages from the root up to and including a context."""
     return [message for node in context.path for message in node.messages]

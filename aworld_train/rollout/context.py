@@ -35,15 +35,10 @@ Ask = Callable[[list[Message]], Awaitable[str]]
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """A recipe's settings for long histories.
+    """How long histories are shortened, beyond ``budget`` tokens, and tool results beyond ``condense_over`` characters.
 
-    Attributes:
-        policy: How a history is shortened.
-        budget: Tokens of a conversation beyond which it is shortened.
-        keep: ``discard_tools``: how many of the newest tool results stay; else how many of the newest turns.
-        summarizer: The model that summarizes; None for the model itself.
-        condense_over: Characters of a tool result beyond which it is condensed; None for never.
-        condenser: The model that condenses.
+    ``keep`` is how many of the newest tool results stay with ``discard_tools``, else how many of the newest turns.
+    Without a ``summarizer`` the model itself summarizes.
     """
 
     policy: Policy | None = None
@@ -64,11 +59,7 @@ class ContextView:
     _condensed: dict[Any, str] = field(default_factory=dict)
 
     async def of(self, messages: Sequence[Message]) -> list[Message]:
-        """The agent's ``messages`` as the model is to see them.
-
-        Raises:
-            ToolHelperFailed: a tool result could not be condensed.
-        """
+        """The agent's ``messages`` as the model is to see them."""
         seen = list(messages)
         known = len(self._from)
         if known and tuple(message.key for message in messages[:known]) == self._from:
@@ -80,16 +71,7 @@ class ContextView:
     async def shorten(
         self, messages: Sequence[Message], seen: Sequence[Message], ask: Ask
     ) -> list[Message] | None:
-        """Replace the history by a shorter one; None if the policy finds nothing to leave out.
-
-        Args:
-            messages: The agent's history.
-            seen: The same history as the model would see it.
-            ask: Samples a text from the model in training.
-
-        Raises:
-            EpisodeFailure: the model that summarizes failed.
-        """
+        """Replace the history, which the model would see as ``seen``; None if the policy finds nothing to leave out."""
         shorter = await self._shortened(list(seen), ask)
         if shorter is None or shorter == list(seen):
             return None

@@ -39,7 +39,6 @@ class FittedTools(ChatModel):
         *,
         use_tools: bool = True,
     ) -> ChatAnswer:
-        """As ``ChatModel.answer``."""
         names = fitted_names([tool["function"]["name"] for tool in tools])
         originals = {fitted: name for name, fitted in names.items()}
         answer = await self._model.answer(

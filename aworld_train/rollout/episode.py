@@ -48,14 +48,8 @@ PLAIN = "plain text"
 class EpisodeLimits:
     """The limits of an agent's requests, and how its tokens are sampled.
 
-    Attributes:
-        max_turns: Model calls of all agents.
-        max_prompt_tokens: Of an agent's first prompt, and of what counts as a row's prompt.
-        max_response_tokens: Of a row, after its prompt.
-        sampling: The recipe's; what an agent asks for changes nothing of the distribution.
-        strict_requests: Whether requests are refused that want what the trainer does not enforce.
-        repetition: When an episode is ended because the model repeats itself.
-        context: How histories are kept within the model's context.
+    ``max_prompt_tokens`` limits an agent's first prompt and what counts as a row's prompt, ``max_response_tokens`` a
+    row after it. With ``strict_requests`` requests are refused that want what the trainer does not enforce.
     """
 
     max_turns: int
@@ -75,17 +69,7 @@ class EpisodeLimits:
 
 
 class SampledTurn(NamedTuple):
-    """A turn, and what it depended on beside its context.
-
-    Attributes:
-        completion: What the client was answered.
-        node: Its node in the graph.
-        options: What the answer to the request depended on.
-        tools: The tools of the request.
-        sampling: How it was sampled.
-        max_tokens: The most tokens that were asked for.
-        began: Unix time of the model call, seconds.
-    """
+    """A turn, and what it depended on beside its context; ``began`` is Unix time."""
 
     completion: Completion
     node: Node
@@ -98,19 +82,7 @@ class SampledTurn(NamedTuple):
 
 @dataclass
 class AgentRecord:
-    """One agent's requests and answers.
-
-    Attributes:
-        name: The agent.
-        graph: Its conversations.
-        view: Its history as the model sees it.
-        completions: The model's answers, in order.
-        misses: What the model did against clients' wishes, counted by kind.
-        tools: The tools of the last request.
-        tools_key: Their key, independent of their order.
-        turns: The answers with their requests.
-        lost: Those that may not have reached the client.
-    """
+    """One agent's requests and answers; ``lost`` are those that may not have reached the client."""
 
     name: str
     view: ContextView
@@ -188,15 +160,10 @@ class Episode(ABC):
         self.given_tokens = 0  # tokens of all prompts, as the engine counts them
 
     def conversation(self, agent: str) -> "AgentConversation":
-        """The conversation of ``agent``, for the model gateway or a loop."""
         return AgentConversation(self, agent)
 
     async def complete(self, agent: str, request: ChatRequest) -> Completion:
-        """Answer a request of ``agent``.
-
-        Raises:
-            RequestRefused: a limit was reached, the request cannot be rendered, or the episode is over.
-        """
+        """Answer a request of ``agent``; raises ``RequestRefused``."""
         if self.over.is_set():
             raise self._over_refusal()
         record = self.agents.get(agent)
@@ -213,11 +180,7 @@ class Episode(ABC):
         return completion
 
     async def count_tokens(self, agent: str, request: ChatRequest) -> int:
-        """The number of tokens that a request of ``agent`` would give the model; nothing is recorded.
-
-        Raises:
-            RequestRefused: the request cannot be rendered, or the episode is over.
-        """
+        """The number of tokens that a request of ``agent`` would give the model; nothing is recorded."""
         if self.over.is_set():
             raise self._over_refusal()
         record = self.agents.get(agent) or AgentRecord(agent, ContextView(self._limits.context))
@@ -225,12 +188,10 @@ class Episode(ABC):
         return (await self._prepare(record, list(messages), request)).length
 
     def undelivered(self, agent: str, completion: Completion, was_sent: bool = False) -> None:
-        """Take note that an answer may not have reached ``agent``; one that was not sent has not."""
         if agent in self.agents:
             self.agents[agent].lose(completion, was_sent)
 
     def note_overlong(self) -> None:
-        """Take note that a request was refused because the model's context cannot hold it."""
         self._note(Outcome.overlong)
 
     def fail(self, failure: EpisodeFailure) -> None:
@@ -240,7 +201,6 @@ class Episode(ABC):
         self.over.set()
 
     def stop(self, limit: Outcome) -> None:
-        """End the episode because a limit was reached."""
         self._note(limit)
         self.over.set()
 
@@ -293,7 +253,7 @@ class Episode(ABC):
     @property
     @abstractmethod
     def rules(self) -> RequestRules:
-        """How requests are taken that want what the trainer does not enforce."""
+        pass
 
     @property
     def versions(self) -> WeightVersions | None:
@@ -304,12 +264,11 @@ class Episode(ABC):
 
     @property
     def misses(self) -> Counter[str]:
-        """What the model did against clients' wishes, counted by kind."""
         return sum((record.misses for record in self.agents.values()), Counter())
 
     @property
     def branches(self) -> Counter[str]:
-        """The number of requests that did not continue the newest turn, by cause."""
+        """Requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
@@ -352,11 +311,7 @@ class Episode(ABC):
 
     @abstractmethod
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
-        """Find the history in the graph and render the new messages.
-
-        Raises:
-            RequestRefused: The model cannot be shown these messages.
-        """
+        """Find the history in the graph and render the new messages; refuses what the model cannot be shown."""
 
     @abstractmethod
     async def _sample_after(
@@ -365,7 +320,6 @@ class Episode(ABC):
         """Sample an answer after a context, and record it with ``_add``."""
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: Prepared) -> Completion:
-        """Sample an answer to a prepared request, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
@@ -386,7 +340,6 @@ class Episode(ABC):
             context.pending -= 1
 
     def _add(self, record: AgentRecord, turn: SampledTurn) -> None:
-        """Record a sampled turn."""
         completion = turn.completion
         record.completions.append(completion)
         record.turns.append(turn)
@@ -401,11 +354,7 @@ class Episode(ABC):
             self._newest = newest
 
     def _room(self, record: AgentRecord, prepared: Prepared) -> int:
-        """How many tokens the model may add.
-
-        Raises:
-            RequestRefused: none, or the episode has no turn left.
-        """
+        """How many tokens the model may add; refuses a request if there are none, or no turn is left."""
         limits = self._limits
         if self.turns + self._pending >= limits.max_turns:
             raise self._limit_refusal(
@@ -425,7 +374,7 @@ class Episode(ABC):
         return room
 
     def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
-        """A refusal because of a limit; its outcome is the episode's unless the agent continues."""
+        """A refusal whose outcome is the episode's unless the agent continues."""
         self._note(outcome)
         return RequestRefused(message, code=code)
 
@@ -457,7 +406,6 @@ def _note_ignored(name: str, value: float) -> None:
 
 
 def _outcome_of(completion: Completion) -> Outcome:
-    """What an episode came to that ended with this turn."""
     by_reason = _OUTCOMES.get(completion.finish_reason)
     return by_reason or (Outcome.wrong_format if completion.malformed else Outcome.answered)
 
@@ -470,19 +418,15 @@ class AgentConversation:
     agent: str
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """As ``Episode.complete``."""
         return await self.episode.complete(self.agent, request)
 
     def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
-        """As ``Episode.undelivered``."""
         self.episode.undelivered(self.agent, completion, was_sent)
 
     def note_overlong(self) -> None:
-        """As ``Episode.note_overlong``."""
         self.episode.note_overlong()
 
     async def count_tokens(self, request: ChatRequest) -> int:
-        """As ``Episode.count_tokens``."""
         return await self.episode.count_tokens(self.agent, request)
 
 

@@ -17,12 +17,7 @@ _current: ContextVar["EpisodeClock | None"] = ContextVar("episode_clock", defaul
 class EpisodeClock:
     """Raises ``TimeoutError`` where the block takes longer: ``async with EpisodeClock(600, 3600) as clock: ...``.
 
-    Args:
-        seconds: What the block may take, without its waits.
-        queue_seconds: What its waits may take together.
-
-    Attributes:
-        ended_waiting: Whether a wait was under way when the time was over.
+    ``queue_seconds`` is what its waits may take together; ``ended_waiting`` whether the time ended during one.
     """
 
     def __init__(self, seconds: float, queue_seconds: float):
@@ -78,7 +73,6 @@ def waiting_for_worker() -> AbstractContextManager[None]:
 
 
 def current_clock() -> EpisodeClock | None:
-    """The clock of the episode that this code runs for."""
     return _current.get()
 
 

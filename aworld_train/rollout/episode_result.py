@@ -9,15 +9,7 @@ from aworld_train.rollout.react import ToolCounts
 
 @dataclass
 class EpisodeResult:
-    """An episode and how it ended; filled while the episode is played.
-
-    Attributes:
-        episode: Everything that passed between agents and the language model.
-        tools: The tool calls that were made.
-        outcome: How it ended.
-        answer: What the reward is given for.
-        cause: Why it failed, if it did.
-    """
+    """An episode and how it ended, filled while it is played; ``answer`` is what the reward is given for."""
 
     episode: Episode
     tools: ToolCounts

@@ -31,22 +31,13 @@ class Node:
     """Consecutive messages and the tokens they add.
 
     Attributes:
-        parent: The node before it; None for a root.
-        messages: One assistant message for a sampled node, else all the messages added at once.
         tokens: Token ids; those of context end where the assistant begins.
         logprobs: Of each sampled token; None for context.
-        ended: Whether the model ended a sampled turn itself.
-        versions: The versions of the weights that a turn was sampled with, if the engine says.
         wish: The text about the answer's form that the model was shown last, in this context or before it.
         stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
-        pending: How many model calls with this context are under way.
-        received: Whether a client received a sampled turn.
         counted: How many tokens it has where their ids are not known: as an outside endpoint has counted them.
-        keys: The messages' keys.
-        root: The first node of its path.
         length: Tokens from the root up to and including this node.
         images: The images from the root up to and including this node.
-        children: In order of creation.
     """
 
     parent: "Node | None"
@@ -84,7 +75,6 @@ class Node:
 
     @property
     def token_count(self) -> int:
-        """How many tokens it adds."""
         return self.counted or len(self.tokens)
 
     def count(self, prompt_tokens: int) -> None:
@@ -95,7 +85,6 @@ class Node:
 
     @property
     def is_received_turn(self) -> bool:
-        """Whether it is a sampled turn that a client received."""
         return self.logprobs is not None and self.received
 
     def means(self, messages: Sequence[Message], keys: tuple[Any, ...]) -> bool:
@@ -119,7 +108,6 @@ class Node:
 
     @property
     def path_tokens(self) -> list[int]:
-        """All tokens from the root up to and including this node."""
         tokens: list[int] = []
         for node in self.path:
             tokens += node.tokens
@@ -132,11 +120,8 @@ class Match:
 
     Attributes:
         node: The sampled node that its history leads to, or None for a new conversation.
-        new: The messages after that node.
         context: The existing context node with exactly the new messages; None if there is none.
         branch: Where it does not continue the newest turn; None if it does, or is the first request.
-        wish: The text about the answer's form that is in force.
-        is_wish_new: Whether the model has to be shown that text with the new messages.
     """
 
     node: Node | None
@@ -151,15 +136,8 @@ class Match:
 class Row:
     """One path as a training row.
 
-    Attributes:
-        prompt: Token ids of the root.
-        response: Token ids after it.
-        mask: 1 where a token was sampled and no earlier row holds it, else 0.
-        logprobs: Of sampled tokens; 0 where they are context.
-        turns: Begin and end of each sampled turn in ``response``.
-        versions: The versions of the weights that the tokens under the mask were sampled with, if the engine says.
-        images: The images whose tokens are in it, in order.
-        leaf: The last node.
+    ``mask`` is 1 where a token was sampled and no earlier row holds it, and ``versions`` are those of these tokens;
+    ``logprobs`` are 0 where tokens are context. ``turns`` are begin and end of each sampled turn in ``response``.
     """
 
     prompt: list[int]
@@ -204,10 +182,7 @@ class ConversationGraph:
     def match(self, messages: Sequence[Message], tools: Any, wish: str = "") -> Match:
         """Find the node that a request continues.
 
-        Args:
-            messages: The whole history.
-            tools: Any hashable value that is equal for equal tools.
-            wish: The text about the answer's form that the model is to be shown, once in a conversation.
+        ``tools`` may be anything hashable; ``wish`` is the text about the answer's form, shown once in a conversation.
         """
         known = len(self._tip_messages)
         is_known = tuple(messages[:known]) == self._tip_messages
@@ -255,11 +230,6 @@ class ConversationGraph:
         sampled: SampledTokens,
         stop: str = "",
     ) -> Node:
-        """Add the model's answer below its context.
-
-        Raises:
-            ValueError: not one log-probability per token, or no token at all.
-        """
         tokens, logprobs = sampled.tokens, sampled.logprobs
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
@@ -269,20 +239,11 @@ class ConversationGraph:
         return self._add_turn(turn, tools)
 
     def add_answer(self, context: Node, tools: Any, message: Message, tokens: int, ended: bool) -> Node:
-        """Add the answer of a model whose token ids are not known, below its context.
-
-        Args:
-            context: The context.
-            tools: As in ``match``.
-            message: The answer.
-            tokens: How many tokens it has.
-            ended: Whether the model ended it itself.
-        """
+        """Add the answer of a model whose token ids are not known, only their number."""
         turn = Node(context, (message,), [], [], ended, None, context.wish, counted=tokens)
         return self._add_turn(turn, tools)
 
     def _add_turn(self, turn: Node, tools: Any) -> Node:
-        """Make a turn the newest one."""
         context = turn.parent
         assert context is not None
         if context.parent is not self._tip:
@@ -350,7 +311,6 @@ class ConversationGraph:
     def _branch(
         self, messages: Sequence[Message], keys: tuple[Any, ...], tools: Any, node: Node | None
     ) -> BranchPoint | None:
-        """Where a request does not continue the newest turn."""
         if self._tip is None or node is self._tip:
             return None
         same_tools = tools == self._tip_tools

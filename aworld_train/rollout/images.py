@@ -37,13 +37,7 @@ class NoImage(ValueError):
 
 @dataclass(frozen=True)
 class Image:
-    """An image in a message.
-
-    Attributes:
-        position: The index of the character of the message's text that it stands before.
-        digest: The SHA-256 of its file.
-        file: The file, in a format that ``read`` accepts.
-    """
+    """An image before a character of the message's text, its ``position``; ``digest`` is the SHA-256 of its file."""
 
     position: int
     digest: str
@@ -51,11 +45,7 @@ class Image:
 
     @classmethod
     def read(cls, file: bytes, position: int) -> "Image":
-        """The image in a file; of an animation the first picture.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
+        """The image in a file, of an animation the first picture; raises ``NoImage``."""
         if len(file) > MAX_IMAGE_BYTES:
             raise NoImage(f"it has {len(file):,} bytes, and the most is {MAX_IMAGE_BYTES:,}")
         image = cls(position, hashlib.sha256(file).hexdigest(), file)
@@ -64,11 +54,6 @@ class Image:
 
     @classmethod
     def read_base64(cls, text: str, position: int) -> "Image":
-        """The image in a file that is written in Base64.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
         try:
             file = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
@@ -77,11 +62,6 @@ class Image:
 
     @classmethod
     def read_uri(cls, uri: str, position: int) -> "Image":
-        """The image in a ``data:`` URI.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
         begin = DATA_URI.match(uri)
         if begin is None:
             raise NoImage("it is not a data: URI in Base64")
@@ -115,11 +95,7 @@ class Image:
 
 
 def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...]]:
-    """A text of a dataset without the marks of these images, and the images in the places of the marks.
-
-    Raises:
-        NoImage: One cannot be read.
-    """
+    """A text of a dataset without the marks of these images, and the images in the places of the marks."""
     by_mark = {image.mark: image for image in (Image.read_uri(uri, 0) for uri in uris)}
     plain, images = "", list[Image]()
     for piece in IMAGE_MARK.split(text):
@@ -133,10 +109,8 @@ def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...
 class ImageTokens(Hashable, Protocol):
     """The tokens of images in a model's prompts.
 
-    Attributes:
-        placeholder: The text that the chat template writes for an image; it is one token.
-        reserved: The texts of tokens that stand for images and video, ``placeholder`` among them.
-        options: Further arguments of the processor, which the engine needs too.
+    ``placeholder`` is one token, which the chat template writes for an image; ``reserved`` are the texts of all tokens
+    that stand for images and video. The engine needs the processor's ``options`` too.
     """
 
     placeholder: str
@@ -144,11 +118,7 @@ class ImageTokens(Hashable, Protocol):
     options: Mapping[str, Any]
 
     def tokens(self, image: Image) -> list[int]:
-        """The tokens of an image in place of its placeholder.
-
-        Raises:
-            ValueError: The processor refuses the image.
-        """
+        """The tokens of an image in place of its placeholder; ``ValueError`` if the processor refuses it."""
 
 
 @dataclass(frozen=True)

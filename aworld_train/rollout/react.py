@@ -18,8 +18,6 @@ from aworld_train.waits import waiting
 
 
 class Tools(Protocol):
-    """The tools of the agent."""
-
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool; a tool's error is a result, a lost environment an exception."""
 
@@ -50,17 +48,10 @@ async def play(
     max_result_chars: int,
     with_images: bool = False,
 ) -> bool:
-    """Play an episode to its end.
+    """Play an episode to its end; whether its last turn called tools and no turn was left.
 
-    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. ``with_images``:
-    whether the model is shown the images of results, or only a note in their place.
-
-    Returns:
-        Whether it ended because the last turn called tools and no turn was left.
-
-    Raises:
-        RequestRefused: a limit was reached or the episode is over; the episode has the reason.
-        EpisodeFailure: the environment was lost.
+    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. Without
+    ``with_images`` the model is shown a note in place of each image of a result.
     """
     history = list(messages)
     for turn in range(1, max_turns + 1):
@@ -80,7 +71,6 @@ async def play(
 async def _call(
     tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int, with_images: bool
 ) -> Message:
-    """Make one call and return its result as a message, shortened to ``max_chars``."""
     counts.calls += 1
     began, clock = time.time(), time.monotonic()
     result = ToolResult(UNANSWERED, True)

@@ -10,12 +10,7 @@ _MAX_PERIOD = 48
 
 @dataclass(frozen=True)
 class RepetitionLimits:
-    """How many repetitions in a row end an episode; 0 switches a check off.
-
-    Attributes:
-        turns: Repetitions of the same tool calls with the same arguments, or of the same text.
-        loops: Repetitions of the same tokens at the end of a turn.
-    """
+    """How many repetitions in a row end an episode: of whole turns, or of tokens at a turn's end; 0 is never."""
 
     turns: int = 0
     loops: int = 0

@@ -58,9 +58,7 @@ class TemplateFailure(Exception):
 class Addition:
     """The text between an assistant's turn and its next one.
 
-    Attributes:
-        closing: The end of the turn, which the model writes itself unless it is cut off; empty if there is none.
-        text: The text after it.
+    ``closing`` is the end of the turn, which the model writes itself unless it is cut off; empty if there is none.
     """
 
     closing: str
@@ -71,10 +69,7 @@ class Addition:
 class _Way:
     """The shortest conversation after which the template writes what it writes after the real one.
 
-    Attributes:
-        closing: As in ``Addition``.
-        tools: The stand-in tools; None for the real ones, after the real first messages.
-        whole: Whether only the whole conversation will do.
+    ``tools`` are the stand-in's; None for the real ones after the real first messages, or after the ``whole``.
     """
 
     closing: str
@@ -83,14 +78,7 @@ class _Way:
 
 
 class ChatTemplate:
-    """A tokenizer's chat template.
-
-    Args:
-        tokenizer: A Hugging Face tokenizer with a chat template.
-        ends: Tokens that end a turn, ``eos_token_id`` among them.
-        options: Further arguments of the template, such as ``enable_thinking``.
-        images: The tokens of images, or why the model takes none.
-    """
+    """A tokenizer's chat template; ``ends`` are the tokens that end a turn, ``eos_token_id`` among them."""
 
     def __init__(
         self,
@@ -118,11 +106,7 @@ class ChatTemplate:
         self._control_tokens = _pattern([*images.reserved, *end_texts, *self._control_token_texts()])
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
-        """Token ids of a conversation, up to the beginning of the assistant's turn.
-
-        Raises:
-            TemplateFailure: the template refuses it, or there is an image and the model takes none.
-        """
+        """Token ids of a conversation, up to the beginning of the assistant's turn; raises ``TemplateFailure``."""
         images = _images_in(messages)
         if images and self._images is None:
             raise TemplateFailure(f"there is an image in them, and {self.no_images}")
@@ -143,18 +127,9 @@ class ChatTemplate:
         ended: bool,
         tools_key: Hashable,
     ) -> list[int]:
-        """Token ids that put ``new`` after a sampled turn and let the assistant begin again.
+        """Token ids that put ``new`` after a sampled turn, the last of ``history``, and let the assistant begin again.
 
-        Args:
-            history: The messages up to and including the turn.
-            new: The new messages.
-            tools: The tools of the conversation.
-            sampled: The tokens of the turn.
-            ended: Whether the model ended its turn with the last of them, rather than being cut off.
-            tools_key: A value that is equal for equal tools.
-
-        Raises:
-            CannotContinue: the whole conversation has to be rendered instead.
+        Raises ``CannotContinue`` where the whole conversation has to be rendered instead.
         """
         if not new:
             raise CannotContinue("no message follows the turn")
@@ -176,7 +151,6 @@ class ChatTemplate:
         return self._encode_new(text, images)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Decode tokens, special ones included."""
         return str(self._tokenizer.decode(list(tokens)))
 
     def _addition(
@@ -270,9 +244,7 @@ class ChatTemplate:
     ) -> Addition:
         """The text between ``turn`` and the assistant's next turn, with ``new`` in between.
 
-        Raises:
-            CannotContinue: the template refuses these messages or does not show the turn; with ``check`` also if it
-                writes new messages before the turn.
+        Raises ``CannotContinue``, with ``check`` also if the template writes new messages before the turn.
         """
         reason = ""
         for marked in _with_marker(turn):
@@ -363,11 +335,7 @@ class ChatTemplate:
         raise TemplateFailure(f"{type(failure).__name__}: {failure}") from failure
 
     def _encode(self, text: str, images: Sequence[Image]) -> list[int]:
-        """The tokens of a rendered text, those of images in place of their placeholders.
-
-        Raises:
-            TemplateFailure: The template does not write one placeholder for each image, or an image is refused.
-        """
+        """The tokens of a rendered text, those of images in place of their placeholders."""
         if self._images is None:
             tokens = self._text_tokens(text)
         else:
@@ -438,13 +406,7 @@ def _images_in(messages: Sequence[Message]) -> list[Image]:
 
 
 def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> Sequence[Message]:
-    """Results with the identifiers of calls that the model was shown, where the program sent others back.
-
-    Args:
-        new: The messages after the turn.
-        sent: The turn as the program sent it back.
-        recorded: The turn as it was recorded, with the same calls.
-    """
+    """Results with the identifiers of calls that the model was shown, where the program sent others back."""
     pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
     ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
     return (
@@ -473,7 +435,6 @@ def _with_marker(turn: Message) -> Iterator[Message]:
 
 
 def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
-    """The same turn and messages with other identifiers of calls."""
     calls = _numbered(turn).tool_calls
     ids = {old.call_id: call.call_id for old, call in zip(turn.tool_calls, calls, strict=True)}
     results = [replace(message, call_id=ids.get(message.call_id, message.call_id)) for message in new]
@@ -489,7 +450,6 @@ def _numbered(turn: Message) -> Message:
 
 
 def _beginning(history: Sequence[Message]) -> Sequence[Message]:
-    """The messages before the first turn."""
     first = next(i for i, message in enumerate(history) if message.role == "assistant")
     return history[:first]
 

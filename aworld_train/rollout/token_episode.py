@@ -32,13 +32,6 @@ _MAX_INLINE_CHARS = 20_000  # longer texts, and images, are rendered outside the
 
 
 class TokenEpisode(Episode):
-    """An episode with a model of which the tokens are known.
-
-    Args:
-        model: The model.
-        limits: The limits of requests.
-    """
-
     def __init__(self, model: LanguageModel, limits: EpisodeLimits):
         super().__init__(limits)
         self._model = model
@@ -46,7 +39,6 @@ class TokenEpisode(Episode):
 
     @property
     def rules(self) -> RequestRules:
-        """How requests are taken that want what the trainer does not enforce."""
         model = self._model
         template = model.template
         return RequestRules(
@@ -58,11 +50,6 @@ class TokenEpisode(Episode):
         )
 
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
-        """Find the history in the graph and render the new messages.
-
-        Raises:
-            RequestRefused: the chat template does not accept these messages.
-        """
         tools = request.tools
         key = PLAIN if request.plain else record.key_of(tools)
         match = record.graph.match(messages, key, request.wishes.prompt)
@@ -103,7 +90,6 @@ class TokenEpisode(Episode):
     async def _sample_after(
         self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
     ) -> Completion:
-        """Sample an answer after a context, and record it."""
         prompt = context.path_tokens
         self.given_tokens += len(prompt)
         sampling = self._sampling(request)
@@ -160,7 +146,6 @@ class TokenEpisode(Episode):
     def _with_texts(
         self, top_logprobs: Sequence[Sequence[tuple[int, float]]]
     ) -> Sequence[Sequence[tuple[str, float]]]:
-        """The texts of the most likely tokens in place of their ids."""
         return [
             [(self._model.text([token]), logprob) for token, logprob in likely] for likely in top_logprobs
         ]
@@ -168,7 +153,6 @@ class TokenEpisode(Episode):
     async def _parse_turn(
         self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
     ) -> ParsedTurn:
-        """Parse sampled tokens into a turn for the agent."""
         if request.plain:
             text = self._model.text(tokens)
             stop = _first_stop(text, request.stop)
@@ -182,7 +166,6 @@ class TokenEpisode(Episode):
 
 
 def _takes_long(messages: Sequence[Message]) -> bool:
-    """Whether messages are rendered outside the event loop."""
     chars = 0
     for message in messages:
         chars += len(message.content)

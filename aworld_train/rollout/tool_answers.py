@@ -17,16 +17,11 @@ class AnswerExceeds(Exception):
 
 
 def too_large() -> AnswerExceeds:
-    """The error for an answer of too many bytes."""
     return AnswerExceeds(f"the answer is larger than {MAX_BYTES >> 20} MB, ask for less at once")
 
 
 async def read_body(response: aiohttp.ClientResponse) -> bytes:
-    """A response's body.
-
-    Raises:
-        AnswerExceeds: It has more than ``MAX_BYTES``; no more is read.
-    """
+    """A response's body; raises ``AnswerExceeds`` and reads no more beyond ``MAX_BYTES``."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -38,9 +33,7 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
 def parse(data: bytes) -> Any:
     """The JSON value in ``data``, with U+FFFD for each half of a surrogate pair.
 
-    Raises:
-        AnswerExceeds: It has too many values, or they are nested too deep.
-        ValueError: It is not JSON.
+    Raises ``AnswerExceeds``, and ``ValueError`` for what is not JSON.
     """
     if len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise AnswerExceeds(f"the answer has more than {MAX_VALUES:,} values, ask for less at once")
@@ -54,11 +47,7 @@ def parse(data: bytes) -> Any:
 
 
 def depth(value: Any) -> int:
-    """How deep arrays and objects are nested.
-
-    Raises:
-        RecursionError: They are nested too deep to count.
-    """
+    """How deep arrays and objects are nested; ``RecursionError`` beyond what can be counted."""
     if not isinstance(value, dict | list):
         return 0
     return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)

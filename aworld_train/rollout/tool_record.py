@@ -12,15 +12,8 @@ UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
 class ToolCallRecord:
     """One tool call.
 
-    Attributes:
-        name: The tool.
-        arguments: What was sent, as JSON text that may be anything.
-        result: The text that came back, whole; ``UNANSWERED`` if nothing did.
-        is_error: Whether it failed.
-        began: Unix time, seconds.
-        seconds: Its duration.
-        replayed: Whether a cassette answered.
-        call_id: The model's identifier of the call; empty where an outside agent made it.
+    ``result`` is the whole text, ``UNANSWERED`` if there is none; ``began`` is Unix time. ``call_id`` is the model's,
+    and empty where an outside agent made the call.
     """
 
     name: str

@@ -50,10 +50,10 @@ _logged = -math.inf  # when a wait was last logged
 
 @dataclass(frozen=True)
 class ToolResult:
-    """A tool's answer as text; ``is_error`` if the tool reported an error.
+    """A tool's answer as text.
 
-    ``raw`` is the server's result or JSON-RPC error. It is None when the text is the client's, because the call timed
-    out or was never sent. ``replayed``: whether a cassette answered.
+    ``raw`` is the server's result or JSON-RPC error; None where the text is the client's, because the call timed out or
+    was never sent.
     """
 
     text: str
@@ -66,12 +66,8 @@ class ToolResult:
 class ToolServer:
     """Where the tools are, and how long to wait for them.
 
-    Attributes:
-        url: MCP endpoint.
-        headers: Sent with every request.
-        call_timeout: Most seconds that a call may take; None: what the environment allows its tool servers, which then
-            ends the call itself, or 60 where it does not say.
-        connect_timeout: Most seconds that opening a session may take, the wait for a free worker included.
+    Without ``call_timeout`` the environment's own limits hold, which then ends the call itself, or 60 seconds.
+    ``connect_timeout`` includes the wait for a free worker.
     """
 
     url: str
@@ -86,11 +82,7 @@ class ToolServer:
         return max(limits.values()) + _MARGIN_SECONDS if limits else _CALL_SECONDS
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas; cached for a minute.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached.
-        """
+        """The tools as OpenAI function schemas; cached for a minute."""
         with waiting_for_worker():
             return await _schemas_of(self)
 
@@ -118,12 +110,7 @@ class ToolSession:
             await _close(self._task.result())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached, or an evident fault of the environment ended the session.
-            ToolsBroken: the session is lost without such evidence.
-        """
+        """Call a tool; raises ``EnvironmentLost``, or ``ToolsBroken`` without evidence of the environment's fault."""
         if reason := _unsendable(arguments):
             return ToolResult(f"Error: the arguments of {name} {reason}", True)
         session = await self._session()
@@ -162,11 +149,6 @@ class ToolSession:
             raise failure
 
     async def open(self) -> None:
-        """Open the session now.
-
-        Raises:
-            EnvironmentLost: It cannot be opened.
-        """
         await self._session()
 
     async def list_tools(self) -> list[dict[str, Any]]:
@@ -190,7 +172,6 @@ class ToolSession:
         return tools
 
     async def _session(self) -> McpSession:
-        """The open session, opening it if this is the first use."""
         if self._task is None:
             self._task = asyncio.create_task(self._open())
         with waiting_for_worker():
@@ -242,14 +223,12 @@ async def _close(session: McpSession) -> None:
 
 
 async def _cancel(session: McpSession, request: PendingRequest, reason: str) -> None:
-    """Notify the server that a call is abandoned; give up after a second."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_GIVE_UP_SECONDS):
             await session.cancel(request, reason)
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool as an OpenAI function schema."""
     function = {
         "name": tool["name"],
         "description": tool.get("description") or "",

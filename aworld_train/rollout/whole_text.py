@@ -18,12 +18,7 @@ def whole_text(text: str) -> str:
 
 
 def load_whole(text: str) -> Any:
-    """The JSON value in ``text``, with whole text.
-
-    Raises:
-        ValueError: It is not JSON.
-        RecursionError: It is nested too deep.
-    """
+    """The JSON value in ``text``, with whole text; raises as ``json.loads``."""
     value = json.loads(text)
     if text.isascii() and "\\u" not in text:
         return value

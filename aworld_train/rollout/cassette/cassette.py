@@ -41,13 +41,7 @@ class Mode(Enum):
 class Cassette:
     """Recorded calls of any number of servers and episodes.
 
-    Args:
-        path: The file; created unless the mode is ``replay``.
-        mode: See ``Mode``.
-        ignore: By tool, the arguments that do not identify its calls. They are not recorded either.
-
-    Raises:
-        CassetteError: The file does not exist, or is no cassette.
+    ``ignore`` are, by tool, the arguments that do not identify its calls; they are not recorded either.
     """
 
     def __init__(self, path: str | Path, mode: Mode, ignore: Mapping[str, Collection[str]] | None = None):
@@ -62,12 +56,10 @@ class Cassette:
 
     @property
     def records(self) -> bool:
-        """Whether calls that are made are recorded."""
         return self.mode is not Mode.replay
 
     @property
     def replays(self) -> bool:
-        """Whether recorded calls are answered from the file."""
         return self.mode is not Mode.record
 
     def playback(self, server: str) -> "CassetteReplay":
@@ -75,15 +67,10 @@ class Cassette:
         return CassetteReplay(self, server)
 
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
-        """The key of a call.
-
-        Raises:
-            ValueError: The arguments cannot be written as JSON.
-        """
+        """The key of a call; ``ValueError`` if the arguments cannot be written as JSON."""
         return CallKey(server, tool, canonical(arguments, self._ignore.get(tool, ())), nth)
 
     def find(self, call: CallKey) -> Answer | None:
-        """The recorded answer to a call, or None."""
         location = self._locate(call)
         return None if location is None else _answer(self._file.record_at(location))
 
@@ -117,7 +104,6 @@ class Cassette:
         return tools
 
     def has_tools(self, server: str) -> bool:
-        """Whether the tool list of a server was recorded."""
         if server not in self._tools:
             self._catch_up()
         return server in self._tools
@@ -177,11 +163,7 @@ class CassetteReplay:
         self._counts: Counter[bytes] = Counter()
 
     def next(self, tool: str, arguments: Mapping[str, Any] | None) -> CallKey:
-        """The key of the episode's next call.
-
-        Raises:
-            ValueError: The arguments cannot be written as JSON.
-        """
+        """The key of the episode's next call; raises as ``Cassette.key``."""
         call = self.cassette.key(self.server, tool, arguments)
         digest = call.digest()
         self._counts[digest] += 1
@@ -191,13 +173,7 @@ class CassetteReplay:
 def open_cassette(
     path: str | Path | None, mode: str | Mode, rules: Mapping[str, Any] | None = None
 ) -> Cassette | None:
-    """The cassette that a recipe's ``env.cassette`` names, one for all episodes of a process; None for mode ``off``.
-
-    Args:
-        path: The file.
-        mode: ``off``, or a ``Mode``.
-        rules: By tool, ``{"ignore": [argument, ...]}``.
-    """
+    """The cassette that a recipe's ``env.cassette`` names, one for all episodes of a process; None for mode ``off``."""
     name = mode.value if isinstance(mode, Mode) else mode
     if name == "off":
         return None

@@ -37,8 +37,7 @@ class CallKey:
 def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ()) -> str:
     """``arguments`` as canonical JSON, without those named in ``ignore``.
 
-    Raises:
-        ValueError: They cannot be written as JSON: NaN, half a surrogate pair, too deep nesting.
+    Raises ``ValueError`` for NaN, half a surrogate pair and too deep nesting.
     """
     compared = {name: value for name, value in (arguments or {}).items() if name not in ignore}
     try:
@@ -65,7 +64,6 @@ def server_identity(url: str, headers: Mapping[str, str]) -> str:
 
 
 def _normalized(value: Any) -> Any:
-    """``value`` with every whole number as an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

@@ -16,21 +16,16 @@ class NoTools(Cassette):
         self.mode = Mode.replay
 
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
-        """As ``Cassette.key``."""
         return CallKey(server, tool, canonical(arguments), nth)
 
     def find(self, call: CallKey) -> Answer | None:
-        """Nothing."""
         return None
 
     def tools(self, server: str) -> list[dict[str, Any]]:
-        """None."""
         return []
 
     def has_tools(self, server: str) -> bool:
-        """Its list, which is empty, is known."""
         return True
 
     def miss(self, call: CallKey) -> str:
-        """The error for any call."""
         return f"Error: there is no tool {call.tool}; there are no tools"

@@ -13,15 +13,7 @@ from aworld_train.serving.tool_results import valid_result
 class RecordedTools:
     """The tools of one episode: ``async with RecordedTools(server, cassette) as tools: await tools.call(...)``.
 
-    A session is opened at the first call that is not replayed, so a replayed episode opens none.
-
-    Args:
-        server: The tool server; it need not run in mode ``replay``.
-        cassette: With None every call is made.
-
-    Attributes:
-        replayed: Calls that the cassette answered.
-        missed: Calls that it should have answered but had no recording of.
+    A session is opened at the first call that is not replayed. ``missed`` counts calls that were not recorded.
     """
 
     def __init__(self, server: ToolServer, cassette: Cassette | None):
@@ -41,12 +33,6 @@ class RecordedTools:
         await self._session.__aexit__(kind, error, trace)
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached.
-            CassetteError: the tool list was not recorded, or cannot be.
-        """
         if self._playback is None:
             return await self._server.schemas()
         cassette, identity = self._playback.cassette, self._playback.server
@@ -57,12 +43,7 @@ class RecordedTools:
         return functions
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached or went away during the call.
-            CassetteError: the answer cannot be recorded.
-        """
+        """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded."""
         if self._playback is None:
             return await self._session.call(name, arguments)
         cassette = self._playback.cassette
@@ -83,7 +64,6 @@ class RecordedTools:
 
 
 def tool_result(answer: Answer) -> ToolResult:
-    """A recorded answer as a tool result."""
     if "error" in answer:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"], replayed=True)
     result = valid_result(answer["result"])
@@ -91,7 +71,6 @@ def tool_result(answer: Answer) -> ToolResult:
 
 
 def _answer(raw: Mapping[str, Any]) -> Answer:
-    """A server's answer in JSON-RPC's form."""
     return {"result": raw} if "content" in raw else {"error": raw}
 
 

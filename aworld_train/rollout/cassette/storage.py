@@ -34,16 +34,6 @@ class LineLocation(NamedTuple):
 
 
 class CassetteFile:
-    """The lines of one file; ``read_new`` also reads lines that other processes append.
-
-    Args:
-        path: The file.
-        writable: Whether it is created if it does not exist.
-
-    Raises:
-        CassetteError: It cannot be opened, or does not exist and is not writable.
-    """
-
     def __init__(self, path: Path, writable: bool):
         self.path = path
         self._read_to = 0
@@ -66,7 +56,6 @@ class CassetteFile:
             os.close(self._descriptor)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a line."""
         line = encode(record) + b"\n"
         try:
             size = os.fstat(self._descriptor).st_size
@@ -96,11 +85,9 @@ class CassetteFile:
                     yield location, record
 
     def bytes_at(self, location: LineLocation) -> bytes:
-        """The line at a location, without its end."""
         return os.pread(self._descriptor, location.length, location.offset).rstrip(b"\n")
 
     def record_at(self, location: LineLocation) -> dict[str, Any]:
-        """The record at a location."""
         record: dict[str, Any] = json.loads(self.bytes_at(location))
         return record
 
@@ -133,7 +120,6 @@ class CassetteFile:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
-    """Whether it is a complete tool list, or a complete call with its answer."""
     if "tools" in record:
         return "server" in record and isinstance(record["tools"], list)
     outcomes = [record[kind] for kind in ("result", "error") if kind in record]
@@ -141,7 +127,6 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """A record as a line of the file, without the line's end."""
     try:
         return json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape

@@ -45,11 +45,8 @@ class CallFormat:
     """One family's notation of calls.
 
     Attributes:
-        name: As in ``agent.tool_parser``.
         begins: A pattern for the beginning of calls. What its group ``bare`` matches could be text as well, and
             begins a call only where the agent has tools; after other text, only one of a tool that it has.
-        read: Reads calls from there.
-        families: The models that write it, for people.
         stops: Tokens after which the model's turn is over.
         read_whole: Reads a whole turn, for a format that divides turns in its own way.
     """
@@ -63,7 +60,6 @@ class CallFormat:
 
     @cached_property
     def call(self) -> re.Pattern[str]:
-        """The beginning of a call."""
         return re.compile(self.begins)
 
     @cached_property
@@ -119,7 +115,6 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
 
 
 def _known(section: Calls | None, tools: Tools) -> bool:
-    """Whether these are calls of tools that the agent has."""
     names = tool_names(tools)
     return section is not None and all(call.name in names for call in section.calls)
 

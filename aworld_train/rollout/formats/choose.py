@@ -72,10 +72,7 @@ def choose_for(name: str, tokenizer: Any, options: Mapping[str, Any] | None = No
 def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
     """The notation that ``agent.tool_parser`` names, or the one that fits the chat template.
 
-    Args:
-        name: A notation's name, or ``auto``.
-        render: The model's chat template.
-        marks: Gives the texts in which a notation's marks may stand: the template's source and the tokenizer's tokens.
+    ``marks`` gives the texts in which a notation's marks may be: the template's source and the tokenizer's tokens.
     """
     problem = unknown_name(name)
     if problem is not None:

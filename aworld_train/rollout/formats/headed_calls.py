@@ -10,20 +10,13 @@ from aworld_train.rollout.messages import ToolCall
 
 @dataclass(frozen=True)
 class _Headed:
-    """The marks of such a format.
-
-    Attributes:
-        header: A pattern with the group ``name``, and ``id`` where the model writes one.
-        call_end: Stands after the arguments.
-        section_end: Stands after the last call; empty where nothing does.
-    """
+    """The marks of such a format; ``header`` has the group ``name``, and ``id`` where the model writes one."""
 
     header: re.Pattern[str]
     call_end: str = ""
     section_end: str = ""
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """Calls up to the section's end."""
         calls: list[ToolCall] = []
         position = begin.end()
         while header := self.header.match(text, position):

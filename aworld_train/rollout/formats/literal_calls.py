@@ -45,7 +45,6 @@ def _expressions(text: str, position: int, tools: Tools) -> Calls | None:
 
 
 def _marked(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-    """Expressions between marks."""
     section = _expressions(text, begin.end(), tools)
     end = after(text, section.end, begin.group().replace("start", "end")) if section else None
     return Calls(section.calls, end) if section and end is not None else None
@@ -69,7 +68,6 @@ class _Gemma:
     closes: str
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """One call."""
         head = _GEMMA_NAME.match(text, begin.end())
         notation = Notation(delimited(self.quote), bare_keys=True)
         arguments = pairs_at(text, head.end(), "}", ":", notation) if head else None

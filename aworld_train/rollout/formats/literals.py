@@ -24,12 +24,7 @@ Found = tuple[Any, int]
 
 @dataclass(frozen=True)
 class Notation:
-    """How strings, and keys without quotes, are written.
-
-    Attributes:
-        string_at: The string at a position and the position after it.
-        bare_keys: Whether keys of mappings may stand without quotes.
-    """
+    """How a string is read at a position, and whether keys of mappings may have no quotes."""
 
     string_at: Callable[[str, int], Found | None]
     bare_keys: bool = False
@@ -108,7 +103,6 @@ def _after_item(text: str, position: int, closes: str) -> int | None:
 
 
 def python_string_at(text: str, position: int) -> Found | None:
-    """A string as Python writes it."""
     found = _PYTHON_STRING.match(text, position)
     if found is None:
         return None

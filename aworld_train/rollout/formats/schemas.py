@@ -14,7 +14,6 @@ _MAX_LITERAL = 10_000  # characters of a value that is read as a Python literal
 
 
 def tool_names(tools: Tools) -> set[Any]:
-    """The names of the tools."""
     return {function.get("name") for function in _functions(tools)}
 
 

@@ -17,15 +17,9 @@ from aworld_train.rollout.messages import ToolCall
 class _Tagged:
     """The marks of such a format.
 
-    Attributes:
-        function: The beginning of a call, with the group ``name``.
-        parameter: The beginning of an argument, with the group ``key``, and ``string`` where the model says whether the
-            value is a string.
-        parameter_end: The end of a value.
-        function_end: The end of a call.
-        section_end: The end of all calls; empty where each call stands alone.
-        lines: Whether a value stands on lines of its own.
-        quotes: What may stand around a value with odd characters.
+    ``function`` has the group ``name``, and ``parameter`` the group ``key``, and ``string`` where the model says
+    whether the value is one. ``lines``: a value is on lines of its own; ``quotes`` may be around a value with odd
+    characters.
     """
 
     function: re.Pattern[str]
@@ -37,7 +31,6 @@ class _Tagged:
     quotes: tuple[str, str] = ("", "")
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """Calls up to the section's end."""
         calls: list[ToolCall] = []
         position = begin.end()
         while function := self.function.match(text, position):

@@ -1,9 +1,8 @@
 """Anthropic's messages: POST /v1/messages.
 
-A user's message may hold tool results: they become separate messages, before the user's text. A call's input is always
-an object in this dialect, so arguments that are no JSON object are sent as text under a special key, and are read back
-from it. A thinking block has a signature, since clients take one without for a block that they must not send back; what
-is compared is the thinking itself. Streams hold the whole answer, sampled before the first event.
+Tool results in a user's message become separate messages, before the user's text. A call's input is always an object in
+this dialect, so other arguments are sent as text under a special key. A thinking block has a signature, since clients
+do not send back one without; what is compared is the thinking itself.
 """
 
 import base64
@@ -70,7 +69,6 @@ _ERROR_TYPES = {
 def read(
     body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
 ) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -93,7 +91,6 @@ def _tool(tool: Any, where: str) -> Json:
 
 
 def _choice(body: Json, functions: Sequence[Json], rules: RequestRules) -> tuple[tools.ToolChoice, bool]:
-    """What is wanted of the model's calls, and whether it is to make one at most."""
     sent = fields.as_object(body.get("tool_choice") or {"type": "auto"}, "tool_choice")
     one = sent.get("disable_parallel_tool_use") is True
     one_call = tools.one_call(one, "tool_choice.disable_parallel_tool_use", functions, rules)
@@ -197,7 +194,6 @@ def _as_json(value: Json, where: str) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     (completion,) = completions
     return {
         **_empty_message(completion, model),
@@ -208,7 +204,6 @@ def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str)
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     (completion,) = completions
     for data in _events(completion, model):
         yield event(data, data["type"])
@@ -277,7 +272,6 @@ def _signature(thinking: str) -> str:
 
 
 def token_count(tokens: int) -> Json:
-    """The body of an answer of ``/v1/messages/count_tokens``."""
     return {"input_tokens": tokens}
 
 
@@ -292,7 +286,7 @@ def _input(arguments: str) -> Json:
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal; ``param`` and ``code`` are additions to Anthropic's format."""
+    """``param`` and ``code`` are additions to Anthropic's format."""
     default = "api_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "type": "error",
@@ -306,7 +300,6 @@ def error(refused: RequestRefused) -> Json:
 
 
 def error_event(refused: RequestRefused) -> bytes:
-    """A refusal in a stream that has begun."""
     return event(error(refused), "error")
 
 

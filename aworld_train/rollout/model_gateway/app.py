@@ -66,12 +66,7 @@ _SERVED = (
 
 
 class ModelGatewaySession:
-    """One rollout's access to the model, from `ModelGateway.open_session` to `close`.
-
-    Attributes:
-        key: The rollout's secret in its addresses and API keys.
-        model: The model's name.
-    """
+    """One rollout's access to the model, from `ModelGateway.open_session` to `close`."""
 
     def __init__(
         self,
@@ -103,7 +98,7 @@ class ModelGatewaySession:
         return self.root(agent) + "/v1"
 
     def api_key(self, agent: str | None = None) -> str:
-        """The API key for clients of the common base URL, `ModelGateway.url` with ``/v1``."""
+        """For clients of the common base URL, `ModelGateway.url` with ``/v1``."""
         return address.api_key(self.key, agent)
 
     def close(self) -> None:
@@ -144,14 +139,13 @@ class ModelGatewaySession:
         return self._conversations[agent]
 
     def _around(self, agent: str) -> Surroundings:
-        """What the agent's requests are read with."""
         if agent not in self._surroundings:
             self._responses[agent] = {}
             self._surroundings[agent] = Surroundings(self._rules, self._responses[agent])
         return self._surroundings[agent]
 
     async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
-        """The answers, one for each choice, or `RequestRefused` with the reason why there are none."""
+        """The answers, one for each choice."""
         choices = parsed.request.choices
         if choices == 1:
             sampled: Sequence[Completion] = (await self._sample(agent, parsed.request, delivery),)
@@ -173,7 +167,6 @@ class ModelGatewaySession:
         return sampled
 
     async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:
-        """One answer."""
         completion = await self._call(agent, lambda conversation: conversation.complete(request))
         delivery.add(self._conversations[agent], completion)
         return completion
@@ -182,7 +175,6 @@ class ModelGatewaySession:
         return await self._call(agent, lambda conversation: conversation.count_tokens(request))
 
     async def _call(self, agent: str, call: Callable[[Conversation], Coroutine[Any, Any, T]]) -> T:
-        """The result of a call of the agent's conversation, or `RequestRefused`."""
         if self._closed:  # while the body was read
             raise _rollout_ended()
         task = asyncio.current_task()
@@ -218,13 +210,11 @@ class ModelGateway:
 
     @property
     def url(self) -> str:
-        """``http://127.0.0.1:PORT``."""
         if not self._url:
             raise RuntimeError("the gateway has not been started")
         return self._url
 
     async def start(self) -> None:
-        """Listen on a free port of 127.0.0.1."""
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
         # Not an aiohttp application: its routes and middlewares take as long as all the rest.
@@ -255,14 +245,7 @@ class ModelGateway:
         conversation_of: Callable[[str], Conversation],
         rules: RequestRules | None = None,
     ) -> ModelGatewaySession:
-        """Open a session for a rollout.
-
-        Args:
-            model: The model name in answers; requests may name any.
-            conversation_of: Returns the conversation of an agent by its name; called once per agent, at its first
-                request. It may raise `RequestRefused`.
-            rules: How requests are taken that want what the trainer does not enforce; default: as wishes.
-        """
+        """Open a session for a rollout; ``conversation_of`` is called once per agent, and may raise `RequestRefused`."""
         session = ModelGatewaySession(self, model, conversation_of, rules or RequestRules())
         self._sessions[session.key] = session
         return session

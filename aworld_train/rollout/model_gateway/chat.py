@@ -57,7 +57,6 @@ _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_
 def read(
     body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
 ) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -99,7 +98,6 @@ def _wishes(body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rul
 
 
 def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) -> bool:
-    """Whether ``parallel_tool_calls`` wants one call at most."""
     name = "parallel_tool_calls"
     return body.get(name) is not None and tools.one_call(not fields.flag(body, name), name, functions, rules)
 
@@ -112,7 +110,6 @@ def _top_logprobs(body: Json, rules: RequestRules) -> int:
 
 
 def choices(body: Json) -> int:
-    """The number of answers that are wanted."""
     count = fields.integer(body, "n", min_value=1) or 1
     if count > _MAX_CHOICES:
         raise fields.wrong(count, "n", f"an integer from 1 to {_MAX_CHOICES}")
@@ -204,7 +201,6 @@ def _max_tokens(body: Json) -> int | None:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     choices = [_choice(index, completion, parsed) for index, completion in enumerate(completions)]
     return {**_head("chat.completion", model), "choices": choices, "usage": usage(completions)}
 
@@ -236,7 +232,6 @@ def _finish_reason(completion: Completion) -> str:
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     head = _head("chat.completion.chunk", model)
     if parsed.usage:
         head["usage"] = None
@@ -289,7 +284,6 @@ def usage(completions: Sequence[Completion]) -> Json:
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal."""
     default = "server_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "error": {

@@ -43,7 +43,6 @@ _ONE_TEXT = "one text is possible: token ids may be those of another tokenizer, 
 def read(
     body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
 ) -> ParsedRequest:
-    """A request's body, read; nothing is taken from the agent's last request."""
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     if body.get("suffix"):
@@ -81,12 +80,10 @@ def _prompt(prompt: Any) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     return {**_head(model), "choices": _choices(completions, parsed), "usage": chat.usage(completions)}
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     head = _head(model)
     for choice in _choices(completions, parsed):
         yield event({**head, "choices": [choice]})

@@ -20,8 +20,6 @@ _TCP_CLOSE = (
 
 
 class Delivery:
-    """The answers to one request, until it is known whether they arrived."""
-
     __slots__ = ("_answers", "_failed", "_response")
 
     def __init__(self) -> None:
@@ -30,13 +28,11 @@ class Delivery:
         self._failed = False
 
     def add(self, conversation: Conversation, completion: Completion) -> None:
-        """An answer that is to be delivered."""
         self._answers.append((conversation, completion))
         if self._failed:
             self.fail()
 
     def written_as(self, response: web.StreamResponse) -> None:
-        """The response that holds the answers."""
         self._response = response
 
     @property
@@ -44,7 +40,6 @@ class Delivery:
         return self._response is not None and self._response.prepared
 
     def end(self, was_reset: bool) -> None:
-        """The connection is gone."""
         if was_reset or not self._was_sent:
             self.fail()
 

@@ -13,7 +13,6 @@ class History:
         self.messages = list(messages)
 
     def add(self, message: Message) -> None:
-        """Add a message."""
         self.messages.append(message)
 
     def add_call(self, call: ToolCall) -> None:
@@ -37,11 +36,6 @@ class History:
         return ""
 
     def complete(self, parameter: str) -> tuple[Message, ...]:
-        """All of them.
-
-        Raises:
-            RequestRefused: there are none; ``parameter`` is where they should be.
-        """
         if not self.messages:
             raise RequestRefused(
                 f"{parameter} must hold a message", code="invalid_value", parameter=parameter

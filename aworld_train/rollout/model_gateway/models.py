@@ -7,7 +7,6 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 def listing(model: str) -> Json:
-    """All models."""
     return {
         "object": "list",
         "data": [_entry(model)],
@@ -18,11 +17,6 @@ def listing(model: str) -> Json:
 
 
 def entry(name: str, model: str) -> Json:
-    """The model called ``name``.
-
-    Raises:
-        RequestRefused: it is not the rollout's.
-    """
     if name != model:
         raise RequestRefused(
             f"there is no model {name!r}, only {model!r}", status=404, code="model_not_found"

@@ -14,16 +14,7 @@ _NOT_ENFORCED = (
 
 
 def wanted(form: Any, where: str, rules: RequestRules) -> OutputFormat | None:
-    """The form of an answer; None for any text.
-
-    Args:
-        form: The parameter's value, in the format of any dialect.
-        where: The parameter's name.
-        rules: How such requests are taken.
-
-    Raises:
-        RequestRefused: the form is none of those known, or its schema is no JSON schema, or requests are strict.
-    """
+    """The form of an answer that the parameter ``where`` asks for, in the format of any dialect; None for any text."""
     if form is None or fields.as_object(form, where).get("type") == "text":
         return None
     kind = fields.as_text(form.get("type"), f"{where}.type")

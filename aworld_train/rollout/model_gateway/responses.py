@@ -66,7 +66,6 @@ _LOGPROBS = "message.output_text.logprobs"
 def read(
     body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
 ) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -144,7 +143,6 @@ class _Items:
         self._thinking_only = False  # that turn holds only reasoning so far
 
     def read(self, item: Json, where: str) -> None:
-        """Read the next item."""
         kind = item.get("type")
         if kind == "message" or (kind is None and "role" in item):
             self._message(item, where)
@@ -213,13 +211,11 @@ def _reasoning_text(item: Json, where: str) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     (completion,) = completions
     return _finished(_response(parsed, model), completion, _items(completion, parsed))
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events, numbered from 0 on."""
     (completion,) = completions
     for index, data in enumerate(_events(completion, parsed, model)):
         yield event({**data, "sequence_number": index}, data["type"])
@@ -362,7 +358,6 @@ def _own_name(name: str, parsed: ParsedRequest) -> Json:
 
 
 def error_event(refused: RequestRefused) -> bytes:
-    """A refusal in a stream that has begun."""
     body = chat.error(refused)
     data = {"type": "error", **body, **body["error"], "sequence_number": 0}
     return event(data | {"type": "error"}, "error")

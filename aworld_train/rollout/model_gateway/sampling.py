@@ -75,16 +75,7 @@ _ignored: set[str] = set()
 def refuse_changes(
     body: Mapping[str, Any], read: frozenset[str], neutral: Mapping[str, tuple[Any, ...]] = NEUTRAL
 ) -> None:
-    """Refuse a request with a parameter that changes sampling.
-
-    Args:
-        body: The request.
-        read: The parameters that are read elsewhere.
-        neutral: The values that change nothing, by parameter.
-
-    Raises:
-        RequestRefused: it has such a parameter.
-    """
+    """Refuse a request with a parameter that changes sampling, unless it is among those ``read`` elsewhere."""
     for name, value in body.items():
         if name in read or value is None:
             continue
@@ -96,11 +87,7 @@ def refuse_changes(
 
 
 def refuse_other_template_options(body: Mapping[str, Any], rules: RequestRules) -> None:
-    """Refuse ``chat_template_kwargs`` that differ from the recipe's, or any if the rules are strict.
-
-    Raises:
-        RequestRefused: it has such.
-    """
+    """Refuse ``chat_template_kwargs`` that differ from the recipe's, or any if the rules are strict."""
     name = "chat_template_kwargs"
     options = body.get(name)
     if not options:
@@ -127,11 +114,7 @@ def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = "top_logprobs") -> int:
-    """How many of the most likely tokens are wanted with each sampled one.
-
-    Raises:
-        RequestRefused: more than the engine can return.
-    """
+    """How many of the most likely tokens are wanted with each sampled one."""
     count = fields.integer(body, parameter, min_value=0) or 0
     if count and not rules.max_top_logprobs:
         raise fields.unsupported(
@@ -143,7 +126,6 @@ def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = 
 
 
 def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
-    """The texts that end a turn: one, several or none."""
     value = body.get(parameter)
     if value is None:
         return ()

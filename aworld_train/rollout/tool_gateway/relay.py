@@ -39,16 +39,6 @@ LOST = "the tool environment was lost; what was done in it is gone, and this epi
 
 
 class CallRelay:
-    """Passes on one request and its response.
-
-    Args:
-        session: The episode's gateway session.
-        request: The agent's request.
-        body: The request's body.
-        message: The parsed body of a POST.
-        call: The tool call in it, if there is one.
-    """
-
     def __init__(
         self,
         session: ToolGatewaySession,

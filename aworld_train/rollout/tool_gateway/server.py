@@ -67,12 +67,8 @@ class ToolGateway:
     async def open_session(
         self, upstream: ToolServer, cassette: Cassette | None = None
     ) -> ToolGatewaySession:
-        """Open a session for one episode, valid until its ``close``; starts the gateway if necessary.
-
-        Args:
-            upstream: The real environment; its headers go with every request and are hidden from the agent.
-            cassette: Records, replays, or both.
-        """
+        """Open a session for one episode, valid until its ``close``; the agent does not see the headers of
+        ``upstream``."""
         await self.start()
         session = ToolGatewaySession(upstream, cassette, self._address, self._http_client(), self._remove)
         self._sessions[session.token] = session
@@ -82,7 +78,6 @@ class ToolGateway:
         self._sessions.pop(session.token, None)
 
     def _http_client(self) -> aiohttp.ClientSession:
-        """The HTTP client of all sessions."""
         if self._client is None:
             self._client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
@@ -94,7 +89,6 @@ class ToolGateway:
         return self._client
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        """Find the session of a request and handle it."""
         session = self._sessions.get(request.match_info["key"])
         if session is None:
             return _refusal(404, "there is no such episode: it is over")

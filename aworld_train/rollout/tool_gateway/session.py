@@ -37,16 +37,7 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass
 class CallCounts:
-    """An episode's tool calls.
-
-    Attributes:
-        calls: All calls of the agent.
-        errors: Calls that ended in an error: the tool's, the protocol's, a timeout, or a missing recording.
-        replayed: Calls that a cassette answered.
-        missed: Calls that the cassette should have answered but had no recording of.
-        seconds: The sum of the times to their answers.
-        records: Each call that has ended.
-    """
+    """An episode's tool calls; ``errors`` include missing recordings, ``missed``."""
 
     calls: int = 0
     errors: int = 0
@@ -57,8 +48,6 @@ class CallCounts:
 
 
 class Call:
-    """A tool call under way."""
-
     def __init__(self, tool: str, arguments: str, recorded: CallKey | None):
         self.tool = tool
         self.arguments = arguments
@@ -80,12 +69,8 @@ _PendingKey = tuple[str | None, str]
 class ToolGatewaySession:
     """An episode's use of the tool gateway; opened by ``ToolGateway.open_session``.
 
-    Attributes:
-        url: The MCP endpoint for the episode's agent. It holds the token, so the agent needs no other credential.
-        token: For agents that insist on a bearer token; any other token is refused.
-        counts: Its tool calls so far.
-        lost: Why its tools were lost, and by whose doing, once they were.
-        tool_timeouts: The limits of calls that the environment told, by tool server.
+    ``url`` holds the ``token``, so the agent needs no other credential. ``lost`` is why its tools were lost, once they
+    were.
     """
 
     def __init__(
@@ -171,11 +156,7 @@ class ToolGatewaySession:
     ) -> None:
         """Count and record how a call ended; only its first end counts.
 
-        Args:
-            call: The call.
-            failed: Whether it ended in an error.
-            outcome: The JSON-RPC answer that the agent gets; None if there is none from a tool.
-            replayed: Whether a cassette answered.
+        ``outcome`` is the JSON-RPC answer that the agent gets; None if there is none from a tool.
         """
         waits.end(call.wait)
         if call.open:
@@ -208,11 +189,7 @@ class ToolGatewaySession:
         self._pending.pop(_pending_key(mcp_session, request), None)
 
     def observe(self, mcp_session: str | None, data: bytes) -> str | None:
-        """Read a message on its way to the agent: it may be an answer; returns the loss that it tells of.
-
-        Raises:
-            AnswerExceeds: It is beyond the limits of answers.
-        """
+        """Read a message on its way to the agent: it may be an answer; returns the loss that it tells of."""
         if not self._pending and b'"error"' not in data:
             return None
         try:
