@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from aworld_train.agent.carried import SUFFIX, load_carried
 from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
+from aworld_train.agent.pickled_agent import SUFFIX, load_pickled
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.user_code import load_user_code, user_code_location
@@ -52,8 +52,8 @@ def load_builder(spec: str) -> Builder:
     """Load the function that ``spec`` names; relative paths count from the working directory."""
     with _loading:
         if spec not in _loaded:
-            is_carried = spec.endswith(SUFFIX)
-            _loaded[spec] = load_carried(spec) if is_carried else load_user_code(spec, "builder")
+            is_pickled = spec.endswith(SUFFIX)
+            _loaded[spec] = load_pickled(spec) if is_pickled else load_user_code(spec, "builder")
         return _loaded[spec]
 
 

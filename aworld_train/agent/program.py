@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import process_supervisor, temporary
-from aworld_train.agent import hidden_arguments
+from aworld_train.agent import exec_stub
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.recipe.agent_command import command_fault, executable, look_in
@@ -159,8 +159,8 @@ class ProgramAgent:
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         if any(isinstance(part, EnvText) for part in command):
             program, *arguments = command
-            command = [program, hidden_arguments.__file__, *map(shown, arguments)]
-            environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
+            command = [program, exec_stub.__file__, *map(shown, arguments)]
+            environment[exec_stub.VARIABLE] = json.dumps(arguments)
         supervised = [
             *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
             *(f"--owner={process_supervisor.ProcessIdentity.of(os.getpid())}", "--", *command),

@@ -9,7 +9,7 @@ from rich.status import Status
 from aworld_train.cli import console
 
 if TYPE_CHECKING:
-    from aworld_train.model.course import BuildStatus
+    from aworld_train.model.build_progress import BuildStatus
     from aworld_train.model.tiny import TinyReport
 
 app = typer.Typer(no_args_is_help=True, help="Make models that need no download.")

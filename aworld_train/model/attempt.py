@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
 from aworld_train.model import warm_start
-from aworld_train.model.course import BuildProgress
+from aworld_train.model.build_progress import BuildProgress
 from aworld_train.model.measurement import Greedy, SampledGroups, greedy, sampled
+from aworld_train.model.tokenizer import CONTEXT
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 MIN_ACCURACY, MAX_ACCURACY = 0.3, 0.52
@@ -31,7 +35,7 @@ class Attempt:
     train_tasks: Sequence[ArithmeticTask]
     val_tasks: Sequence[ArithmeticTask]
     seed: int
-    course: BuildProgress
+    progress: BuildProgress
 
 
 @dataclass(frozen=True)
@@ -42,30 +46,53 @@ class AcceptedModel:
     sampled: SampledGroups
 
 
+def new_model(tokenizer: Any, seed: int) -> Any:
+    """A `Qwen3ForCausalLM` in fp32, small enough to learn to copy within a minute on one core; random by its seed."""
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        intermediate_size=192,
+        tie_word_embeddings=True,
+        initializer_range=0.06,  # with the usual 0.02 some seeds learn to copy only after twice as many steps
+        max_position_embeddings=CONTEXT,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen3ForCausalLM(config)
+
+
 def run(attempt: Attempt) -> AcceptedModel | None:
     """Teach both lessons; returns None where one of them did not reach its goal."""
     return _teach_guessing(attempt) if _teach_tool(attempt) else None
 
 
 def _teach_tool(attempt: Attempt) -> bool:
-    attempt.course.phase = "tool"
+    attempt.progress.phase = "tool"
 
     def measure(step: int) -> float:
         result = greedy(attempt.model, attempt.encoder, attempt.val_tasks[:TOOL_CHECK_TASKS])
-        attempt.course.measured(step, **asdict(result))
+        attempt.progress.measured(step, **asdict(result))
         return result.accuracy
 
     return warm_start.learn_tool(
         warm_start.Updater(attempt.model, attempt.encoder.preamble),
         warm_start.tool_batches(attempt.encoder, attempt.train_tasks, attempt.seed),
         measure,
-        attempt.course.stepped,
+        attempt.progress.stepped,
     )
 
 
 def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
     """The second lesson, from the weights of the first, repeated until the model meets the gate."""
-    attempt.course.phase = "guess"
+    attempt.progress.phase = "guess"
     model, encoder = attempt.model, attempt.encoder
     tool_weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     limit = warm_start.max_short_length(attempt.val_tasks)
@@ -75,7 +102,7 @@ def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
             warm_start.Updater(model, encoder.preamble, scale=warm_start.GUESS_SCALE),
             warm_start.mixed_batches(encoder, attempt.train_tasks, limit, attempt.seed + lesson),
             lambda step: _measure_gate(attempt, step),
-            attempt.course.stepped,
+            attempt.progress.stepped,
         )
         if accepted:
             return accepted
@@ -85,10 +112,10 @@ def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
 def _measure_gate(attempt: Attempt, step: int) -> AcceptedModel | None:
     greedy_result = greedy(attempt.model, attempt.encoder, attempt.val_tasks)
     if not MIN_ACCURACY <= greedy_result.accuracy <= MAX_ACCURACY:
-        attempt.course.measured(step, **asdict(greedy_result))
+        attempt.progress.measured(step, **asdict(greedy_result))
         return None
     groups = sampled(attempt.model, attempt.encoder, attempt.val_tasks[:GROUP_TASKS], attempt.seed)
-    attempt.course.measured(
+    attempt.progress.measured(
         step,
         **asdict(greedy_result),
         mixed_groups=groups.mixed_groups,

@@ -1,8 +1,10 @@
 """Where a model's files are on this machine: its directory, or the snapshot of a model on the hub in the cache."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from aworld_train.errors import ModelError, one_line
 
@@ -36,6 +38,15 @@ def local_folder(model: str | None) -> Path | None:
 
     file = try_to_load_from_cache(model, _FILE_OF_EVERY_TOKENIZER)
     return Path(file).parent if isinstance(file, str) else None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a file; empty where none can be read."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def fetch(model: str, say: Callable[[str], None]) -> bool:

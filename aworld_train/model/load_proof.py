@@ -16,7 +16,7 @@ _NEW_TOKENS = 4
 
 
 def prove(folder: str, reference: str, trust_remote_code: bool) -> dict[str, Any]:
-    """What was loaded, and how far its logits are from those of the reference; ``ValueError`` where weights are wrong."""
+    """What was loaded, and how far its logits are from those of the reference; ``ValueError`` if a weight is wrong."""
     import torch
     from transformers import AutoTokenizer
 

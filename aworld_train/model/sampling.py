@@ -55,10 +55,8 @@ def play(
     closing = dict(zip(results, second, strict=True))
     episodes = []
     for position, text in enumerate(texts):
-        ids, mask = (
-            prompts[position] + first[position],
-            [0] * len(prompts[position]) + [1] * len(first[position]),
-        )
+        ids = prompts[position] + first[position]
+        mask = [0] * len(prompts[position]) + [1] * len(first[position])
         if position in closing:
             ids += results[position] + closing[position]
             mask += [0] * len(results[position]) + [1] * len(closing[position])

@@ -34,7 +34,7 @@ def read_marker(out: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         is_tiny_model = False
     if not is_tiny_model:
-        raise UsageError(f"--out {out} holds files that are no tiny model; name a new directory.")
+        raise UsageError(f"--out {out} holds files other than a tiny model; name a new directory.")
     return {**marker, "complete": present.issuperset(_PARTS)}
 
 

@@ -19,7 +19,7 @@ from aworld_train import __version__
 from aworld_train.atomic import check_writable
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
 from aworld_train.model import portable, storage, tasks, tokenizer
-from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
+from aworld_train.model.build_progress import BuildProgress, BuildStatus, OutOfTime
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def build(
     marker = storage.read_marker(out)
     if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint and not anew:
         return TinyReport(**marker["report"], out=out, reused=True)
-    course = BuildProgress(progress, max_cpu_seconds)
+    record = BuildProgress(progress, max_cpu_seconds)
     train_tasks, val_tasks = tasks.gather(train, val, seed)
     with _one_thread():
-        accepted = _make(train_tasks, val_tasks, seed, course)
-    report = _report(accepted, out, seed, len(val_tasks), course, current_fingerprint)
+        accepted = _make(train_tasks, val_tasks, seed, record)
+    report = _report(accepted, out, seed, len(val_tasks), record, current_fingerprint)
     saved = {
         name: value for name, value in report.to_json().items() if name not in ("out", "reused", "shipped")
     }
@@ -131,26 +131,26 @@ def _make(
     train_tasks: Sequence[ArithmeticTask],
     val_tasks: Sequence[ArithmeticTask],
     seed: int,
-    course: BuildProgress,
+    record: BuildProgress,
 ) -> "AcceptedModel":
-    from aworld_train.model import architecture, attempt
+    from aworld_train.model import attempt
 
     encoder = TranscriptEncoder(tokenizer.build())
     try:
         for number in range(1, ATTEMPTS + 1):
-            course.attempt = number
+            record.attempt = number
             model_seed = random.Random(f"{seed}/{number}").getrandbits(32)
-            model = architecture.build(encoder.tokenizer, model_seed)
+            model = attempt.new_model(encoder.tokenizer, model_seed)
             accepted = attempt.run(
-                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, course)
+                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, record)
             )
             if accepted:
                 return accepted
     except OutOfTime:
         pass
-    last = course.history[-1] if course.history else {"nothing": "yet"}
+    last = record.history[-1] if record.history else {"nothing": "yet"}
     raise ModelError(
-        f"No model met the gate ({attempt.GATE}) in {course.attempt} attempts and {course.cpu_seconds:.0f} s of "
+        f"No model met the gate ({attempt.GATE}) in {record.attempt} attempts and {record.cpu_seconds:.0f} s of "
         f"processor time. Last measured: {', '.join(f'{name} {value}' for name, value in last.items())}. "
         "Try another --seed, or give more time with --max-cpu-seconds."
     )
@@ -161,7 +161,7 @@ def _report(
     out: Path,
     seed: int,
     val_tasks: int,
-    course: BuildProgress,
+    record: BuildProgress,
     current_fingerprint: str,
 ) -> TinyReport:
     episode = accepted.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)
@@ -178,11 +178,11 @@ def _report(
         vocab_size=len(accepted.encoder.tokenizer),
         prompt_tokens=episode.mask.index(1),
         episode_tokens=len(episode.ids),
-        attempts=course.attempt,
-        seconds=course.seconds,
-        cpu_seconds=course.cpu_seconds,
+        attempts=record.attempt,
+        seconds=record.seconds,
+        cpu_seconds=record.cpu_seconds,
         fingerprint=current_fingerprint,
-        history=course.history,
+        history=record.history,
     )
 
 
@@ -194,7 +194,7 @@ def _require_torch() -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread: a second core helps little at this size, and the result does not depend on the number of cores."""
+    """Use one thread: a second core helps little, and the result does not depend on the number of cores."""
     import torch
 
     before = torch.get_num_threads()

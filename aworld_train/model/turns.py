@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import module_process
-from aworld_train.model.files import local_folder
+from aworld_train.model.files import local_folder, read_json
 
 _MAX_SECONDS = 60
 
@@ -50,11 +50,7 @@ def turns_line(model: str, options: Mapping[str, Any]) -> str:
 
 
 def _generation_ends(model: str) -> list[int]:
-    try:
-        settings = json.loads((Path(model) / "generation_config.json").read_text(encoding="utf-8"))
-        ends = settings.get("eos_token_id")
-    except (OSError, ValueError):
-        return []
+    ends = read_json(Path(model) / "generation_config.json").get("eos_token_id")
     return [ends] if isinstance(ends, int) else list(ends or ())
 
 

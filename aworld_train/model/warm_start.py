@@ -126,7 +126,7 @@ def learn_tool(
 def learn_to_guess(
     updater: Updater, batches: Batches, measure: Callable[[int], Result | None], on_step: StepCallback
 ) -> Result | None:
-    """The second lesson, which the first result of ``measure`` other than None ends; the learning rate falls all along."""
+    """The second lesson, until the first result of ``measure`` other than None; the learning rate falls throughout."""
     for step in range(1, GUESS_STEPS + 1):
         on_step(step, updater.step(next(batches), max(MIN_LR_FACTOR, 1 - step / GUESS_STEPS)))
         if step in GUESS_CHECKS and (result := measure(step)) is not None:

@@ -19,7 +19,7 @@ from aworld_train.rollout.episode import (
 from aworld_train.rollout.graph import Node
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
 from aworld_train.thinking import divide
 from aworld_train.waits import waiting
 
@@ -76,7 +76,7 @@ class ChatEpisode(Episode):
             or (answer.finish_reason != "length" and divide(answer.content).unfinished is not None),
             seconds=seconds,
             misses=()
-            if request.wishes is NO_WISHES
+            if request.wishes is NO_CONSTRAINTS
             else request.wishes.misses(answer.content, [call.name for call in answer.tool_calls]),
             counted=answer.sampled_tokens,
         )

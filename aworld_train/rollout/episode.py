@@ -28,17 +28,13 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
 
 log = logging.getLogger(__name__)
 
 _MIN_TEXT_BYTES = 1 << 20
 _BYTES_PER_TOKEN = 32  # of JSON, several times what texts of any language have
-_OUTCOMES = {
-    "length": Outcome.overlong,
-    "content_filter": Outcome.filtered,
-    "refusal": Outcome.refused,
-}
+_OUTCOMES = {"length": Outcome.overlong, "content_filter": Outcome.filtered, "refusal": Outcome.refused}
 _LONGER_HISTORIES = 10  # than the context, where a policy shortens them
 PLAIN = "plain text"
 """In place of the key of the tools: no conversation has it."""
@@ -293,7 +289,7 @@ class Episode(ABC):
         if context.policy is not None and prepared.length > context.budget and not request.plain:
 
             async def ask(question: list[Message]) -> str:
-                part = replace(request, messages=question, use_tools=False, stop=(), wishes=NO_WISHES)
+                part = replace(request, messages=question, use_tools=False, stop=(), wishes=NO_CONSTRAINTS)
                 prepared = await self._prepare(record, question, part)
                 return (await self._sample(record, part, prepared)).content
 

@@ -223,12 +223,7 @@ class ConversationGraph:
             self.branch_points.append(branch)
 
     def add_sampled(
-        self,
-        context: Node,
-        tools: Any,
-        message: Message,
-        sampled: SampledTokens,
-        stop: str = "",
+        self, context: Node, tools: Any, message: Message, sampled: SampledTokens, stop: str = ""
     ) -> Node:
         tokens, logprobs = sampled.tokens, sampled.logprobs
         if len(tokens) != len(logprobs) or not tokens:

@@ -79,9 +79,7 @@ class SessionPerLoop:
             limit=self._max_connections, keepalive_timeout=self._keepalive_seconds, ssl=tls_context()
         )
         async with aiohttp.ClientSession(
-            connector=connector,
-            timeout=_NO_LIMIT,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=connector, timeout=_NO_LIMIT, cookie_jar=aiohttp.DummyCookieJar()
         ) as session:
             try:
                 yield session

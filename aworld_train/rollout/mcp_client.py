@@ -121,7 +121,7 @@ class McpSession:
         return PendingRequest(number, answer)
 
     async def cancel(self, request: PendingRequest, reason: str) -> None:
-        """Notify the server that the answer is not needed any more; by the specification, closing does not cancel it."""
+        """Notify the server that the answer is not needed any more; by the specification, closing is no such notice."""
         params = {"requestId": request.number, "reason": reason}
         await self._notify({"method": "notifications/cancelled", "params": params})
 

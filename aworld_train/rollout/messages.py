@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, Miss, ResponseConstraints
 from aworld_train.rollout.whole_text import load_whole, whole_text
-from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 from aworld_train.thinking import part_text
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
@@ -176,7 +176,7 @@ class ChatRequest:
     top_k: int | None = None
     logprobs: bool = False
     top_logprobs: int = 0
-    wishes: Wishes = NO_WISHES
+    wishes: ResponseConstraints = NO_CONSTRAINTS
     choices: int = 1
     plain: bool = False
 

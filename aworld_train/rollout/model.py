@@ -50,7 +50,7 @@ class ParsedTurn:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are sampled; ``top_p`` 1 and ``top_k`` -1 are off, and an engine may continue after a ``stop`` text."""
+    """How tokens are sampled; ``top_p`` 1 and ``top_k`` -1 are off, and engines may continue after a ``stop``."""
 
     temperature: float
     top_p: float

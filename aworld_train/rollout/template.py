@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from aworld_train.rollout import frames
+from aworld_train.rollout import template_cache
 from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.messages import Message, Role
 from aworld_train.rollout.tokens import encoder, special_tokens
@@ -99,7 +99,7 @@ class ChatTemplate:
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # the tokens of all calls together
         self._after_finished = lru_cache(maxsize=256)(self._find_after_finished)
-        self._frames: dict[Hashable, frames.Frame | None] = {}
+        self._frames: dict[Hashable, template_cache.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
         self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
         self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
@@ -210,17 +210,17 @@ class ChatTemplate:
 
     def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
         """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
-        shape = None if self._spells_control_token(new) else frames.shape(new)
+        shape = None if self._spells_control_token(new) else template_cache.shape(new)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after([_STAND_IN], turn, new, tools).text
         key = (shape, tuple([call.name for call in turn.tool_calls]), bool(tools))
         if key not in self._frames and len(self._frames) < _MAX_FRAMES:
-            self._frames[key] = frames.find(self._probe(turn, new, tools), new, source)
+            self._frames[key] = template_cache.find(self._probe(turn, new, tools), new, source)
         frame = self._frames.get(key)
         return frame.render(new) if frame is not None else self._after([_STAND_IN], turn, new, tools).text
 
-    def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> frames.Render:
+    def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> template_cache.Render:
         """Render other messages in place of ``new``, after a turn with their calls."""
         places = {message.call_id: i for i, message in enumerate(new) if message.call_id}
 
@@ -397,7 +397,7 @@ def _pattern(token_texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _marked_text(text: str, pattern: re.Pattern[str]) -> str:
-    # A text that has no such token stays the same object, since it may record that it was looked at (see ``frames``).
+    # A text that has no such token stays the same object, since it may record access (see ``template_cache``).
     return pattern.sub(rf"\g<0>{_CUT}", text) if pattern.search(text) else text
 
 

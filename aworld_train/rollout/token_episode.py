@@ -22,8 +22,8 @@ from aworld_train.rollout.episode import (
 from aworld_train.rollout.graph import Match, Node
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
 from aworld_train.waits import waiting
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
@@ -97,11 +97,7 @@ class TokenEpisode(Episode):
         try:
             with waiting("model"):
                 sampled = await self._model.generate(
-                    f"{self._request_id}-{record.name}",
-                    prompt,
-                    sampling,
-                    max_tokens,
-                    context.images,
+                    f"{self._request_id}-{record.name}", prompt, sampling, max_tokens, context.images
                 )
         finally:
             seconds = time.monotonic() - began
@@ -131,7 +127,9 @@ class TokenEpisode(Episode):
             malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
-            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
+            misses=()
+            if wishes is NO_CONSTRAINTS
+            else wishes.misses(turn.content, [c.name for c in turn.calls]),
         )
         node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
         shown_tools = request.tools if not request.plain else ()

@@ -138,12 +138,7 @@ class ToolSession:
     async def _check_session(self, session: McpSession, reason: str, status: int | None = None) -> None:
         """Raise the failure that ended the session, unless it is still open."""
         lost = LostSession(
-            self._server.url,
-            self._server.headers,
-            session.session_id,
-            self._opened,
-            status,
-            reason,
+            self._server.url, self._server.headers, session.session_id, self._opened, status, reason
         )
         if (failure := await failure_of(lost)) is not None:
             raise failure

@@ -87,11 +87,7 @@ FORMATS = (
         "Llama 3.2 and 4, Gemma 3, ToolACE",
     ),
     CallFormat(
-        "gemma4",
-        r"<\|tool_call>",
-        _Gemma('<|"|>', "<tool_call|>").read,
-        "Gemma 4",
-        stops=("<tool_call|>",),
+        "gemma4", r"<\|tool_call>", _Gemma('<|"|>', "<tool_call|>").read, "Gemma 4", stops=("<tool_call|>",)
     ),
     CallFormat(
         "functiongemma",

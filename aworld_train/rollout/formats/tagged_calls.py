@@ -124,10 +124,7 @@ def _read_dsml(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
 
 FORMATS = (
     CallFormat(
-        "qwen3_coder",
-        "<tool_call>",
-        _QWEN3_CODER.read,
-        "Qwen3-Coder, Qwen 3.5 and later, Nemotron 3, Step",
+        "qwen3_coder", "<tool_call>", _QWEN3_CODER.read, "Qwen3-Coder, Qwen 3.5 and later, Nemotron 3, Step"
     ),
     CallFormat("glm", "<tool_call>", _GLM.read, "GLM 4.5 and later, Ling 3, Laguna, Spark"),
     CallFormat("seed", "<seed:tool_call>", _SEED.read, "Seed-OSS"),

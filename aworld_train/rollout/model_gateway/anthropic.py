@@ -24,7 +24,7 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 
 TEXT_ARGUMENTS = "_arguments_as_text"
 """The key in a call's input for arguments that are no JSON object."""
@@ -80,7 +80,7 @@ def read(
         use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
-        wishes=Wishes(choice.must_call, choice.tools, one_call, _output(body, around.rules)),
+        wishes=ResponseConstraints(choice.must_call, choice.tools, one_call, _output(body, around.rules)),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)

@@ -33,7 +33,7 @@ from aworld_train.rollout.model_gateway.bodies import BodyReader, text_bytes
 from aworld_train.rollout.model_gateway.delivery import Delivery, DeliveryServer
 from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, encode
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 
@@ -240,12 +240,9 @@ class ModelGateway:
         self._runner, self._url = None, ""
 
     def open_session(
-        self,
-        model: str,
-        conversation_of: Callable[[str], Conversation],
-        rules: RequestRules | None = None,
+        self, model: str, conversation_of: Callable[[str], Conversation], rules: RequestRules | None = None
     ) -> ModelGatewaySession:
-        """Open a session for a rollout; ``conversation_of`` is called once per agent, and may raise `RequestRefused`."""
+        """Open a session for a rollout; ``conversation_of`` is called once per agent and may raise `RequestRefused`."""
         session = ModelGatewaySession(self, model, conversation_of, rules or RequestRules())
         self._sessions[session.key] = session
         return session

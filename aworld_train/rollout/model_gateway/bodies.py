@@ -5,7 +5,7 @@ insertion is at the end of the history array. A probe tests that: a value insert
 the last item of the history. Any other body is parsed as a whole. tests/unit/rollout/model_gateway proves that the
 result equals that of parsing the whole body.
 
-It saves about 0.19 ms of CPU per turn together with ``rollout/frames.py`` (tests/bench/test_gateway.py).
+It saves about 0.19 ms of CPU per turn together with ``rollout/template_cache.py`` (tests/bench/test_gateway.py).
 """
 
 import re

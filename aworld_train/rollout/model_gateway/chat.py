@@ -22,8 +22,8 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.model_gateway.written_calls import split_calls
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules, Wishes
+from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules, ResponseConstraints
 
 _READ = frozenset(
     {
@@ -88,13 +88,15 @@ def read(
     )
 
 
-def _wishes(body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rules: RequestRules) -> Wishes:
+def _wishes(
+    body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rules: RequestRules
+) -> ResponseConstraints:
     form = body.get("response_format")
     one_call = one_call_wanted(body, functions, rules)
     if form is None and not one_call and not choice.must_call and not choice.tools:
-        return NO_WISHES
+        return NO_CONSTRAINTS
     output = output_format.wanted(form, "response_format", rules)
-    return Wishes(choice.must_call, choice.tools, one_call, output)
+    return ResponseConstraints(choice.must_call, choice.tools, one_call, output)
 
 
 def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) -> bool:

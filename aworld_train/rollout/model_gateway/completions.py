@@ -19,7 +19,7 @@ from aworld_train.rollout.model_gateway.dialect import (
     new_id,
 )
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _READ = frozenset(
     {

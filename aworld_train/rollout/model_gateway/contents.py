@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from aworld_train.rollout.images import DATA_URI, MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _IMAGE_PARTS = ("image_url", "input_image", "image")
 _OTHER_PARTS = (

@@ -15,7 +15,7 @@ import msgspec
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.tools import OfferedTools
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _RANDOM = random.Random()  # not the global one, which programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

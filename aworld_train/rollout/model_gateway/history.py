@@ -18,9 +18,7 @@ class History:
     def add_call(self, call: ToolCall) -> None:
         """Add a call to the last message, which is an assistant's."""
         last = self.messages.pop()
-        self.add(
-            Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning),
-        )
+        self.add(Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning))
 
     def add_result(self, call_id: str, content: Content, name: str = "") -> None:
         """Add a tool's result; ``name`` is needed only if there is no identifier."""

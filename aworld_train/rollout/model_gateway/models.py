@@ -7,13 +7,7 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 def listing(model: str) -> Json:
-    return {
-        "object": "list",
-        "data": [_entry(model)],
-        "has_more": False,
-        "first_id": model,
-        "last_id": model,
-    }
+    return {"object": "list", "data": [_entry(model)], "has_more": False, "first_id": model, "last_id": model}
 
 
 def entry(name: str, model: str) -> Json:

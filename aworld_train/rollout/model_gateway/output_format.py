@@ -5,7 +5,7 @@ from typing import Any
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, schema_fault
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, schema_fault
 
 _NOT_ENFORCED = (
     "a grammar would change how tokens are sampled, which the trainer learns from; with `agent.requests: relaxed` the "

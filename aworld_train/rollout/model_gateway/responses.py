@@ -24,7 +24,7 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.wishes import RequestRules, Wishes
+from aworld_train.rollout.response_constraints import RequestRules, ResponseConstraints
 
 _READ = frozenset(
     {
@@ -89,7 +89,7 @@ def read(
         max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
         top_logprobs=sampling.top_logprobs(body, around.rules),
-        wishes=Wishes(choice.must_call, choice.tools, one_call, output),
+        wishes=ResponseConstraints(choice.must_call, choice.tools, one_call, output),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(
@@ -321,12 +321,7 @@ def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
         )
     if completion.content or not completion.tool_calls:
         logprobs = token_logprobs(completion) if parsed.request.logprobs else []
-        text = {
-            "type": "output_text",
-            "text": completion.content,
-            "annotations": [],
-            "logprobs": logprobs,
-        }
+        text = {"type": "output_text", "text": completion.content, "annotations": [], "logprobs": logprobs}
         items.append(
             {
                 "id": new_id("msg_"),

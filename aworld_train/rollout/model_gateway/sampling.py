@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 

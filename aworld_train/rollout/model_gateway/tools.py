@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from aworld_train.network import without_passwords
 from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_answers import AnswerExceeds, read_body
 from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
-from aworld_train.rollout.tool_gateway.player import SESSION_HEADER
+from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
 
 # Not the agent's credentials nor its choice of servers: the session's are sent instead.

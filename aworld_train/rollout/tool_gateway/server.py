@@ -11,8 +11,8 @@ from aiohttp import web
 
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
-from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
+from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
 

@@ -166,13 +166,7 @@ class ToolGatewaySession:
             self.counts.seconds += seconds
             self.counts.records.append(
                 ToolCallRecord(
-                    call.tool,
-                    call.arguments,
-                    outcome_text(outcome),
-                    failed,
-                    call.began_at,
-                    seconds,
-                    replayed,
+                    call.tool, call.arguments, outcome_text(outcome), failed, call.began_at, seconds, replayed
                 )
             )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.aworld_yaml import AgentDescription, SwarmDescription
-from aworld_train.agent.carried import carry
 from aworld_train.agent.in_process import is_aworld
+from aworld_train.agent.pickled_agent import pickle_agent
 from aworld_train.errors import UsageError
 from aworld_train.recipe.schema import AGENT_KINDS, AgentSection
 from aworld_train.user_code import load_user_code
@@ -44,7 +44,7 @@ class AgentArgument:
         """
         section = dict(self.section)
         if self.carried is not None:
-            section["builder"] = carry(self.carried, folder, f"{name}-agent")
+            section["builder"] = pickle_agent(self.carried, folder, f"{name}-agent")
         if any(section.get(kind) for kind in AGENT_KINDS):
             return {**{kind: [] if kind == "command" else None for kind in AGENT_KINDS}, **section}
         return section

@@ -9,14 +9,14 @@ pytest.importorskip("torch")
 
 import torch
 
-from aworld_train.model import architecture, measurement
+from aworld_train.model import attempt, measurement
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.sampling import generate, play, tool_result
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
-MODEL = architecture.build(TOKENIZER, seed=0)
+MODEL = attempt.new_model(TOKENIZER, seed=0)
 EXPRESSIONS = ["1+1", "12.5*(3-1)", "100/8"]
 
 

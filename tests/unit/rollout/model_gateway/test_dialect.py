@@ -20,7 +20,7 @@ from aworld_train.rollout.model_gateway.dialect import (
     new_id,
     token_logprobs,
 )
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from tests.gateways import rollout_session
 from tests.properties import examples
 

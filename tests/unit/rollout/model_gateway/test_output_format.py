@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.output_format import wanted
-from aworld_train.rollout.wishes import OutputFormat, RequestRules
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules
 
 SCHEMA = {"type": "string", "const": "é"}
 STRICT, RELAXED = RequestRules(strict=True), RequestRules()

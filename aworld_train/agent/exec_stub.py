@@ -4,7 +4,7 @@ Every user of a machine can read the command lines of all processes, and an argu
 environment may be a secret. So the arguments come in an environment variable, which is removed before the program
 begins; the command line holds references to them.
 
-    AGENT_ARGUMENTS='["my_agent.py", "--key", "..."]' python hidden_arguments.py my_agent.py --key '${oc.env:KEY}'
+    AGENT_ARGUMENTS='["my_agent.py", "--key", "..."]' python exec_stub.py my_agent.py --key '${oc.env:KEY}'
 """
 
 import json

@@ -33,8 +33,8 @@ _BUILDER = (
 )
 
 
-def carry(agent: Any, folder: Path, name: str) -> str:
-    """Write an AWorld ``Agent`` or ``Swarm`` into a file that only this user can read; returns its ``agent.builder``."""
+def pickle_agent(agent: Any, folder: Path, name: str) -> str:
+    """Write an AWorld ``Agent`` or ``Swarm`` into a file that only this user can read; returns its reference."""
     import cloudpickle  # type: ignore[import-untyped]
 
     buffer = io.BytesIO()
@@ -62,8 +62,8 @@ def carry(agent: Any, folder: Path, name: str) -> str:
     return f"{path}:agent"
 
 
-def load_carried(reference: str) -> Callable[[], Any]:
-    """A function that returns the agent that `carry` wrote: a new one at each call."""
+def load_pickled(reference: str) -> Callable[[], Any]:
+    """A function that returns the agent that `pickle_agent` wrote: a new one at each call."""
     path = Path(reference.rpartition(":")[0])
     try:
         content = path.read_bytes()

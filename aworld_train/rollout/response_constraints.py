@@ -26,7 +26,7 @@ _AS_OBJECT = "Write your answer, unless you call a tool, as one JSON object, and
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """The form of an answer: a JSON object, or what a schema describes, as JSON text with the client's order of keys."""
+    """The form of an answer: a JSON object, or what a schema describes, as JSON text in the client's order."""
 
     schema: str = ""
 
@@ -46,7 +46,7 @@ class OutputFormat:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ResponseConstraints:
     """What a client wants of one answer; no ``tools`` are all that are offered."""
 
     must_call: bool = False
@@ -72,7 +72,7 @@ class Wishes:
         return misses
 
 
-NO_WISHES = Wishes()
+NO_CONSTRAINTS = ResponseConstraints()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway import ToolGatewaySession
-from aworld_train.rollout.tool_gateway.player import play, replay_call
+from aworld_train.rollout.tool_gateway.replay import play, replay_call
 from aworld_train.rollout.tools import ToolServer
 
 TOOLS = [{"name": "t", "inputSchema": {"type": "object"}}]

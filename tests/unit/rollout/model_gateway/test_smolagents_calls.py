@@ -4,7 +4,7 @@ import pytest
 
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model_gateway import written_calls
-from aworld_train.rollout.model_gateway.written_calls import split_calls
+from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": [None, "é'"]}}}
 CODE = {"id": "c2", "type": "function", "function": {"name": "python_interpreter", "arguments": "print(1)"}}
