@@ -51,7 +51,7 @@ def _make(kind: str, options: Mapping[str, Any]) -> Agent:
 
         return BuilderAgent(options["builder"])
     if kind == "loop":
-        from aworld_train.agent.subclass import SubclassAgent
+        from aworld_train.agent.builder import SubclassAgent
 
         return SubclassAgent(options["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent

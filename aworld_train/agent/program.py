@@ -52,16 +52,8 @@ _INHERITED = {
     *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
     # Without these it would use the trainer's processors and GPUs.
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 }
 
@@ -88,10 +80,10 @@ class ProgramAgent:
         self._command = [executable(command), *command[1:]]
         self._name = " ".join(map(shown, self._command))
         self._variables = dict(environment or {})
-        self._slots = _slots_of(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
+        self._at_once = at_once or _PER_PROCESSOR * (os.cpu_count() or 1)
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        async with self._slots.semaphore():
+        async with _slot(self._at_once):
             return await self._run(task, context)
 
     def check(self) -> None:
@@ -127,14 +119,8 @@ class ProgramAgent:
             raise AgentTimedOut(
                 f"{name}: not done after {context.seconds:g} seconds{errors.shown()}"
             ) from error
-        except _TooMuchOutput as error:
-            raise AgentFailed(
-                f"{name}: it printed more than {_MAX_OUTPUT_BYTES} bytes, and was ended"
-            ) from error
-        except _FolderTooLarge as error:
-            raise AgentFailed(
-                f"{name}: it wrote more than {_MAX_FOLDER_BYTES >> 30} GB into its folder, and was ended"
-            ) from error
+        except _LimitExceeded as error:
+            raise AgentFailed(f"{name}: it {error}, and was ended") from error
         finally:
             size.cancel()
             await _uninterrupted(_end(process, [ended, *streams]))
@@ -179,12 +165,8 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it could not be started: {error}") from error
 
 
-class _TooMuchOutput(Exception):
-    pass
-
-
-class _FolderTooLarge(Exception):
-    pass
+class _LimitExceeded(Exception):
+    """What the program did beyond a limit."""
 
 
 async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> int:
@@ -197,15 +179,15 @@ async def _until_too_large(folder: Path) -> None:
     while True:
         await asyncio.sleep(_FOLDER_SECONDS)
         if await asyncio.to_thread(_size, folder) > _MAX_FOLDER_BYTES:
-            raise _FolderTooLarge
+            raise _LimitExceeded(f"wrote more than {_MAX_FOLDER_BYTES >> 30} GB into its folder")
 
 
 def _size(folder: Path) -> int:
     total = 0
-    for place, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += Path(place, name).lstat().st_blocks * 512
+                total += Path(parent, name).lstat().st_blocks * 512
     return total
 
 
@@ -227,7 +209,7 @@ class _Tail:
         while chunk := await self._stream.read(_CHUNK):
             self._count += len(chunk)
             if self._count > _MAX_OUTPUT_BYTES:
-                raise _TooMuchOutput
+                raise _LimitExceeded(f"printed more than {_MAX_OUTPUT_BYTES} bytes")
             self._tail = (self._tail + chunk)[-_MAX_TAIL_BYTES:]
 
     def last_line(self) -> str:
@@ -241,21 +223,13 @@ class _Tail:
         return [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-class _Slots:
-    def __init__(self, number: int):
-        self._number = number
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-
-    def semaphore(self) -> asyncio.Semaphore:
-        return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._number))
+_slots: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]" = WeakKeyDictionary()
 
 
-_slots_by_number: dict[int, _Slots] = {}
-
-
-def _slots_of(number: int) -> _Slots:
+def _slot(at_once: int) -> asyncio.Semaphore:
     # Some callers make an agent object for each episode; those objects share the slots.
-    return _slots_by_number.setdefault(number, _Slots(number))
+    slots = _slots.setdefault(asyncio.get_running_loop(), {})
+    return slots.setdefault(at_once, asyncio.Semaphore(at_once))
 
 
 def _environment(
