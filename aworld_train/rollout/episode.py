@@ -289,7 +289,9 @@ class Episode(ABC):
         if context.policy is not None and prepared.length > context.budget and not request.plain:
 
             async def ask(question: list[Message]) -> str:
-                part = replace(request, messages=question, use_tools=False, stop=(), wishes=NO_CONSTRAINTS)
+                part = replace(
+                    request, messages=question, use_tools=False, stop=(), constraints=NO_CONSTRAINTS
+                )
                 prepared = await self._prepare(record, question, part)
                 return (await self._sample(record, part, prepared)).content
 
@@ -430,7 +432,7 @@ def request_options(request: ChatRequest) -> tuple[Any, ...]:
     """What the answer to a request depends on beside its context."""
     sampling = (request.temperature, request.top_p, request.top_k)
     shown = (request.logprobs, request.top_logprobs)
-    return (request.use_tools, request.max_tokens, request.stop, request.wishes, *shown, *sampling)
+    return (request.use_tools, request.max_tokens, request.stop, request.constraints, *shown, *sampling)
 
 
 def with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:

@@ -155,15 +155,13 @@ class Row:
         if not moved:
             return self
         n = len(moved)
-        return type(self)(
+        return replace(
+            self,
             prompt=self.prompt[:longest_prompt],
             response=moved + self.response,
             mask=[0] * n + self.mask,
             logprobs=[0.0] * n + self.logprobs,
             turns=[(begin + n, end + n) for begin, end in self.turns],
-            versions=self.versions,
-            images=self.images,
-            leaf=self.leaf,
         )
 
 
@@ -243,13 +241,13 @@ class ConversationGraph:
         assert context is not None
         if context.parent is not self._tip:
             before = context.path[:-1]
-            self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
+            self._tip_messages = tuple(message for node in before for message in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
         self._tip = turn
         self._tip_messages = (*self._tip_messages, *context.messages, *turn.messages)
-        self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
+        self._tip_keys = (*self._tip_keys, *context.keys, *turn.keys)
         self._tip_tools = tools
-        return self._tip
+        return turn
 
     def nodes(self) -> Iterator[Node]:
         """Every node, parents first, siblings in order of creation."""
@@ -308,8 +306,8 @@ class ConversationGraph:
     ) -> BranchPoint | None:
         if self._tip is None or node is self._tip:
             return None
-        same_tools = tools == self._tip_tools
-        return branch_point(self._tip_messages, messages, None if same_tools else (self._tip_tools, tools))
+        changed_tools = None if tools == self._tip_tools else (self._tip_tools, tools)
+        return branch_point(self._tip_messages, messages, changed_tools)
 
 
 def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> bool:

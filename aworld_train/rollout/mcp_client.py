@@ -252,7 +252,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
     try:
         message = parse(text)
     except ValueError as error:
-        raise ServerFailure(f"its answer is no JSON: {text[:80]!r}") from error
+        raise ServerFailure(f"its answer is not valid JSON: {text[:80]!r}") from error
     if not isinstance(message, dict):
-        raise ServerFailure(f"its answer is no JSON-RPC message: {text[:80]!r}")
+        raise ServerFailure(f"its answer is not a JSON-RPC message: {text[:80]!r}")
     return message

@@ -42,6 +42,11 @@ class ToolCall:
     arguments: str
     call_id: str = ""
 
+    def for_chat(self, arguments: Any = None) -> dict[str, Any]:
+        """The call in the form of the OpenAI chat API, with other arguments where they are given."""
+        function = {"name": self.name, "arguments": self.arguments if arguments is None else arguments}
+        return {"id": self.call_id, "type": "function", "function": function}
+
 
 @dataclass(frozen=True)
 class Message:
@@ -101,14 +106,7 @@ class Message:
         }
         if self.tool_calls:
             data["tool_calls"] = [
-                {
-                    "id": call.call_id,
-                    "type": "function",
-                    "function": {
-                        "name": call.name,
-                        "arguments": call.arguments if text_arguments else _object_or_text(call.arguments),
-                    },
-                }
+                call.for_chat(None if text_arguments else _object_or_text(call.arguments))
                 for call in self.tool_calls
             ]
         if self.role == "tool":
@@ -144,14 +142,7 @@ class Message:
             )
         data: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
-            data["tool_calls"] = [
-                {
-                    "id": call.call_id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.tool_calls
-            ]
+            data["tool_calls"] = [call.for_chat() for call in self.tool_calls]
         if self.role == "tool":
             data["tool_call_id"] = self.call_id
         return data
@@ -176,7 +167,7 @@ class ChatRequest:
     top_k: int | None = None
     logprobs: bool = False
     top_logprobs: int = 0
-    wishes: ResponseConstraints = NO_CONSTRAINTS
+    constraints: ResponseConstraints = NO_CONSTRAINTS
     choices: int = 1
     plain: bool = False
 

@@ -77,7 +77,6 @@ async def _call(
     try:
         result = await _answer(tools, call)
     finally:
-        seconds = time.monotonic() - clock
         counts.records.append(
             ToolCallRecord(
                 call.name,
@@ -85,7 +84,7 @@ async def _call(
                 result.text,
                 result.is_error,
                 began,
-                seconds,
+                time.monotonic() - clock,
                 result.replayed,
                 call.call_id,
             )

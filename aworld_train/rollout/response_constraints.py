@@ -91,7 +91,7 @@ class RequestRules:
 
 @lru_cache(maxsize=256)
 def schema_fault(schema: str) -> str:
-    """Why a text is no JSON schema; empty if it is one."""
+    """Why a text is not a JSON schema; empty if it is one."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:

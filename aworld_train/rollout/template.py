@@ -409,14 +409,14 @@ def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) 
     """Results with the identifiers of calls that the model was shown, where the program sent others back."""
     pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
     ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
-    return (
-        new
-        if not ids
-        else [
-            replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
-            for message in new
-        ]
-    )
+    return _with_ids(new, ids) if ids else new
+
+
+def _with_ids(messages: Sequence[Message], ids: Mapping[str, str]) -> list[Message]:
+    return [
+        replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
+        for message in messages
+    ]
 
 
 def _with_marker(turn: Message) -> Iterator[Message]:
@@ -437,8 +437,7 @@ def _with_marker(turn: Message) -> Iterator[Message]:
 def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
     calls = _numbered(turn).tool_calls
     ids = {old.call_id: call.call_id for old, call in zip(turn.tool_calls, calls, strict=True)}
-    results = [replace(message, call_id=ids.get(message.call_id, message.call_id)) for message in new]
-    return [replace(turn, tool_calls=calls), *results]
+    return [replace(turn, tool_calls=calls), *_with_ids(new, ids)]
 
 
 def _numbered(turn: Message) -> Message:

@@ -22,19 +22,8 @@ _PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII)
 _CORE = "q5w6e7r8t9"
 _MARKER = " \t\n\"'<&{{\\n e\u0301 Aa{}{} aA \\u00e9 }}&>'\" \n\t "  # every filter changes it
 _BORDERS = (
-    "x",
-    " ",
-    "\n",
-    "\t\n ",
-    "1",
-    "{}",
-    '{"a": "<b>"}',
-    "[1]",
-    "é\u0301",
-    "\\n",
-    "null",
-    "None",
-    "True",
+    *("x", " ", "\n", "\t\n ", "1", "{}", '{"a": "<b>"}', "[1]", "é\u0301"),
+    *("\\n", "null", "None", "True"),
 )
 
 

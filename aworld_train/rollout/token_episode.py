@@ -22,7 +22,7 @@ from aworld_train.rollout.episode import (
 from aworld_train.rollout.graph import Match, Node
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
-from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
 from aworld_train.waits import waiting
 
@@ -52,7 +52,7 @@ class TokenEpisode(Episode):
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
         tools = request.tools
         key = PLAIN if request.plain else record.key_of(tools)
-        match = record.graph.match(messages, key, request.wishes.prompt)
+        match = record.graph.match(messages, key, request.constraints.prompt)
         if match.context is not None:
             return Prepared(match, key, [], match.branch)
         if request.plain:
@@ -112,33 +112,27 @@ class TokenEpisode(Episode):
                 ended=False,
             )
         tokens, finished = sampled.tokens, sampled.ended or cut is not None
-        turn = await self._parse_turn(tokens, request, prompt)
-        wishes = request.wishes
+        parsed = await self._parse_turn(tokens, request, prompt)
         completion = Completion(
-            content=turn.content,
-            reasoning=turn.reasoning,
-            tool_calls=tuple(turn.calls),
-            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
+            content=parsed.content,
+            reasoning=parsed.reasoning,
+            tool_calls=tuple(parsed.calls),
+            finish_reason="length" if not finished else "tool_calls" if parsed.calls else "stop",
             prompt_tokens=len(prompt),
             tokens=tokens,
             logprobs=sampled.logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
             top_logprobs=self._with_texts(sampled.top_logprobs) if request.top_logprobs else (),
-            malformed=(turn.malformed or turn.unfinished) and finished,
+            malformed=(parsed.malformed or parsed.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
-            misses=()
-            if wishes is NO_CONSTRAINTS
-            else wishes.misses(turn.content, [c.name for c in turn.calls]),
+            misses=request.constraints.misses(parsed.content, [call.name for call in parsed.calls]),
         )
         node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
         shown_tools = request.tools if not request.plain else ()
-        self._add(
-            record,
-            SampledTurn(
-                completion, node, request_options(request), shown_tools, sampling, max_tokens, began_at
-            ),
-        )
+        options = request_options(request)
+        turn = SampledTurn(completion, node, options, shown_tools, sampling, max_tokens, began_at)
+        self._add(record, turn)
         return completion
 
     def _with_texts(

@@ -155,7 +155,7 @@ class ToolSession:
             async with asyncio.timeout(self._server.connect_timeout):
                 for _ in range(_MAX_PAGES):
                     page = await session.request("tools/list", params).answer
-                    tools += [_function(tool) for tool in valid_tools(page["tools"])]
+                    tools += [function_schema(tool) for tool in valid_tools(page["tools"])]
                     cursor = page.get("nextCursor")
                     if not cursor or params == {"cursor": cursor}:
                         break
@@ -223,15 +223,6 @@ async def _cancel(session: McpSession, request: PendingRequest, reason: str) -> 
             await session.cancel(request, reason)
 
 
-def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = {
-        "name": tool["name"],
-        "description": tool.get("description") or "",
-        "parameters": tool["inputSchema"],
-    }
-    return {"type": "function", "function": function}
-
-
 async def wait_until_healthy(health_url: str, seconds: float) -> bool:
     """Poll a health endpoint until it answers 200 or ``seconds`` have passed."""
     deadline = time.monotonic() + seconds
@@ -285,6 +276,16 @@ def _unsendable(arguments: Mapping[str, Any]) -> str | None:
         return f"cannot be written as JSON: {error}"
 
 
+def function_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """An MCP tool as an OpenAI function schema."""
+    function = {
+        "name": tool["name"],
+        "description": tool.get("description") or "",
+        "parameters": tool["inputSchema"],
+    }
+    return {"type": "function", "function": function}
+
+
 def text_of(result: Mapping[str, Any]) -> str:
     """The text parts of a tool result, with a note in place of each part of another type."""
     return "\n".join([_text_of_part(part) for part in result["content"]])
@@ -314,9 +315,9 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
         case {"type": "resource", "resource": {"uri": str(uri), **resource}}:
             kind = str(resource.get("mimeType") or "binary")
             decoded = _decoded(resource.get("blob")) if kind.startswith("text/") else None
-            return (
-                f"[resource {uri}, {kind}, not shown]" if decoded is None else f"[resource {uri}]\n{decoded}"
-            )
+            if decoded is None:
+                return f"[resource {uri}, {kind}, not shown]"
+            return f"[resource {uri}]\n{decoded}"
         case {"type": "resource_link", "uri": uri}:
             fields = (part.get(key) for key in ("name", "mimeType", "title", "description"))
             return f"[link to {uri}: {', '.join(str(field) for field in fields if field)}]"

@@ -9,9 +9,8 @@ effects outside of its answer are not repeated.
         await tools.call("calculator", {"expression": "6*7"})
 """
 
-from aworld_train.rollout.cassette.cassette import Cassette, CassetteReplay, Mode, open_cassette
+from aworld_train.rollout.cassette.cassette import Cassette, CassetteReplay, Mode, NoTools, open_cassette
 from aworld_train.rollout.cassette.key import server_identity
-from aworld_train.rollout.cassette.no_tools import NoTools
 from aworld_train.rollout.cassette.recorded import RecordedTools
 
 __all__ = [

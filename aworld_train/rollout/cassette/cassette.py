@@ -91,13 +91,13 @@ class Cassette:
     def tools(self, server: str) -> list[dict[str, Any]]:
         """The recorded MCP tool list of a server: ``name``, ``description``, ``inputSchema`` and all other fields."""
         if not self.has_tools(server):
-            available = (
+            recorded = (
                 f"only those of {', '.join(sorted(self._tools))}"
                 if self._tools
                 else "nor of any other server"
             )
             raise CassetteError(
-                f"The cassette {self.path} has no tool list of the server {server!r}, {available}. Record it with "
+                f"The cassette {self.path} has no tool list of the server {server!r}, {recorded}. Record it with "
                 "env.cassette.mode=record and the same env.servers."
             )
         tools: list[dict[str, Any]] = self._file.record_at(self._tools[server])["tools"]
@@ -146,12 +146,35 @@ class Cassette:
                 call = self.key(record["server"], record["tool"], record["arguments"], record["nth"])
             except (ValueError, AttributeError, TypeError) as error:
                 raise CassetteError(
-                    f"The cassette {self.path} cannot be read: at byte {location.offset} is no call ({error}). Mend or "
-                    "remove that line, or record a new cassette."
+                    f"The cassette {self.path} cannot be read: at byte {location.offset} is not a call ({error}). "
+                    "Mend or remove that line, or record a new cassette."
                 ) from error
             digest = call.digest()
             self._calls.setdefault(digest, {})[call.nth] = location
             self._by_tool.setdefault((call.server, call.tool), {})[digest] = location
+
+
+class NoTools(Cassette):
+    """In place of a cassette, for an agent without tools: an empty list of tools, and no answer to any call."""
+
+    def __init__(self) -> None:
+        self.path = Path()
+        self.mode = Mode.replay
+
+    def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
+        return CallKey(server, tool, canonical(arguments), nth)
+
+    def find(self, call: CallKey) -> Answer | None:
+        return None
+
+    def tools(self, server: str) -> list[dict[str, Any]]:
+        return []
+
+    def has_tools(self, server: str) -> bool:
+        return True
+
+    def miss(self, call: CallKey) -> str:
+        return f"Error: there is no tool {call.tool}; there are no tools"
 
 
 class CassetteReplay:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
 from aworld_train.rollout.cassette.key import server_identity
-from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, text_of
+from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, function_schema, text_of
 from aworld_train.serving.tool_results import valid_result
 
 
@@ -37,7 +37,7 @@ class RecordedTools:
             return await self._server.schemas()
         cassette, identity = self._playback.cassette, self._playback.server
         if cassette.mode is Mode.replay or (cassette.replays and cassette.has_tools(identity)):
-            return [_as_function(tool) for tool in cassette.tools(identity)]
+            return [function_schema(tool) for tool in cassette.tools(identity)]
         functions = await self._server.schemas()
         cassette.keep_tools(identity, [_as_tool(function["function"]) for function in functions])
         return functions
@@ -59,7 +59,7 @@ class RecordedTools:
             return ToolResult(cassette.miss(call), True)
         result = await self._session.call(name, arguments)
         if result.raw is not None:
-            cassette.keep(call, _answer(result.raw))
+            cassette.keep(call, {"result" if "content" in result.raw else "error": result.raw})
         return result
 
 
@@ -68,19 +68,6 @@ def tool_result(answer: Answer) -> ToolResult:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"], replayed=True)
     result = valid_result(answer["result"])
     return ToolResult(text_of(result), bool(result.get("isError")), result, replayed=True)
-
-
-def _answer(raw: Mapping[str, Any]) -> Answer:
-    return {"result": raw} if "content" in raw else {"error": raw}
-
-
-def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = {
-        "name": tool["name"],
-        "description": tool.get("description") or "",
-        "parameters": tool["inputSchema"],
-    }
-    return {"type": "function", "function": function}
 
 
 def _as_tool(function: Mapping[str, Any]) -> dict[str, Any]:

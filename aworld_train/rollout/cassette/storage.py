@@ -97,7 +97,7 @@ class CassetteFile:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             if not line.startswith(b"{") or (self._line_number == 1 and line[:-1] not in _HEADER_LINE):
-                raise self._unreadable("is no JSON") from error
+                raise self._unreadable("is not valid JSON") from error
             _log.warning("%s, line %d: half a line, passed over", self.path, self._line_number)
             return None
         if isinstance(record, dict) and record.get("format") == FORMAT:

@@ -31,20 +31,8 @@ TEXT_ARGUMENTS = "_arguments_as_text"
 
 _READ = frozenset(
     {
-        "chat_template_kwargs",
-        "max_tokens",
-        "messages",
-        "model",
-        "output_config",
-        "output_format",
-        "stop_sequences",
-        "stream",
-        "system",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_p",
+        *("chat_template_kwargs", "max_tokens", "messages", "model", "output_config", "output_format"),
+        *("stop_sequences", "stream", "system", "temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {**sampling.NEUTRAL, "mcp_servers": ([],)}
@@ -80,7 +68,9 @@ def read(
         use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
-        wishes=ResponseConstraints(choice.must_call, choice.tools, one_call, _output(body, around.rules)),
+        constraints=ResponseConstraints(
+            choice.must_call, choice.tools, one_call, _output(body, around.rules)
+        ),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)

@@ -23,30 +23,14 @@ from aworld_train.rollout.model_gateway.dialect import (
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
-from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules, ResponseConstraints
+from aworld_train.rollout.response_constraints import RequestRules, ResponseConstraints
 
 _READ = frozenset(
     {
-        "chat_template_kwargs",
-        "function_call",
-        "functions",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "model",
-        "n",
-        "parallel_tool_calls",
-        "response_format",
-        "stop",
-        "stream",
-        "stream_options",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
+        *("chat_template_kwargs", "function_call", "functions", "logprobs", "max_completion_tokens"),
+        *("max_tokens", "messages", "model", "n", "parallel_tool_calls", "response_format", "stop"),
+        *("stream", "stream_options", "temperature", "tool_choice", "tools", "top_k"),
+        *("top_logprobs", "top_p"),
     }
 )
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system"}
@@ -75,7 +59,12 @@ def read(
         stop=sampling.stop_texts(body, "stop"),
         logprobs=fields.flag(body, "logprobs"),
         top_logprobs=_top_logprobs(body, around.rules),
-        wishes=_wishes(body, choice, offered.functions, around.rules),
+        constraints=ResponseConstraints(
+            choice.must_call,
+            choice.tools,
+            one_call_wanted(body, offered.functions, around.rules),
+            output_format.wanted(body.get("response_format"), "response_format", around.rules),
+        ),
         choices=choices(body),
         **sampling.requested_sampling(body),
     )
@@ -86,17 +75,6 @@ def read(
         sent=sent,
         tools=offered,
     )
-
-
-def _wishes(
-    body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rules: RequestRules
-) -> ResponseConstraints:
-    form = body.get("response_format")
-    one_call = one_call_wanted(body, functions, rules)
-    if form is None and not one_call and not choice.must_call and not choice.tools:
-        return NO_CONSTRAINTS
-    output = output_format.wanted(form, "response_format", rules)
-    return ResponseConstraints(choice.must_call, choice.tools, one_call, output)
 
 
 def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) -> bool:
@@ -213,14 +191,7 @@ def _choice(index: int, completion: Completion, parsed: ParsedRequest) -> Json:
         message["reasoning_content"] = completion.reasoning
     if completion.tool_calls:
         message["content"] = completion.content or None
-        message["tool_calls"] = [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in completion.tool_calls
-        ]
+        message["tool_calls"] = [call.for_chat() for call in completion.tool_calls]
     return {
         "index": index,
         "message": message,

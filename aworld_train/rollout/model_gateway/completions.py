@@ -23,18 +23,8 @@ from aworld_train.rollout.response_constraints import RequestRules
 
 _READ = frozenset(
     {
-        "logprobs",
-        "max_tokens",
-        "model",
-        "n",
-        "prompt",
-        "stop",
-        "stream",
-        "stream_options",
-        "suffix",
-        "temperature",
-        "top_k",
-        "top_p",
+        *("logprobs", "max_tokens", "model", "n", "prompt", "stop", "stream", "stream_options"),
+        *("suffix", "temperature", "top_k", "top_p"),
     }
 )
 _ONE_TEXT = "one text is possible: token ids may be those of another tokenizer, and several texts are several requests"

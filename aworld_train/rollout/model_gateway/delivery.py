@@ -14,9 +14,7 @@ from aiohttp import web
 
 from aworld_train.rollout.messages import Completion, Conversation
 
-_TCP_CLOSE = (
-    7  # include/net/tcp_states.h: after a reset; a connection that the client ended in order is in CLOSE_WAIT
-)
+_TCP_CLOSE = 7  # include/net/tcp_states.h: after a reset; where the client ended it in order, CLOSE_WAIT
 
 
 class Delivery:

@@ -32,7 +32,7 @@ def parse_body(body: bytes) -> Json:
     try:
         value = _parsed(body)
     except (ValueError, RecursionError) as error:
-        raise RequestRefused(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise RequestRefused(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestRefused(f"the body must be a JSON object, and is {kind(value)}", code="invalid_json")
     return value
@@ -131,11 +131,8 @@ def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf)
         converted = math.nan
     if math.isfinite(converted) and 0 <= converted <= max_value:
         return converted
-    raise wrong(
-        value,
-        parameter,
-        "a number from 0 on" if max_value == math.inf else f"a number from 0 to {max_value:g}",
-    )
+    limits = "from 0 on" if max_value == math.inf else f"from 0 to {max_value:g}"
+    raise wrong(value, parameter, f"a number {limits}")
 
 
 def unsupported_content(where: str, reason: str) -> RequestRefused:

@@ -30,6 +30,6 @@ def wanted(form: Any, where: str, rules: RequestRules) -> OutputFormat | None:
     schema = json.dumps(fields.as_object(form.get("schema"), f"{where}.schema"), ensure_ascii=False)
     if fault := schema_fault(schema):
         raise RequestRefused(
-            f"{where}.schema is no JSON schema: {fault}", code="invalid_value", parameter=f"{where}.schema"
+            f"{where}.schema is not a JSON schema: {fault}", code="invalid_value", parameter=f"{where}.schema"
         )
     return OutputFormat(schema)

@@ -28,25 +28,9 @@ from aworld_train.rollout.response_constraints import RequestRules, ResponseCons
 
 _READ = frozenset(
     {
-        "background",
-        "chat_template_kwargs",
-        "conversation",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "model",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "stream",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
+        *("background", "chat_template_kwargs", "conversation", "include", "input", "instructions"),
+        *("max_output_tokens", "model", "parallel_tool_calls", "previous_response_id", "prompt"),
+        *("stream", "temperature", "text", "tool_choice", "tools", "top_k", "top_logprobs", "top_p"),
     }
 )
 _ROLES: Mapping[str, Role] = {
@@ -89,7 +73,7 @@ def read(
         max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
         top_logprobs=sampling.top_logprobs(body, around.rules),
-        wishes=ResponseConstraints(choice.must_call, choice.tools, one_call, output),
+        constraints=ResponseConstraints(choice.must_call, choice.tools, one_call, output),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(

@@ -27,10 +27,7 @@ from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
 _REQUEST_HEADERS = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", SESSION_HEADER)
 _RESPONSE_HEADERS = ("Content-Type", SESSION_HEADER, "Cache-Control", "Allow")
 _BUSY_STATUSES = (429, 503)
-_BUSY_SECONDS = (
-    1.0,
-    5.0,
-)  # shortest and longest wait before a session is requested again from a full environment
+_BUSY_SECONDS = (1.0, 5.0)  # shortest and longest wait before a full environment is asked for a session again
 _CANCEL_SECONDS = 1.0
 _MAX_REFUSAL_CHARS = 300  # of a refusal's text, quoted in the reason
 _MAX_REFUSAL_BYTES = 4 * _MAX_REFUSAL_CHARS  # of its body in UTF-8, read for that
@@ -78,9 +75,9 @@ class CallRelay:
         if self._request.method == "GET":
             return None
         upstream = self._session.upstream
-        return (
-            upstream.connect_timeout if self._opening else upstream.call_seconds(self._session.tool_timeouts)
-        )
+        if self._opening:
+            return upstream.connect_timeout
+        return upstream.call_seconds(self._session.tool_timeouts)
 
     async def _open_session(self) -> web.StreamResponse:
         """Open an MCP session; try again while the environment is full."""

@@ -44,7 +44,7 @@ def replay_call(session: ToolGatewaySession, call: Call) -> dict[str, Any] | Non
         return None
     session.counts.missed += 1
     if call.recorded is None:
-        text = f"Error: the arguments of {call.tool} are no JSON object, and so no recorded call"
+        text = f"Error: the arguments of {call.tool} are not a JSON object, so no call of them was recorded"
     else:
         text = cassette.miss(call.recorded)
     missed = tool_failure(text, "cassette_miss")

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.rollout.cassette import Cassette, Mode
-from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
+from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, failure
 from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
 from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
@@ -56,9 +56,8 @@ class ToolGateway:
         if runner is None:
             return
         closing = [session.close() for session in list(self._sessions.values())]
-        await asyncio.gather(
-            *closing, return_exceptions=True
-        )  # a failed recording is reported by its episode
+        # A failed recording is reported by its episode.
+        await asyncio.gather(*closing, return_exceptions=True)
         await runner.cleanup()
         client, self._client = self._client, None
         if client is not None:
@@ -113,11 +112,9 @@ async def _handle(session: ToolGatewaySession, request: web.Request) -> web.Stre
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):
-            return _refusal(400, "the body is no JSON")
-        if not isinstance(message, dict):
-            return _refusal(
-                400, "the body is no single JSON-RPC message"
-            )  # batches: no revision since 2025-06-18
+            return _refusal(400, "the body is not valid JSON")
+        if not isinstance(message, dict):  # batches are in no revision since 2025-06-18
+            return _refusal(400, "the body is not a single JSON-RPC message")
     if session.cassette is not None and session.cassette.mode is Mode.replay:
         return play(session, request, message)
     mcp_session = request.headers.get(SESSION_HEADER)
@@ -154,9 +151,7 @@ async def _answer_request(
         session.end_call(call, failed=True)
     if message is None or method is None:
         return web.Response(status=404)
-    return web.Response(
-        body=answer(message, failure("environment_lost", LOST)), content_type="application/json"
-    )
+    return reply(message, failure("environment_lost", LOST))
 
 
 def _refusal(status: int, reason: str) -> web.Response:

@@ -286,7 +286,7 @@ async def test_a_turn_that_was_lost_answers_the_same_request_again() -> None:
             {"use_tools": False},
             {"max_tokens": 5},
             {"stop": ("END",)},
-            {"wishes": ResponseConstraints(must_call=True)},
+            {"constraints": ResponseConstraints(must_call=True)},
         ),
         *({"logprobs": True}, {"top_logprobs": 1}, {"temperature": 0.5}, {"top_p": 0.5}, {"top_k": 3}),
         {"messages": [QUESTION, QUESTION]},
@@ -437,7 +437,7 @@ async def test_branches_and_misses_of_all_agents_are_counted() -> None:
     assert episode.versions is None
     for name in ("planner", "worker"):
         talk = Talk(episode, name)
-        await talk.ask(wishes=ResponseConstraints(must_call=True))
+        await talk.ask(constraints=ResponseConstraints(must_call=True))
         talk.history[0] = Message("user", "Another question.")
         await talk.ask()
     assert (episode.branches, episode.misses) == ({"new": 2}, {"no_call": 2})
@@ -531,7 +531,9 @@ async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
     episode = TokenEpisode(model, shortened("summarize", 1200))
     talk = Talk(episode)
     for number in range(4):
-        await talk.ask(result=numbered(number), stop=("two",), wishes=ResponseConstraints(must_call=True))
+        await talk.ask(
+            result=numbered(number), stop=("two",), constraints=ResponseConstraints(must_call=True)
+        )
     prompts = texts(model)
     assert contexts.ASK_FOR_SUMMARY in prompts[3]
     assert contexts.SUMMARY_FOLLOWS + "I found two results." in prompts[4]

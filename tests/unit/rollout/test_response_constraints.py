@@ -20,7 +20,7 @@ NUMBER = OutputFormat(json.dumps({"type": "object", "properties": {"n": {"type":
 
 
 @pytest.mark.parametrize(
-    ("wishes", "content", "called", "misses"),
+    ("constraints", "content", "called", "misses"),
     [
         (NO_CONSTRAINTS, "no JSON", ["a", "b"], []),
         (ResponseConstraints(must_call=True), "", [], ["no_call"]),
@@ -38,9 +38,9 @@ NUMBER = OutputFormat(json.dumps({"type": "object", "properties": {"n": {"type":
     ],
 )
 def test_every_wish_that_an_answer_misses_is_named(
-    wishes: ResponseConstraints, content: str, called: list[str], misses: list[Miss]
+    constraints: ResponseConstraints, content: str, called: list[str], misses: list[Miss]
 ) -> None:
-    assert wishes.misses(content, called) == misses
+    assert constraints.misses(content, called) == misses
 
 
 def test_only_a_form_is_written_into_the_prompt() -> None:

@@ -34,7 +34,7 @@ async def test_an_answer_holds_what_was_sampled_up_to_the_stop_text_and_what_was
         stop=("HALT", "STOP"),
         logprobs=True,
         top_logprobs=2,
-        wishes=ResponseConstraints(must_call=True),
+        constraints=ResponseConstraints(must_call=True),
     )
     began_at, began = time.time(), time.monotonic()
     completion = await episode.complete("agent", request)
@@ -162,7 +162,7 @@ async def test_a_wish_that_comes_late_is_shown_with_the_new_messages() -> None:
     episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     await talk.ask()
-    await talk.ask(wishes=ResponseConstraints(output=OutputFormat()))
+    await talk.ask(constraints=ResponseConstraints(output=OutputFormat()))
     assert texts(model)[1].count(OutputFormat().prompt) == 1
     assert f"Go on.\n\n{OutputFormat().prompt}" in texts(model)[1]
     assert (len(episode.rows()), episode.branches) == (1, {})
@@ -219,9 +219,9 @@ async def test_a_turn_that_cannot_be_continued_is_rendered_with_all_before_it(
     model = Model("a", "b")
     model.template.anew = {"user": "too long " * 100}
     episode = TokenEpisode(model, LIMITS)
-    answer = await episode.complete("agent", ChatRequest([QUESTION], TOOLS, wishes=wish))
+    answer = await episode.complete("agent", ChatRequest([QUESTION], TOOLS, constraints=wish))
     history = [QUESTION, answer.message, *more]
-    await episode.complete("agent", ChatRequest(history, TOOLS, wishes=wish))
+    await episode.complete("agent", ChatRequest(history, TOOLS, constraints=wish))
     assert model.calls[1][0] == model.template.initial(with_wish(history, wish.prompt), TOOLS)
     reason = ("too long " * 100)[:200] if more else "no message follows the turn"
     assert episode.agents["agent"].graph.branch_points == [BranchPoint("template", 2, role, 0, "", reason)]

@@ -320,7 +320,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         found.request.tools,
         max_tokens=1,
         stop=("END",),
-        wishes=ResponseConstraints(True, ("add",), True, OutputFormat()),
+        constraints=ResponseConstraints(True, ("add",), True, OutputFormat()),
     )
     assert len(found.request.tools) == 2
     plain = dialect.read({"messages": USER, "system": "", "mcp_servers": []})
@@ -328,7 +328,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "wishes", "may_call"),
+    ("choice", "constraints", "may_call"),
     [
         ({"type": "auto"}, ResponseConstraints(), True),
         ({"type": "none"}, ResponseConstraints(), False),
@@ -336,15 +336,15 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         ({"type": "auto", "disable_parallel_tool_use": True}, ResponseConstraints(one_call=True), True),
     ],
 )
-def test_a_choice_is_a_wish(choice: Any, wishes: ResponseConstraints, may_call: bool) -> None:
+def test_a_choice_is_a_wish(choice: Any, constraints: ResponseConstraints, may_call: bool) -> None:
     request = dialect.read({"messages": USER, "tools": [ADD], "tool_choice": choice}).request
-    assert (request.wishes, request.use_tools) == (wishes, may_call)
+    assert (request.constraints, request.use_tools) == (constraints, may_call)
 
 
 def test_the_form_of_an_answer_may_be_given_in_either_place() -> None:
     schema: Any = {"type": "json_schema", "schema": {"type": "string"}}
     both = {"output_config": {"format": schema}, "output_format": {"type": "json_object"}}
-    outputs = [dialect.read({"messages": USER, **extra}).request.wishes.output for extra in ({}, both)]
+    outputs = [dialect.read({"messages": USER, **extra}).request.constraints.output for extra in ({}, both)]
     assert outputs == [None, OutputFormat('{"type": "string"}')]
 
 

@@ -504,14 +504,14 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         logprobs=True,
         top_logprobs=3,
         choices=128,
-        wishes=ResponseConstraints(True, ("add",), True, OutputFormat()),
+        constraints=ResponseConstraints(True, ("add",), True, OutputFormat()),
     )
     assert len(found.request.tools) == 2
-    assert chat.read(body).request.wishes is NO_CONSTRAINTS
+    assert chat.read(body).request.constraints == NO_CONSTRAINTS
 
 
 @pytest.mark.parametrize(
-    ("wish", "wishes"),
+    ("wish", "constraints"),
     [
         ({"tool_choice": "required"}, ResponseConstraints(must_call=True)),
         ({"tool_choice": {"type": "allowed_tools", "tools": [ADD]}}, ResponseConstraints(tools=("add",))),
@@ -520,8 +520,8 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         ({"parallel_tool_calls": True}, ResponseConstraints()),
     ],
 )
-def test_one_wish_is_enough(wish: Any, wishes: ResponseConstraints) -> None:
-    assert chat.read({"messages": USER, "tools": [ADD], **wish}).request.wishes == wishes
+def test_one_wish_is_enough(wish: Any, constraints: ResponseConstraints) -> None:
+    assert chat.read({"messages": USER, "tools": [ADD], **wish}).request.constraints == constraints
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ async def test_wishes_are_taken_in_every_dialect() -> None:
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "number of"}}}},
             "response_format.json_schema.schema",
-            "no JSON schema: $.type",
+            "not a JSON schema: $.type",
         ),
         (
             {"chat_template_kwargs": {"enable_thinking": True}},

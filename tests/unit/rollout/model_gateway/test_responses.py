@@ -395,7 +395,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         logprobs=True,
         top_logprobs=2,
         top_p=1,
-        wishes=ResponseConstraints(must_call=True, one_call=True, output=OutputFormat()),
+        constraints=ResponseConstraints(must_call=True, one_call=True, output=OutputFormat()),
     )
     plain = responses.read({"input": "1+1?"})
     assert (plain.stream, plain.previous_id, plain.request) == (
