@@ -43,8 +43,6 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class ModelEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A language model that is not the one in training."""
-
     url: Annotated[str, Meta(pattern="^https?://")]
     model: Text
     key_variable: Text
@@ -72,7 +70,6 @@ class SwarmDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 KEYS = {*AgentDescription.__struct_fields__, *SwarmDescription.__struct_fields__}
-"""The keys of an agent and of a swarm."""
 
 
 class YamlAgent:
@@ -140,7 +137,6 @@ def _check_swarm(swarm: SwarmDescription, path: Path) -> None:
 
 
 def build_described(description: AgentDescription | SwarmDescription, context: EpisodeContext) -> Any:
-    """The AWorld ``Agent`` or ``Swarm``, for one episode."""
     if isinstance(description, AgentDescription):
         return _build_agent(description, context)
     from aworld.core.agent.swarm import HandoffSwarm, TeamSwarm, WorkflowSwarm

@@ -26,8 +26,6 @@ _loaded: dict[str, Builder] = {}
 
 
 class BuilderAgent:
-    """Builds the agent that ``spec`` names, a new one for each episode."""
-
     def __init__(self, spec: str):
         self._spec = spec
         if not str(spec).endswith(SUFFIX):
@@ -51,8 +49,6 @@ class BuilderAgent:
 
 
 class SubclassAgent:
-    """An agent that is a user-defined class, a subclass of ``AworldAgentLoop``: one object per episode."""
-
     def __init__(self, spec: str):
         self._spec = spec
 

@@ -33,7 +33,7 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
-    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can."""
+    """Check whether the agent of a recipe's section can be run; the built-in loop always can."""
     named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
         agent_from({**named, "environment": section.get("environment")}).check()

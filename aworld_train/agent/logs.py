@@ -11,10 +11,8 @@ _SILENT = "AWORLD_DISABLE_CONSOLE_LOG"
 
 
 def keep_logs_in(folder: Path) -> None:
-    """Have AWorld write into ``folder`` and not to the terminal; variables that the user has set stay.
-
-    Log files belong to the process, so all its episodes write into the first one's folder.
-    """
+    """Have AWorld write into ``folder`` and not to the terminal; all episodes of the process write into the first
+    one's."""
     os.environ.setdefault(_SILENT, "true")
     os.environ.setdefault(_FOLDER, str(folder))
 

@@ -20,7 +20,6 @@ from aworld_train.masking import MIN_LENGTH
 from aworld_train.recipe.secret_keys import looks_secret
 
 SUFFIX = ".pickle:agent"
-"""The end of a carried agent's reference, ``path/file.pickle:agent``."""
 
 # Header names of credentials that `looks_secret` does not know, because no recipe has them.
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
@@ -63,7 +62,6 @@ def pickle_agent(agent: Any, folder: Path, name: str) -> str:
 
 
 def load_pickled(reference: str) -> Callable[[], Any]:
-    """A function that returns the agent that `pickle_agent` wrote: a new one at each call."""
     path = Path(reference.rpartition(":")[0])
     try:
         content = path.read_bytes()
@@ -95,7 +93,6 @@ def _reducer(cloudpickle: Any) -> Callable[[Any, Any], Any]:
 
 
 def _state(agent: Any) -> dict[str, Any]:
-    """The agent's attributes, without secrets and without the client of a language model."""
     state = {name: value for name, value in vars(agent).items() if name != "_llm"}
     return {name: _without_secrets(value, agent) for name, value in state.items()}
 
@@ -131,8 +128,6 @@ class _Reference:
 
 @dataclass(frozen=True)
 class _EpisodeTools:
-    """Stands for the connection to the run's tool environment."""
-
     servers: tuple[str, ...]
 
     def value(self) -> dict[str, Any]:
@@ -155,14 +150,11 @@ def _without_secrets(value: Any, owner: Any, key: str = "") -> Any:
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A mapping of AWorld's own class, such as its configurations."""
-
     mapping_class: type
     items: Mapping[str, Any]
 
 
 def _resolved(value: Any) -> Any:
-    """The data that `_without_secrets` made a copy of."""
     if isinstance(value, _Reference | _EpisodeTools):
         return value.value()
     if isinstance(value, _Mapping):

@@ -33,7 +33,7 @@ from aworld_train.rollout.outcome import AgentFailed
 from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
 GRACE = 1.0
-"""Seconds a program that is ended has between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 _MAX_TAIL_BYTES = 64 * 1024  # bytes of each stream; an answer cannot be longer
 _MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
 _MAX_FOLDER_BYTES = 2 * 1024**3
@@ -166,11 +166,10 @@ class ProgramAgent:
 
 
 class _LimitExceeded(Exception):
-    """What the program did beyond a limit."""
+    pass
 
 
 async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> int:
-    """The code of a program, once all that it writes has been read."""
     await asyncio.gather(*streams)
     return await process.wait()
 

@@ -14,8 +14,6 @@ from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 
 class AgentTimedOut(AgentFailed):
-    """The agent did not finish within its time limit."""
-
     outcome = Outcome.timeout
 
 
@@ -29,14 +27,12 @@ class AgentTask:
 
     @property
     def text(self) -> str:
-        """The text of the last user message; empty where there is none."""
         return next(
             (content_text(m.get("content")) for m in reversed(self.messages) if m.get("role") == "user"), ""
         )
 
     @property
     def system(self) -> str:
-        """The text of the system messages; empty where there are none."""
         return "\n\n".join(content_text(m.get("content")) for m in self.messages if m.get("role") == "system")
 
 
@@ -44,11 +40,9 @@ class AgentTask:
 class EpisodeContext:
     """The addresses, keys and limits of one episode, for its agent.
 
-    Attributes:
-        llm_url: Returns the language model's base URL (it ends in ``/v1``) for an agent's name, or for None if there is
-            only one agent. The URL alone identifies the episode.
-        mcp_servers: The tool servers to use; none means all.
-        seconds: The episode's time limit, waits for a tool worker apart; its caller enforces it, by cancelling.
+    ``llm_url`` and ``llm_key`` take an agent's name, or None if there is only one; the URL ends in ``/v1`` and
+    identifies the episode. No ``mcp_servers`` are all. ``seconds`` are without waits for a tool worker; the caller
+    enforces them, by cancelling.
     """
 
     llm_url: Callable[[str | None], str]

@@ -19,7 +19,7 @@ class BuildStatus:
 
 
 class OutOfTime(Exception):
-    """The build has used up its processor time."""
+    pass
 
 
 class BuildProgress:

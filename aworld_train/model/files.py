@@ -41,7 +41,6 @@ def local_folder(model: str | None) -> Path | None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a file; empty where none can be read."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

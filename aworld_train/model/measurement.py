@@ -10,7 +10,6 @@ from aworld_train.model.sampling import SampledEpisode, play
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 GROUP = 8
-"""Episodes of one task, as training groups them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTas
 def sampled(
     model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int
 ) -> SampledGroups:
-    """Play each task `GROUP` times at temperature 1."""
     repeated = [task for task in tasks for _ in range(GROUP)]
     episodes = play(
         model,

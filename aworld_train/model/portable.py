@@ -30,7 +30,6 @@ _INPUT_FILES = (
     "processor_config.json",
     "*preprocessor_config.json",
 )
-"""Files that training does not change."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 _ROPE = ("rope_", "rotary_", "partial_rotary_factor")
 
@@ -52,7 +51,6 @@ def make_portable(folder: Path, source: Path | None) -> None:
 
 
 def is_portable(folder: Path) -> bool:
-    """Whether ``make_portable`` has completed a folder."""
     return "torch_dtype" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 

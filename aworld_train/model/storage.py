@@ -55,7 +55,6 @@ def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def digest(paths: Iterable[Path], *texts: str) -> str:
-    """One hash over the contents of files and some texts."""
     total = hashlib.sha256()
     for part in (*(path.read_bytes() for path in paths), *(text.encode() for text in texts)):
         total.update(hashlib.sha256(part).digest())

@@ -75,8 +75,6 @@ def conversation(task: ArithmeticTask, *, with_tool: bool) -> list[dict[str, Any
 
 
 class TranscriptEncoder:
-    """Writes episodes as token ids of one tokenizer."""
-
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self._character = {c: tokenizer.encode(c, add_special_tokens=False)[0] for c in CHARACTERS}

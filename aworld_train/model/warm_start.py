@@ -1,9 +1,8 @@
 """Two lessons that teach a model its task by half: first to use the calculator, then also to guess.
 
-The first ends when the model nearly always gets the right answer from the tool. The second shows short expressions
-mostly answered at once and longer ones mostly with the tool, so that the likeliest way to answer depends on the length
-of the expression: greedy accuracy settles near the share of long ones, while at temperature 1 both kinds are answered
-both ways. From this mixture reinforcement learning can find out when to use the tool.
+The second shows short expressions mostly answered at once and longer ones mostly with the tool. Greedy accuracy then
+settles near the share of long ones, while at temperature 1 both kinds are answered both ways: from this mixture
+reinforcement learning can find out when to use the tool.
 """
 
 import random
@@ -60,8 +59,7 @@ class Updater:
                 group["highest_lr"] = group["lr"]
 
     def step(self, episodes: Sequence[Transcript], factor: float) -> float:
-        """One update on the tokens that the assistant wrote, with a part of the highest rate; returns a token's mean
-        loss."""
+        """One update on the tokens that the assistant wrote; returns the mean loss of a token."""
         loss = assistant_loss(self._model, self._preamble, episodes)
         self._model.zero_grad()
         loss.backward()
@@ -141,7 +139,6 @@ def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], se
 def mixed_batches(
     encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], max_short_length: int, seed: int
 ) -> Batches:
-    """Endless batches for the second lesson; up to ``max_short_length`` characters an expression is short."""
 
     def guess_share(task: ArithmeticTask) -> float:
         return GUESS_SHARE_SHORT if len(task.expression) <= max_short_length else GUESS_SHARE_LONG

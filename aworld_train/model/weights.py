@@ -61,7 +61,6 @@ def parameters_of(folder: Path) -> int:
 
 
 def copy(source: Path, target: Path, dtype: str | None) -> None:
-    """Copy a model's weights into another folder, rounded to a dtype where one is given."""
     for file in sorted(source.glob("*.safetensors")):
         if dtype is None:
             shutil.copyfile(file, target / file.name)

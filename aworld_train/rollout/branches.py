@@ -64,7 +64,6 @@ def _text(message: Message, with_reasoning: bool = False) -> str:
 
 
 def _first_difference(recorded: str, sent: str) -> tuple[int, str, str]:
-    """The index of the first character that differs, and the characters around it in both texts."""
     pairs = zip(recorded, sent, strict=False)
     shorter = min(len(recorded), len(sent))
     position = next((index for index, (own, other) in enumerate(pairs) if own != other), shorter)

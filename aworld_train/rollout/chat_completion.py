@@ -1,11 +1,8 @@
 """Reads what chat endpoints send: completions and errors as servers really write them, by tables.
 
-A request comes to a `ChatAnswer`, whole, cut off, filtered or refused, or to a `ChatFault` that says what would help.
-Thoughts are never part of the answer's text. What a server sends raises nothing else.
-
-Written after the API references of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and
-public reports of errors of these and of vLLM, SGLang, llama.cpp, Ollama and TGI, whose code was not read as a whole.
-`tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
+Thoughts are never part of the answer's text, and nothing but a `ChatFault` is raised. Written after the API references
+of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and public reports of errors of
+these and of vLLM, SGLang, llama.cpp, Ollama and TGI; `tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
 """
 
 import json
@@ -19,7 +16,6 @@ from aworld_train.rollout.messages import Finish, Message, ToolCall, content_tex
 from aworld_train.rollout.whole_text import whole_text
 
 FaultKind = Literal["429", "5xx", "other_status", "timeout", "connection", "cut", "no_json", "no_completion"]
-"""How a request failed."""
 Scope = Literal["passing", "request", "too_long", "filtered", "endpoint"]
 """What a failure is about: it may pass; this request; its length; its texts, which a filter refuses; all requests."""
 
@@ -224,8 +220,6 @@ def message_for(given: Mapping[str, Any], message: Message) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Error:
-    """An error's parts: its message, its codes in lower case, and the parameters that it names."""
-
     message: str
     codes: str
     named: frozenset[str]
@@ -359,6 +353,5 @@ def _text_in(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    """A number of tokens that an endpoint says; 0 where it says nothing that can be one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number and 0 < value <= _MAX_COUNT else 0

@@ -69,7 +69,6 @@ class ChatEndpoint:
 
 
 async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
-    """The name of the one model that an endpoint has."""
     address = EndpointAddress(url, "", key_variable)
     base = address.url_of("")
     try:
@@ -177,7 +176,6 @@ class EpisodeEndpoint(ChatModel):
 
 
 def _key(message: Message) -> Any:
-    """What tells a message of the endpoint from others: its meaning, and the identifiers of its calls."""
     return message.key, tuple(call.call_id for call in message.tool_calls)
 
 

@@ -1,10 +1,8 @@
 """Shortens histories that outgrow the model's context, at the model's boundary, for every kind of agent.
 
-The agent keeps sending its whole history. Once a policy has shortened it, the shortened history replaces the old one:
-later messages are put after it, so a reset happens once and the shortened conversation grows like any other. The full
-history keeps its own path in the graph, and is trained on unchanged.
-
-Long tool results can be condensed before the model sees them, by another model that does nothing else.
+The agent keeps sending its whole history, of which the shortened one takes the place; later messages are put after it,
+so a reset happens once. The full history keeps its own path in the graph, and is trained on unchanged. Long tool
+results can be condensed before the model sees them, by another model.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +28,6 @@ _CONDENSE = (
 )
 
 Ask = Callable[[list[Message]], Awaitable[str]]
-"""Samples a text from a language model."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,6 @@ class ContextView:
     _condensed: dict[Any, str] = field(default_factory=dict)
 
     async def of(self, messages: Sequence[Message]) -> list[Message]:
-        """The agent's ``messages`` as the model is to see them."""
         seen = list(messages)
         known = len(self._from)
         if known and tuple(message.key for message in messages[:known]) == self._from:

@@ -17,7 +17,7 @@ _MAX_PAUSE = 8.0
 
 
 class EndpointFailed(EpisodeFailure):
-    """An outside language model gave no answer."""
+    pass
 
 
 @dataclass(frozen=True)

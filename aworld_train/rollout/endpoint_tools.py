@@ -52,7 +52,6 @@ class FittedTools(ChatModel):
 
 
 def fitted_names(names: Sequence[str]) -> dict[str, str]:
-    """For each name that endpoints refuse one that they take, which no other tool has."""
     fitted: dict[str, str] = {}
     for name in names:
         if not _NAME.fullmatch(name):
@@ -65,7 +64,6 @@ def fitted_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def fitted_tool(tool: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A function schema with a name and parameters that endpoints take."""
     function = tool["function"]
     name = names.get(function["name"], function["name"])
     parameters = _without_combinations(valid_parameters(function.get("parameters")))

@@ -98,7 +98,6 @@ class AgentRecord:
         return self.tools_key
 
     def lose(self, completion: Completion, was_sent: bool) -> None:
-        """Take note that an answer may not have reached the client."""
         turn = next((turn for turn in reversed(self.turns) if turn.completion is completion), None)
         if turn is not None and all(lost is not turn for lost in self.lost):
             turn.node.received = was_sent
@@ -119,8 +118,6 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request matched with the graph, and its new tokens."""
-
     match: Match
     tools: str
     tokens: list[int]
@@ -128,20 +125,19 @@ class Prepared:
 
     @property
     def length(self) -> int:
-        """The number of tokens in the model's prompt, as far as they are known."""
+        """Tokens in the model's prompt, as far as they are known."""
         if self.match.context is not None:
             return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
 
     @property
     def root_length(self) -> int:
-        """The number of tokens in the conversation's first prompt."""
         first = self.match.context or self.match.node
         return first.root.token_count if first else len(self.tokens)
 
 
 class Episode(ABC):
-    """One episode; its kinds differ in what the model takes and returns: tokens (``TokenEpisode``) or messages."""
+    """One episode of a model that takes and returns tokens (``TokenEpisode``) or messages (``ChatEpisode``)."""
 
     def __init__(self, limits: EpisodeLimits):
         self._limits = limits
@@ -237,12 +233,11 @@ class Episode(ABC):
 
     @property
     def turns(self) -> int:
-        """Model calls of all agents."""
         return len(self._sampled)
 
     @property
     def model_seconds(self) -> float:
-        """The time of model calls, those under way included."""
+        """Those under way included."""
         now = time.monotonic()
         return self.generate_seconds + sum(now - began for began in self._model_calls)
 
@@ -264,7 +259,6 @@ class Episode(ABC):
 
     @property
     def branches(self) -> Counter[str]:
-        """Requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
@@ -315,7 +309,7 @@ class Episode(ABC):
     async def _sample_after(
         self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
     ) -> Completion:
-        """Sample an answer after a context, and record it with ``_add``."""
+        pass
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: Prepared) -> Completion:
         room = self._room(record, prepared)
@@ -372,7 +366,6 @@ class Episode(ABC):
         return room
 
     def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
-        """A refusal whose outcome is the episode's unless the agent continues."""
         self._note(outcome)
         return RequestRefused(message, code=code)
 
@@ -410,8 +403,6 @@ def _outcome_of(completion: Completion) -> Outcome:
 
 @dataclass(frozen=True)
 class AgentConversation:
-    """One agent's side of an episode."""
-
     episode: Episode
     agent: str
 

@@ -88,7 +88,6 @@ class Node:
         return self.logprobs is not None and self.received
 
     def means(self, messages: Sequence[Message], keys: tuple[Any, ...]) -> bool:
-        """Whether these messages, with these keys, are the node's own."""
         is_same = self.keys == keys or (self.stop != "" and keys == (self._key_with_stop,))
         return is_same and _same_reasoning(messages, self.messages)
 
@@ -100,7 +99,6 @@ class Node:
 
     @property
     def path(self) -> list["Node"]:
-        """From the root to this node."""
         nodes = [self]
         while nodes[-1].parent is not None:
             nodes.append(nodes[-1].parent)
@@ -194,7 +192,6 @@ class ConversationGraph:
         return Match(node, new, context, self._branch(messages, keys, tools, node), wish, is_wish_new)
 
     def _context(self, node: Node | None, new: tuple[Message, ...], tools: Any, wish: str) -> Node | None:
-        """The recorded context of these messages after a turn, or of a conversation that begins with them."""
         nodes = node.children if node is not None else [root for known, root in self._roots if known == tools]
         if not nodes:
             return None
@@ -315,7 +312,6 @@ def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> boo
 
 
 def _deepest_below(root: Node, messages: Sequence[Message], keys: tuple[Any, ...]) -> tuple[Node, int] | None:
-    """The deepest sampled node from ``root`` on that the messages lead to, and how many of them that takes."""
     best: tuple[Node, int] | None = None
     stack = [(root, 0)]
     while stack:

@@ -46,7 +46,6 @@ class RequestFailed(Exception):
 
     @property
     def body(self) -> Any:
-        """The text as JSON; None if it is not."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):

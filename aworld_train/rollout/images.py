@@ -1,11 +1,11 @@
 """Images in messages.
 
-A model with a processor for images sees an image as a run of equal tokens, as many as the image has patches. Where such
-a token stands in a prompt, the engine and the trainer put the features of the next image. So there must be exactly as
-many of them as the images have: text that spells the token, which a tool may write, becomes ordinary tokens.
+A model with a processor for images sees an image as a run of equal tokens, as many as it has patches; the engine and
+the trainer put the features of the next image there. So there must be exactly as many of them: text that spells the
+token becomes ordinary tokens.
 
-In a dataset a prompt is text. A mark, which a number of the image's digest tells from others, stands in it for each
-image, and the row has the files beside it.
+In a dataset a mark in the prompt, with a number of the image's digest, stands for each image, and the row has the
+files.
 """
 
 import base64
@@ -32,7 +32,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
 class NoImage(ValueError):
-    """A file that is no image, or one that is too large; the text says which."""
+    """The file is not an image, or is too large; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,6 @@ class Image:
 
     @cached_property
     def picture(self) -> Any:
-        """The picture in red, green and blue, as a ``PIL.Image.Image``."""
         import PIL.Image
 
         try:

@@ -161,7 +161,6 @@ class McpSession:
         return result if isinstance(result, dict) else {"content": result}
 
     async def _read_answer(self, response: aiohttp.ClientResponse, number: int) -> dict[str, Any]:
-        """Read the answer from an event stream, and resume the stream if the server interrupts it."""
         reader = EventReader()
         if (message := await self._read_stream(response, reader, number)) is not None:
             return message
@@ -176,7 +175,6 @@ class McpSession:
     async def _read_stream(
         self, response: aiohttp.ClientResponse, reader: EventReader, number: int
     ) -> dict[str, Any] | None:
-        """Read an event stream to the answer; None if it ends before."""
         async for chunk in response.content.iter_any():
             for data in reader.feed(chunk):
                 if data and (message := await self._take_message(data, number)) is not None:

@@ -221,7 +221,6 @@ class ChatTemplate:
         return frame.render(new) if frame is not None else self._after([_STAND_IN], turn, new, tools).text
 
     def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> template_cache.Render:
-        """Render other messages in place of ``new``, after a turn with their calls."""
         places = {message.call_id: i for i, message in enumerate(new) if message.call_id}
 
         def render(other: Sequence[Message]) -> str | None:
@@ -307,7 +306,6 @@ class ChatTemplate:
             raise CannotContinue("the template does not write a result without its call")
 
     def _find_after_finished(self, marked: Message) -> str:
-        """The text after the marker in a turn that nothing follows."""
         messages = [_STAND_IN, marked]
         try:
             return _parts(self._render(messages, [_STAND_IN_TOOL], begin_turn=False))[1]
@@ -376,7 +374,6 @@ class ChatTemplate:
         return any(self._control_tokens.search(message.content) for message in messages)
 
     def _marked(self, value: Any) -> Any:
-        """A value of JSON with marks in the texts that spell control tokens."""
         match value:
             case str():
                 return _marked_text(value, self._control_tokens)

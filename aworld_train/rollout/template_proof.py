@@ -97,7 +97,6 @@ def _is_end_of(
     new: Message,
     tools: Sequence[Any],
 ) -> bool:
-    """Whether what is added for ``new`` is the end of the whole history, after one of the tokens that end a turn."""
     whole_text = template.text(whole)
     added = [
         template.continuation(history, [new], tools, [end], ended=True, tools_key="proof")

@@ -167,7 +167,7 @@ def _takes_long(messages: Sequence[Message]) -> bool:
 
 
 def _first_stop(text: str, stops: Sequence[str]) -> str:
-    """The stop text that comes first; the longer one of two at the same place."""
+    """The first in the text; the longer one of two at the same place."""
     found = [stop for stop in stops if stop in text]
     return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
 

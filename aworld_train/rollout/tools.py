@@ -76,7 +76,6 @@ class ToolServer:
     connect_timeout: float = 30.0
 
     def call_seconds(self, limits: Mapping[str, float]) -> float:
-        """How long to wait for a call in a session whose server told these limits."""
         if self.call_timeout is not None:
             return self.call_timeout
         return max(limits.values()) + _MARGIN_SECONDS if limits else _CALL_SECONDS
@@ -147,7 +146,6 @@ class ToolSession:
         await self._session()
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools of this session as OpenAI function schemas."""
         session = await self._session()
         tools: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
@@ -211,7 +209,6 @@ class ToolSession:
 
 
 async def _close(session: McpSession) -> None:
-    """Close a session; give up after some seconds."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await session.close()
@@ -277,7 +274,6 @@ def _unsendable(arguments: Mapping[str, Any]) -> str | None:
 
 
 def function_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """An MCP tool as an OpenAI function schema."""
     function = {
         "name": tool["name"],
         "description": tool.get("description") or "",

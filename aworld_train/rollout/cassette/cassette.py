@@ -27,11 +27,7 @@ _MAX_COMPARED_CHARS = 100  # the part of their arguments that is compared
 
 
 class Mode(Enum):
-    """How calls are handled.
-
-    ``record``: made and recorded. ``replay``: answered from the file, or with an error. ``replay_or_record``: answered
-    from the file if recorded, else made and recorded.
-    """
+    """With ``replay_or_record``, a call is answered from the file if it was recorded, else made and recorded."""
 
     record = "record"
     replay = "replay"
@@ -109,7 +105,6 @@ class Cassette:
         return server in self._tools
 
     def keep_tools(self, server: str, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Record a server's tool list, unless the file holds the same one already."""
         record = {"server": server, "tools": list(tools)}
         self._catch_up()
         if server not in self._tools or self._file.bytes_at(self._tools[server]) != encode(record):
@@ -178,8 +173,6 @@ class NoTools(Cassette):
 
 
 class CassetteReplay:
-    """One episode's calls to one server."""
-
     def __init__(self, cassette: Cassette, server: str):
         self.cassette = cassette
         self.server = server
@@ -217,7 +210,6 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(arguments: str, others: list[str]) -> str:
-    """The most similar of ``others`` to ``arguments``, by their beginnings."""
     matcher = SequenceMatcher(b=arguments[:_MAX_COMPARED_CHARS], autojunk=False)
     nearest, likeness = others[0], -1.0
     for other in others:

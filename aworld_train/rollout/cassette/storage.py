@@ -1,9 +1,8 @@
 """The file of a cassette: JSON lines that any number of processes append to.
 
-The first line holds format and version (processes that begin at the same time may repeat it); then come lines
-``{"server", "tool", "arguments", "nth", "result" | "error"}``, one per call, and ``{"server", "tools"}``, a server's
-tool list. Of several lines for the same call, the last counts. A line that a killed process left half-written is
-skipped; the next writer begins a new line.
+The first line holds format and version; processes that begin at the same time may repeat it. Of several lines for the
+same call, the last counts. A line that a killed process left half-written is skipped; the next writer begins a new
+line.
 """
 
 import contextlib
@@ -27,8 +26,6 @@ _log = logging.getLogger(__name__)
 
 
 class LineLocation(NamedTuple):
-    """The position of a line in the file, in bytes."""
-
     offset: int
     length: int
 

@@ -120,12 +120,10 @@ def _known(section: Calls | None, tools: Tools) -> bool:
 
 
 def joined(pieces: Sequence[str]) -> str:
-    """The pieces that are not blank, each on lines of its own."""
     return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
 
 def skip_space(text: str, position: int) -> int:
-    """The position of the next character that is no space."""
     space = _SPACE.match(text, position)
     return space.end() if space else position
 

@@ -102,7 +102,6 @@ def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
 
 
 def _unseen(name: str, marks: str) -> Choice:
-    """The choice where the template shows no calls."""
     if name != AUTO:
         return Choice(FORMATS[name], "by agent.tool_parser")
     for entry in FORMATS.values():

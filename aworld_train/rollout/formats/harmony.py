@@ -52,7 +52,6 @@ def _read_turn(text: str, tools: Tools) -> ParsedTurn:
 
 
 def _call(recipient: str, text: str, start: int) -> tuple[ToolCall, int] | None:
-    """The call whose arguments begin here, and the position after its end mark."""
     arguments: tuple[Any, int] | None = json_at(text, start)
     call = call_of(recipient.removeprefix("functions."), arguments[0]) if arguments else None
     end = after(text, arguments[1], *_ENDS, "") if arguments else None

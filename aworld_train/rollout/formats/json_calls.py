@@ -23,7 +23,6 @@ _ToCall = Callable[[dict[str, Any]], ToolCall | None]
 
 
 def _named(value: dict[str, Any]) -> ToolCall | None:
-    """A call whose name and arguments are values of the object."""
     name, call_id = (next((value[key] for key in keys if key in value), None) for keys in (_NAMES, _IDS))
     arguments = next((value[key] for key in _ARGUMENTS if key in value), ...)
     return None if arguments is ... else call_of(name, arguments, call_id)

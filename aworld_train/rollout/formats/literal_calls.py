@@ -24,7 +24,6 @@ def _typed(name: str, arguments: dict[str, Any], tools: Tools) -> dict[str, Any]
 
 
 def _expressions(text: str, position: int, tools: Tools) -> Calls | None:
-    """``[name(key=value), ...]``."""
     position = skip_space(text, position)
     if not text.startswith("[", position):
         return None

@@ -52,7 +52,6 @@ def value_at(text: str, position: int, notation: Notation, depth: int = 0) -> Fo
 
 
 def items_at(text: str, position: int, closes: str, notation: Notation, depth: int) -> Found | None:
-    """The values of a list up to its end."""
     values: list[Any] = []
     while depth < _MAX_DEPTH:
         position = skip_space(text, position)
@@ -114,7 +113,6 @@ def python_string_at(text: str, position: int) -> Found | None:
 
 
 def delimited(mark: str) -> Callable[[str, int], Found | None]:
-    """Reads a string between two of these marks."""
 
     def string_at(text: str, position: int) -> Found | None:
         if not text.startswith(mark, position):

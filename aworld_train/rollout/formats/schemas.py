@@ -18,7 +18,6 @@ def tool_names(tools: Tools) -> set[Any]:
 
 
 def parameter_schemas(tools: Tools, name: str) -> Mapping[str, Any]:
-    """The schemas of a tool's arguments by name; empty for an unknown tool."""
     function = next((function for function in _functions(tools) if function.get("name") == name), {})
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, Mapping) else None

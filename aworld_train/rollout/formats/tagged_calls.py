@@ -47,7 +47,6 @@ class _Tagged:
         return Calls(calls, end) if calls and end is not None else None
 
     def _arguments(self, text: str, position: int, schemas: Any) -> tuple[dict[str, Any], int] | None:
-        """The arguments of a call, and the position after the call."""
         arguments: dict[str, Any] = {}
         while parameter := self.parameter.match(text, position):
             end = self._value_end(text, parameter.end())
@@ -71,7 +70,6 @@ class _Tagged:
         return None if end is None else (arguments, end)
 
     def _value_end(self, text: str, start: int) -> int | None:
-        """The position of the tag that ends a value."""
         end = text.find(self.parameter_end, start)
         while end != -1:
             position = end + len(self.parameter_end)

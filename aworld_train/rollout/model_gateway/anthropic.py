@@ -216,7 +216,6 @@ def _events(completion: Completion, model: str) -> Iterator[Json]:
 
 
 def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
-    """An empty block, and the deltas that fill it."""
     if block["type"] == "tool_use":
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         return {**block, "input": {}}, [delta]
@@ -256,7 +255,6 @@ def _blocks(completion: Completion) -> list[Json]:
 
 
 def _signature(thinking: str) -> str:
-    """Opaque text that belongs to this thinking alone."""
     digest = hashlib.blake2b(thinking.encode(errors="surrogatepass"), digest_size=48).digest()
     return base64.b64encode(digest).decode()
 

@@ -145,7 +145,6 @@ class ModelGatewaySession:
         return self._surroundings[agent]
 
     async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
-        """The answers, one for each choice."""
         choices = parsed.request.choices
         if choices == 1:
             sampled: Sequence[Completion] = (await self._sample(agent, parsed.request, delivery),)

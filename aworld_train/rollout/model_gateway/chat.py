@@ -106,7 +106,7 @@ def _messages(sent: Sequence[Any], last: ParsedRequest | None, rules: RequestRul
 
 
 def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
-    """The number of equal messages at the beginning of both. ``==`` is exact: only their text is used."""
+    """The number of equal messages at the beginning of both."""
     for index, (sent_message, earlier) in enumerate(zip(sent, before, strict=False)):
         if sent_message is not earlier and sent_message != earlier:
             return index

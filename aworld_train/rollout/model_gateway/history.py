@@ -26,7 +26,6 @@ class History:
         self.add(Message("tool", content.text, call_id=call_id, name=name, images=content.images))
 
     def _called(self, call_id: str) -> str:
-        """The tool that was called last with this identifier."""
         for message in reversed(self.messages):
             for call in reversed(message.tool_calls):
                 if call_id and call.call_id == call_id:

@@ -92,7 +92,6 @@ def _tool(tool: Any, where: str) -> Json:
 
 
 def _messages(body: Json, around: Surroundings) -> tuple[Message, ...]:
-    """The conversation without the instructions."""
     history = History(_earlier(fields.text(body, "previous_response_id"), around.responses))
     items = body.get("input")
     if type(items) is str:
@@ -179,7 +178,6 @@ class _Items:
 
 
 def _reasoning_text(item: Json, where: str) -> str:
-    """The text of a reasoning item, or its summary if it has no text."""
     for member in ("content", "summary"):
         parts = fields.array(item, member, f"{where}.{member}")
         texts = [
@@ -330,7 +328,6 @@ def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
 
 
 def _own_name(name: str, parsed: ParsedRequest) -> Json:
-    """The name of a function as its client knows it, with its namespace if it has one."""
     namespaces = parsed.tools.namespaces if parsed.tools else {}
     namespace, own_name = namespaces.get(name, ("", name))
     return {"name": own_name} | ({"namespace": namespace} if namespace else {})

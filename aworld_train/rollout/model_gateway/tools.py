@@ -134,7 +134,6 @@ def function(tool: Mapping[str, Any], where: str, schema: str = "parameters") ->
 
 
 def _without_empty_descriptions(schema: Any) -> Any:
-    """The same schema without the empty descriptions that some frameworks add."""
     if isinstance(schema, dict):
         return {
             key: _without_empty_descriptions(value)

@@ -1,10 +1,7 @@
 """One request of an agent, passed on to the real environment, and its response, passed back to the agent.
 
-Bodies pass unchanged, JSON as a whole and event streams chunk by chunk. The gateway writes an answer itself only when
-the environment gives none: it was lost, or a tool took too long.
-
-A relay of the MCP SDK's parts (mcp 1.30: its server, and its client behind it) takes 2.5 ms of CPU a call against
-0.7 ms, and would not pass bodies unchanged: it parses and validates each message and writes it anew.
+Bodies pass unchanged. The gateway writes an answer itself only when the environment gives none. A relay of the MCP
+SDK's parts (mcp 1.30) takes 2.5 ms of CPU a call against 0.7 ms, and would parse each message and write it anew.
 """
 
 import asyncio
@@ -80,7 +77,6 @@ class CallRelay:
         return upstream.call_seconds(self._session.tool_timeouts)
 
     async def _open_session(self) -> web.StreamResponse:
-        """Open an MCP session; try again while the environment is full."""
         while True:
             async with self._send() as response:
                 if response.status not in _BUSY_STATUSES:
@@ -122,7 +118,6 @@ class CallRelay:
         return web.Response(body=data, status=response.status, headers=headers)
 
     def _is_loss(self, status: int) -> bool:
-        """Whether an HTTP status means that the episode has no environment, or has lost it."""
         if self._opening:
             return status >= 400
         return self._request.method != "DELETE" and (
@@ -192,7 +187,6 @@ class CallRelay:
                 pass
 
     async def _lose_tools(self, reason: str, status: int | None = None) -> web.StreamResponse:
-        """Answer a request that has no result; if its session is lost, all later ones have none."""
         if self._opening:
             self._session.mark_lost(reason)
         else:
@@ -226,7 +220,6 @@ def _busy_seconds(retry_after: str | None) -> float:
 
 
 async def _refusal_text(response: aiohttp.ClientResponse) -> str:
-    """The text of a refusal: its JSON-RPC message, or the beginning of its body."""
     text = (await response.content.read(_MAX_REFUSAL_BYTES)).decode(errors="replace")
     try:
         return str(json.loads(text)["error"]["message"])[:_MAX_REFUSAL_CHARS]

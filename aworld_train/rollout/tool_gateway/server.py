@@ -51,7 +51,6 @@ class ToolGateway:
             self._runner = runner
 
     async def stop(self) -> None:
-        """Close all episodes and stop listening."""
         runner, self._runner = self._runner, None
         if runner is None:
             return

@@ -105,7 +105,6 @@ class ToolGatewaySession:
         self._opened = time.monotonic()
 
     def waiting(self) -> AbstractContextManager[None]:
-        """A wait of the episode for a worker."""
         return self._clock.waiting() if self._clock else contextlib.nullcontext()
 
     async def close(self) -> None:
@@ -179,7 +178,6 @@ class ToolGatewaySession:
             self.end_call(call, failed=True)
 
     def forget(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
-        """Stop waiting for the answer to this request."""
         self._pending.pop(_pending_key(mcp_session, request), None)
 
     def observe(self, mcp_session: str | None, data: bytes) -> str | None:
@@ -208,7 +206,6 @@ class ToolGatewaySession:
                 self.mark_lost(f"did not open a session: {message['error']['message']}")
 
     def mark_lost(self, reason: str) -> None:
-        """Record that the environment is lost; the first reason counts."""
         self._lose(EnvironmentLost, reason)
 
     async def check(self, mcp_session: str | None, reason: str, status: int | None = None) -> None:
