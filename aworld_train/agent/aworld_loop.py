@@ -1,16 +1,5 @@
-"""An AWorld agent written as a class: subclass ``AworldAgentLoop`` and build the agents of one episode.
+"""An AWorld agent written as a class: subclass ``AworldAgentLoop`` and define ``build_agents``, async or not.
 
-    class GaiaAgentLoop(AworldAgentLoop):
-        async def build_agents(self):
-            config, servers = get_agent_tool_env_and_servers()
-            conf = AgentConfig(
-                llm_base_url=await self.get_llm_server_address(),
-                llm_model_name=await self.get_llm_server_model_name(),
-                llm_api_key="dummy",
-            )
-            return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
-
-``build_agents`` may also be a plain function, which cannot await: the address and the name are texts, awaited or not.
 The class knows no training framework; an adapter sets ``context`` for every episode.
 """
 

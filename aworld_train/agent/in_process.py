@@ -1,8 +1,4 @@
-"""Agents that live in this process: built for one episode, then run on its task.
-
-An agent is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. An exception in it ends its own
-episode and no other.
-"""
+"""Agents in this process, built for one episode: an AWorld ``Agent`` or ``Swarm``, or a function of the task."""
 
 import asyncio
 import inspect

@@ -1,8 +1,4 @@
-"""The interface of agents: one task and its episode's context in, one answer out.
-
-An agent knows nothing of training. It finds a language model behind an OpenAI-compatible URL and tools behind an MCP
-URL; the servers at those URLs record the episode for training.
-"""
+"""The interface of agents, which know nothing of training: one task and its episode's context in, one answer out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,4 @@
-"""Muon (https://kellerjordan.github.io/posts/muon) in float32.
-
-``torch.optim.Muon`` computes in bfloat16, which processors without such instructions emulate: there it takes several
-times as long.
-"""
+"""Muon (https://kellerjordan.github.io/posts/muon) in float32: ``torch.optim.Muon``'s bfloat16 is slow on processors."""
 
 import math
 from collections.abc import Iterable

@@ -1,8 +1,4 @@
-"""Plays many episodes at once with the model in this process; the calculator is the evaluator of the dataset package.
-
-Prompts are padded on the left, keys and values are cached, and the forward pass is that of transformers. It is used to
-measure the model that is being made; training runs sample with their rollout engine.
-"""
+"""Plays many episodes at once with the model in this process, to measure one that is being made."""
 
 import json
 import re

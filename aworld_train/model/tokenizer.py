@@ -1,8 +1,6 @@
 """The tiny model's tokenizer: one token for each phrase that every episode repeats, one per digit, bytes for the rest.
 
-Byte-level BPE whose words are the runs of text between digits, operators and line breaks, spaces included. The
-tool's signature, the instructions and the JSON around an expression therefore become a token each, an expression
-becomes a token per character, and any other text still has a spelling in bytes.
+Byte-level BPE whose words are the runs of text between digits, operators and line breaks, spaces included.
 """
 
 import re

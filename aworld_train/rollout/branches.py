@@ -10,9 +10,8 @@ from typing import Any, Literal
 from aworld_train.rollout.messages import Message, canonical_arguments
 
 Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
-history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
-context policy shortened the history; the chat template could not continue a finished turn."""
+"""Why a request did not continue the newest turn: ``new`` begins another conversation, ``resampled`` repeats a history,
+``edited`` changed another's message and ``rewritten`` the assistant's, and a context policy ``reset`` the history."""
 
 _CHARS_BEFORE = 30
 _CHARS_AFTER = 90

@@ -1,7 +1,5 @@
-"""Tools as endpoints take them: names of letters, digits, ``_`` and ``-``, and parameters that they can read.
+"""Tools as endpoints take them, which refuse a whole request for one name or one schema in an old draft.
 
-Endpoints refuse a whole request for one tool that is called ``files/read``, or whose parameters are in an old draft of
-JSON Schema. So names are replaced on the way out and put back on the way in, and nothing else knows of it.
 https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools
 """
 

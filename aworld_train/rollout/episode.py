@@ -1,13 +1,11 @@
 """One episode at the language model's boundary: it answers and records every request of its agents.
 
-All requests, of the built-in loop in this process or of a program over HTTP, go through ``complete``. It finds the node
-of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
-ones, and records exactly what was sampled. The recipe's sampling and limits hold for every request.
-Whatever ends an episode sets ``over``, so that the agent can be stopped.
+``complete`` finds the node of the agent's conversation graph that a request continues, gives the model exactly the
+recorded tokens and the new ones, and records exactly what was sampled. The recipe's sampling and limits hold for every
+request. Whatever ends an episode sets ``over``, so that the agent can be stopped.
 
-A turn that was never sent is not trained on; one that was sent is, since a client that resets the connection may have
-read it. When the same request comes again, it is answered with that turn rather than a new one: turns are lost where
-they take long, so sampling anew would prefer short ones.
+A turn that was never sent is not trained on; one that was sent is. When the same request comes again, it is answered
+with that turn: turns are lost where they take long, so sampling anew would prefer short ones.
 """
 
 import asyncio

@@ -1,8 +1,4 @@
-"""The time that an episode may take, which does not pass while it waits for a free tool worker.
-
-How long it waits says how many episodes there are for each worker, and nothing of its agent. All of an episode's waits
-together have a limit of their own.
-"""
+"""The time that an episode may take, which does not pass while it waits for a free tool worker."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,14 +1,12 @@
 """The conversations of an agent with the model, as a graph that holds every token once.
 
-A node holds consecutive messages and the tokens they add. Context nodes (the model's input) and sampled nodes (its
-output, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens from the root to a context
-node are exactly the input of a model call, and the sampled node below it exactly its output; nothing is ever tokenised
-again.
+Context nodes (the model's input) and sampled nodes (its output, with log-probabilities) alternate from a root to each
+leaf. Invariant: the tokens from the root to a context node are exactly the input of a model call, and the sampled node
+below it exactly its output; nothing is ever tokenised again.
 
-A request carries its whole history. The graph finds the longest recorded path with the same meaning and uses *its*
-tokens; only the messages after it are new. A history that was edited, cut or repeated becomes a branch, counted by
-cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
-context in the others. A turn that no client received is in no row, unless a later request continues it.
+A request carries its whole history, of which the longest recorded path with the same meaning keeps *its* tokens. Each
+path to a leaf is a training row; a sampled token is trained on in the first row that holds it. A turn that no client
+received is in no row, unless a later request continues it.
 """
 
 from collections import Counter

@@ -1,8 +1,5 @@
-"""The HTTP client of rollouts: aiohttp sessions that keep their connections, and JSON requests with an API key.
-
-An aiohttp session belongs to one event loop and must be closed in it. Whoever sends requests therefore has a
-`SessionPerLoop`, which opens a session at a loop's first request and closes it when the loop ends.
-"""
+"""The HTTP client of rollouts: aiohttp sessions, which belong to one event loop each, and JSON requests with an API
+key."""
 
 import asyncio
 import json

@@ -1,11 +1,7 @@
-"""Images in messages.
+"""Images in messages, and as marks in the prompts of a dataset.
 
-A model with a processor for images sees an image as a run of equal tokens, as many as it has patches; the engine and
-the trainer put the features of the next image there. So there must be exactly as many of them: text that spells the
-token becomes ordinary tokens.
-
-In a dataset a mark in the prompt, with a number of the image's digest, stands for each image, and the row has the
-files.
+A model sees an image as a run of equal tokens, as many as it has patches, for which the engine and the trainer put the
+features of the next image. So there must be exactly as many of them: text that spells the token is ordinary tokens.
 """
 
 import base64

@@ -1,9 +1,4 @@
-"""Chat messages in one form, for agents' requests, chat templates and the matching of histories.
-
-The model gateway converts every dialect (OpenAI chat, OpenAI responses, Anthropic messages) to these. A message's
-``key`` is its meaning: what the model was shown, without the parts that programs change when they send an answer back,
-such as the spacing of arguments and the identifier of a call.
-"""
+"""Chat messages in one form, for agents' requests of every dialect, chat templates and the matching of histories."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The ReAct agent: the model answers or calls tools, tools answer, until an answer comes or a limit is reached.
-
-It uses the model through the same conversation as any other agent, and never writes an assistant turn itself: a turn
-that it cannot continue ends the episode, with the outcome that the episode then has.
-"""
+"""The ReAct agent: the model answers or calls tools, tools answer, until an answer comes or a limit is reached."""
 
 import json
 import time

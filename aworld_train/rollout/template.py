@@ -1,16 +1,11 @@
 """From messages to token ids through a model's chat template, each message once.
 
-A conversation that continues is never rendered again: only new messages become tokens. The text that a template writes
-between the model's last token and its next turn is found by rendering the conversation with a marker in place of the
-last turn's text, and taking the text after the marker. What comes before it (earlier thinking, the tool list) does not
-matter. Most templates write the same text after a short stand-in conversation, which costs less: once per conversation
-and roles of the new messages, both are rendered and compared.
+The text that a template writes between the model's last token and its next turn is what follows a marker in place of
+the last turn's text. Most templates write the same text after a short stand-in conversation, which costs less: once per
+conversation and roles of the new messages, both are rendered and compared. If a template does not allow this,
+``CannotContinue`` is raised and the caller renders the whole conversation as a new one.
 
-If a template does not allow this, ``CannotContinue`` is raised and the caller renders the whole conversation as a new
-one.
-
-A text in a message that spells a special token, such as the end of a turn, is text: only the template writes such
-tokens. Before messages are rendered a mark is put into every text of that kind, and the text is cut there before it
+A text that spells a special token is text: a mark is put into it before it is rendered, and it is cut there before it
 becomes tokens, because tokenizers find a special token only in its whole text.
 """
 

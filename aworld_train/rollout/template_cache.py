@@ -1,11 +1,9 @@
 """A cache of the text that a chat template writes around messages, so that most messages need no rendering.
 
-Most templates write a tool's result unchanged between texts that do not depend on it. To find out, a template renders
-marker texts that record being inspected and that any filter would change; the text around the markers is the frame. A
+To find a frame, a template renders marker texts that record being inspected and that any filter would change. A
 template may copy a text before it inspects it, so a frame is used only if it also gives the template's result for texts
-made of all strings that the template could compare with. tests/unit/rollout compares frames with rendering.
-
-It saves 0.18 ms of CPU per turn: 0.98 ms without, 0.80 ms with, at the median of tests/bench/test_gateway.py.
+made of all strings that the template could compare with. It saves 0.18 ms of CPU per turn: 0.98 ms without, 0.80 ms
+with, at the median of tests/bench/test_gateway.py.
 """
 
 import re

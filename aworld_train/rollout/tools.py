@@ -1,9 +1,8 @@
 """An episode's tools: one MCP session, opened at the first call and closed with the episode.
 
-A call whose session is lost raises ``EnvironmentLost`` or ``ToolsBroken``, as the evidence is. A tool that reports an
-error, takes too long or answers with something else than a result gives an error *result*, to which the agent can
-react. The server is notified of calls that are abandoned after a timeout or because the episode was cancelled. Only
-opening a session is retried, while the server reports that it is full.
+A tool that reports an error, takes too long or answers with something else than a result gives an error *result*, to
+which the agent can react. The server is notified of calls that are abandoned. Only opening a session is retried, while
+the server is full.
 """
 
 import asyncio

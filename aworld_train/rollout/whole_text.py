@@ -1,8 +1,4 @@
-"""Text as tokenizers and UTF-8 can hold it.
-
-JSON can hold half of a surrogate pair as an escape. Tools that cut a text in the middle of an emoji send one, and
-models write them.
-"""
+"""Text as tokenizers and UTF-8 can hold it: tools cut emojis in two, and JSON can hold half of a surrogate pair."""
 
 import json
 from typing import Any

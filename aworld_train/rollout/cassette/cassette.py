@@ -1,8 +1,6 @@
 """The cassette: finds the recorded answer to a call, and adds answers to the file.
 
-Equal calls of one episode are numbered: the second ``read_page`` of an episode gets the recorded answer of a second
-``read_page``. If an episode makes a call more often than was recorded, the last answer is repeated. If a call was
-recorded twice (by two episodes, or again later) the last record counts.
+Equal calls of one episode are numbered: the second gets the answer of a second, or the last that was recorded.
 """
 
 import json

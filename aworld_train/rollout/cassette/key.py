@@ -18,10 +18,7 @@ _SERVERS_HEADERS = ("mcp_servers", "mcp-servers")
 
 @dataclass(frozen=True)
 class CallKey:
-    """One call: server, tool, arguments, and how many times its episode has made it, this time included.
-
-    ``arguments`` is canonical JSON, without the arguments that the tool's rule ignores.
-    """
+    """One call, with how many times its episode has made it; ``arguments`` are canonical JSON without ignored ones."""
 
     server: str
     tool: str
@@ -53,8 +50,7 @@ def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ())
 def server_identity(url: str, headers: Mapping[str, str]) -> str:
     """A name of a tool server that does not depend on where it runs: ``local`` or its host, and the chosen servers.
 
-    Port, path and user are not part of it: an environment gets another port each time, and the path of a hosted
-    server may be a secret. ``local`` is this machine, its network, and every host without a domain.
+    An environment gets another port each time, and the path of a hosted server may be a secret.
     """
     host = urlsplit(url).hostname or ""
     location = "local" if "." not in host or is_near(url) else host

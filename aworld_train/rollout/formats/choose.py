@@ -1,8 +1,5 @@
-"""Chooses the notation of calls by a model's chat template, and refuses one that does not fit.
-
-A call is rendered with the template, and the notation that reads the same call out of it is the model's. Where a
-template does not show calls, marks in its text and among the tokenizer's tokens decide.
-"""
+"""Chooses the notation that reads a call out of a turn that the chat template renders, and refuses one that does not
+fit."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The format of gpt-oss: a turn is a row of messages, each with a channel and perhaps a recipient.
-
-Described in OpenAI's harmony response format: ``analysis`` is thought, ``final`` is for the reader, ``commentary`` is
-too unless a recipient makes it a call.
-"""
+"""OpenAI's harmony, the format of gpt-oss: a turn is a row of messages, each with a channel and perhaps a recipient."""
 
 import re
 from typing import Any

@@ -1,9 +1,7 @@
 """The model gateway's server: finds the rollout of a request, and answers in every case.
 
-One server per process, on loopback, and one `ModelGatewaySession` per rollout, with a key that cannot be guessed. Only
-the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, which has one, or when the
-client disconnects. The clients of OpenAI and Anthropic retry by themselves, which would sample twice, so every error
-tells them not to. An answer that does not reach its client is reported to its conversation.
+Only the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, or when the client
+disconnects. The clients of OpenAI and Anthropic retry, which would sample twice, so every error tells them not to.
 """
 
 import asyncio

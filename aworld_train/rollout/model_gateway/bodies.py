@@ -1,11 +1,8 @@
 """A cache of an agent's last request body: each request brings the whole history, and only its new part is parsed.
 
-A body that begins and ends like the last one, with an insertion between, is the last one with more messages, if the
-insertion is at the end of the history array. A probe tests that: a value inserted at that position must be parsed as
-the last item of the history. Any other body is parsed as a whole. tests/unit/rollout/model_gateway proves that the
-result equals that of parsing the whole body.
-
-It saves about 0.19 ms of CPU per turn together with ``rollout/template_cache.py`` (tests/bench/test_gateway.py).
+A body that begins and ends like the last one is the last one with more messages, if what is inserted is at the end of
+the history array, which a probe tests once. Any other body is parsed as a whole. It saves about 0.19 ms of CPU per turn
+together with ``rollout/template_cache.py`` (tests/bench/test_gateway.py).
 """
 
 import re

@@ -1,8 +1,4 @@
-"""OpenAI's chat completions: POST /v1/chat/completions.
-
-Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's name and arguments,
-the finish reason and, with ``stream_options.include_usage``, the number of tokens.
-"""
+"""OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole answer, sampled before the first event."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
