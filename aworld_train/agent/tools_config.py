@@ -25,10 +25,6 @@ def use_context(context: EpisodeContext) -> Iterator[None]:
         _current.reset(token)
 
 
-def current_context() -> EpisodeContext | None:
-    return _current.get()
-
-
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None,
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:

@@ -5,6 +5,7 @@ Each branch costs a training row; the place shows why an agent makes them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, Literal
 
 from aworld_train.rollout.messages import Message, canonical_arguments
@@ -63,9 +64,7 @@ def _text(message: Message, with_reasoning: bool = False) -> str:
 
 
 def _first_difference(recorded: str, sent: str) -> tuple[int, str, str]:
-    pairs = zip(recorded, sent, strict=False)
-    shorter = min(len(recorded), len(sent))
-    position = next((index for index, (own, other) in enumerate(pairs) if own != other), shorter)
+    position = len(commonprefix([recorded, sent]))  # noqa: RUF071  of characters
     begin = max(0, position - _CHARS_BEFORE)
     end = position + _CHARS_AFTER
     return position, recorded[begin:end], sent[begin:end]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import ToolCounts
+from aworld_train.rollout.tool_record import ToolCounts
 
 
 @dataclass

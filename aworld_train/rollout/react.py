@@ -3,12 +3,11 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
-from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord, ToolCounts
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
 from aworld_train.waits import waiting
 
@@ -16,21 +15,6 @@ from aworld_train.waits import waiting
 class Tools(Protocol):
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool; a tool's error is a result, a lost environment an exception."""
-
-
-@dataclass
-class ToolCounts:
-    """The tool calls of an episode: their number, how many failed, their total time in seconds, and each of them."""
-
-    calls: int = 0
-    errors: int = 0
-    seconds: float = field(default=0.0)
-    records: list[ToolCallRecord] = field(default_factory=list)
-
-    @property
-    def was_calling(self) -> bool:
-        """Whether a call was under way when the episode ended."""
-        return bool(self.records) and self.records[-1].result == UNANSWERED
 
 
 async def play(

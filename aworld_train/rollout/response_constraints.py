@@ -58,7 +58,7 @@ class ResponseConstraints:
     def prompt(self) -> str:
         return self.output.prompt if self.output is not None else ""
 
-    def misses(self, content: str, called: Sequence[str]) -> list[Miss]:
+    def misses(self, content: str, called: Sequence[str]) -> tuple[Miss, ...]:
         """What an answer does against these wishes; ``called`` are the names of the tools that it calls."""
         misses: list[Miss] = []
         if self.must_call and not called:
@@ -69,7 +69,7 @@ class ResponseConstraints:
             misses.append("several_calls")
         if self.output is not None and not called and not self.output.fits(content):
             misses.append("schema")
-        return misses
+        return tuple(misses)
 
 
 NO_CONSTRAINTS = ResponseConstraints()

@@ -14,6 +14,7 @@ import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Any
 
 from aworld_train.rollout import template_cache
@@ -256,7 +257,7 @@ class ChatTemplate:
     ) -> Addition:
         after = _parts(self._render([*before, marked, *new], tools, begin_turn=True))[1]
         finished = self._after_finished(_numbered(marked))
-        both = _common_beginning(finished, after)
+        both = commonprefix([finished, after])  # noqa: RUF071  of characters
         ends = [match.end() for match in self._any_end.finditer(both)]
         if ends and marked.tool_calls:
             return Addition(self._any_end.findall(both)[-1], after[ends[-1] :])
@@ -450,11 +451,6 @@ def _parts(text: str) -> tuple[str, str]:
     if not marker or _MARKER in after:
         raise CannotContinue("the template does not show an assistant's turn once, as it is")
     return before, after
-
-
-def _common_beginning(one: str, other: str) -> str:
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))]
 
 
 def _overlap(sampled: Sequence[int], tokens: Sequence[int]) -> int:

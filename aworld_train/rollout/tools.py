@@ -24,11 +24,11 @@ import aiohttp
 
 from aworld_train.network import proxy_for
 from aworld_train.rollout.episode_clock import waiting_for_worker
+from aworld_train.rollout.http_client import UVICORN_KEEPALIVE_SECONDS, SessionPerLoop
 from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.tls import tls_context
 from aworld_train.rollout.tool_answers import MAX_DEPTH, depth
 from aworld_train.serving.tool_results import valid_result, valid_tools
 
@@ -41,6 +41,7 @@ _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested ag
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 _HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
+_HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS)
 
 
 _log = logging.getLogger(__name__)
@@ -223,20 +224,16 @@ async def wait_until_healthy(health_url: str, seconds: float) -> bool:
     """Poll a health endpoint until it answers 200 or ``seconds`` have passed."""
     deadline = time.monotonic() + seconds
     proxy = proxy_for(health_url)
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls_context()),
-        timeout=aiohttp.ClientTimeout(total=_HEALTH_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    ) as session:
-        while True:
-            with contextlib.suppress(aiohttp.ClientError, OSError):
-                async with session.get(health_url, proxy=proxy, allow_redirects=False) as response:
-                    await response.read()
-                if response.status == HTTPStatus.OK:
-                    return True
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(0.5)
+    session, limit = await _HTTP.get(), aiohttp.ClientTimeout(total=_HEALTH_SECONDS)
+    while True:
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with session.get(health_url, proxy=proxy, allow_redirects=False, timeout=limit) as response:
+                await response.read()
+            if response.status == HTTPStatus.OK:
+                return True
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(0.5)
 
 
 _schema_cache: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, list[dict[str, Any]]]] = {}

@@ -4,6 +4,7 @@ fit."""
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from aworld_train.errors import ModelError
@@ -152,6 +153,5 @@ def _shared(prompt: str, whole: str) -> int:
     """The length of the prompt in the whole; a template may begin the turn otherwise once it is over."""
     if whole.startswith(prompt):
         return len(prompt)
-    pairs = enumerate(zip(prompt, whole, strict=False))
-    length = next((index for index, (a, b) in pairs if a != b), len(whole))
+    length = len(commonprefix([prompt, whole]))  # noqa: RUF071  of characters
     return max(whole.rfind(end, 0, length) for end in "\n>]") + 1

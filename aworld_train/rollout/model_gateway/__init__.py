@@ -1,4 +1,4 @@
-"""The model gateway: an HTTP server that reads three dialects and passes each request to a conversation, which samples."""
+"""The model gateway: an HTTP server that reads three dialects and passes each request to a conversation."""
 
 from aworld_train.rollout.model_gateway.app import ModelGateway, ModelGatewaySession, model_gateway
 

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole answer, sampled before the first event."""
+"""OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole, sampled before the first event."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

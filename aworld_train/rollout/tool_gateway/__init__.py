@@ -5,6 +5,6 @@ Requests are passed on unchanged; the session records calls and losses.
 """
 
 from aworld_train.rollout.tool_gateway.server import ToolGateway, tool_gateway
-from aworld_train.rollout.tool_gateway.session import CallCounts, ToolGatewaySession
+from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 
-__all__ = ["CallCounts", "ToolGateway", "ToolGatewaySession", "tool_gateway"]
+__all__ = ["ToolGateway", "ToolGatewaySession", "tool_gateway"]

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,24 +26,12 @@ from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import AnswerExceeds, parse
-from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
+from aworld_train.rollout.tool_record import ToolCallRecord, ToolCounts, outcome_text
 from aworld_train.rollout.tools import ToolServer
 from aworld_train.rollout.whole_text import whole_text
 from aworld_train.serving.call_limits import read_limits
 
 _CLOSE_SECONDS = 5.0
-
-
-@dataclass
-class CallCounts:
-    """An episode's tool calls; ``errors`` include missing recordings, ``missed``."""
-
-    calls: int = 0
-    errors: int = 0
-    replayed: int = 0
-    missed: int = 0
-    seconds: float = 0.0
-    records: list[ToolCallRecord] = field(default_factory=list)
 
 
 class Call:
@@ -83,7 +70,7 @@ class ToolGatewaySession:
     ):
         self.token = secrets.token_urlsafe()
         self.url = f"{address}/{self.token}/mcp"
-        self.counts = CallCounts()
+        self.counts = ToolCounts()
         self.lost: EnvironmentLost | None = None
         self.upstream = upstream
         self.http = http

@@ -40,7 +40,7 @@ NUMBER = OutputFormat(json.dumps({"type": "object", "properties": {"n": {"type":
 def test_every_wish_that_an_answer_misses_is_named(
     constraints: ResponseConstraints, content: str, called: list[str], misses: list[Miss]
 ) -> None:
-    assert constraints.misses(content, called) == misses
+    assert list(constraints.misses(content, called)) == misses
 
 
 def test_only_a_form_is_written_into_the_prompt() -> None:

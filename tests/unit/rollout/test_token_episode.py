@@ -56,7 +56,7 @@ async def test_an_answer_holds_what_was_sampled_up_to_the_stop_text_and_what_was
         ],
         seconds=completion.seconds,
         stop="STOP",
-        misses=["no_call"],
+        misses=("no_call",),
     )
     [turn] = episode.agents["agent"].turns
     sampling, _ = model.sampling_calls[0]
