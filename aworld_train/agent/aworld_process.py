@@ -42,11 +42,7 @@ def _silence() -> None:
         with contextlib.suppress(AttributeError, ValueError):
             util.base_logger.remove(logger.file_log_id)
         for level in _SILENT:
-            setattr(logger, level, _discard)
-
-
-def _discard(*_: Any, **__: Any) -> None:
-    pass
+            setattr(logger, level, lambda *_, **__: None)
 
 
 @contextmanager

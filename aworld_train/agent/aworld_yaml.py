@@ -94,7 +94,8 @@ class YamlAgent:
 
         if find_spec("aworld") is None:
             raise DependencyMissing(_NO_AWORLD)
-        for agent in _agents(self._description):
+        described = self._description
+        for agent in (described,) if isinstance(described, AgentDescription) else described.agents:
             if agent.endpoint is not None:
                 _key(agent.name, agent.endpoint)
 
@@ -185,10 +186,6 @@ def _key(agent: str, endpoint: ModelEndpoint) -> str:
             f"The agent {agent} asks {endpoint.url} with the key in {endpoint.key_variable}, which is not set."
         )
     return key
-
-
-def _agents(description: AgentDescription | SwarmDescription) -> tuple[AgentDescription, ...]:
-    return (description,) if isinstance(description, AgentDescription) else description.agents
 
 
 _NO_AWORLD = (

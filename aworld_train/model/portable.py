@@ -15,20 +15,10 @@ from aworld_train.model.weights import dtype_of
 
 CONFIG = "config.json"
 _INPUT_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-    "tekken.json",
-    "*.jinja",
-    "additional_chat_templates/*.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    "processor_config.json",
-    "*preprocessor_config.json",
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+    *("*.model", "*.tiktoken", "tekken.json", "generation_config.json"),
+    *("*.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
+    *("processor_config.json", "*preprocessor_config.json"),
 )
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 _ROPE = ("rope_", "rotary_", "partial_rotary_factor")

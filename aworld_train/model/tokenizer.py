@@ -15,15 +15,8 @@ TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 SPECIAL = (END_OF_TEXT, TURN_START, TURN_END)
 
-MARKUP = (
-    "<tool_call>",
-    "</tool_call>",
-    "<tool_response>",
-    "</tool_response>",
-    "<tools>",
-    "</tools>",
-    "<answer>",
-    "</answer>",
+MARKUP = tuple(
+    f"<{slash}{name}>" for name in ("tool_call", "tool_response", "tools", "answer") for slash in ("", "/")
 )
 """Single tokens that decoding keeps even when it skips special ones, because parsers and scorers need them."""
 

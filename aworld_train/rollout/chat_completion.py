@@ -91,11 +91,8 @@ _RETRY_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 class ChatAnswer:
     """An endpoint's answer.
 
-    Attributes:
-        finish_reason: ``stop``, ``tool_calls``, ``length`` (cut off), ``content_filter`` (a filter of the endpoint
-            stopped it) or ``refusal`` (the model said by itself that it refuses).
-        sampled_tokens: Tokens that were sampled, thoughts included; 0 if it does not say.
-        malformed: Whether the endpoint says that the model began a tool call that cannot be read.
+    ``content_filter``: a filter of the endpoint stopped it; ``refusal``: the model said that it refuses. Sampled tokens
+    include thoughts; 0 if the endpoint does not count. It is ``malformed`` where a tool call cannot be read.
     """
 
     content: str

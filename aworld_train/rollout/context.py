@@ -79,17 +79,14 @@ class ContextView:
         keep = self.settings.keep
         if self.settings.policy == "discard_tools":
             results = [i for i, message in enumerate(seen) if message.role == "tool"]
-            old = set(results[: len(results) - keep])
+            old = set(results[: max(0, len(results) - keep)])
             return [replace(m, content=DISCARDED, images=()) if i in old else m for i, m in enumerate(seen)]
         head, turns = _turns(seen)
-        if self.settings.policy == "keep_last_k":
-            return (
-                [*head, *(message for turn in turns[len(turns) - keep :] for message in turn)]
-                if turns
-                else None
-            )
         if not turns:
             return None
+        if self.settings.policy == "keep_last_k":
+            kept = turns[max(0, len(turns) - keep) :]
+            return [*head, *(message for turn in kept for message in turn)]
         request = [*seen, Message("user", ASK_FOR_SUMMARY)]
         summary = await (self.settings.summarizer or ask)(request)
         return [*head, Message("user", SUMMARY_FOLLOWS + summary)]

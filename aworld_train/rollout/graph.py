@@ -28,14 +28,10 @@ MAX_BRANCH_POINTS = 20
 class Node:
     """Consecutive messages and the tokens they add.
 
-    Attributes:
-        tokens: Token ids; those of context end where the assistant begins.
-        logprobs: Of each sampled token; None for context.
-        wish: The text about the answer's form that the model was shown last, in this context or before it.
-        stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
-        counted: How many tokens it has where their ids are not known: as an outside endpoint has counted them.
-        length: Tokens from the root up to and including this node.
-        images: The images from the root up to and including this node.
+    ``logprobs`` is None for context, whose tokens end where the assistant begins. ``wish`` is the text about the
+    answer's form that the model was shown last. The tokens of a turn hold the ``stop`` text that ended it, its message
+    does not. ``counted`` is what an outside endpoint has counted, whose ids are not known. ``length`` and ``images``
+    are from the root up to and including this node.
     """
 
     parent: "Node | None"
@@ -114,10 +110,8 @@ class Node:
 class Match:
     """The node that a request continues.
 
-    Attributes:
-        node: The sampled node that its history leads to, or None for a new conversation.
-        context: The existing context node with exactly the new messages; None if there is none.
-        branch: Where it does not continue the newest turn; None if it does, or is the first request.
+    ``node`` is None for a new conversation. ``context`` is the recorded node with exactly the new messages. ``branch``
+    is None for the first request and for one that continues the newest turn.
     """
 
     node: Node | None
@@ -257,7 +251,8 @@ class ConversationGraph:
         rows: list[Row] = []
         trained: set[int] = set()
         for node in self.nodes():
-            if not node.is_received_turn or any(_has_received_turn(child) for child in node.children):
+            later = (turn for context in node.children for turn in context.children)
+            if not node.is_received_turn or any(turn.is_received_turn for turn in later):
                 continue
             row = _row(node, trained)
             if any(row.mask):
@@ -322,10 +317,6 @@ def _deepest_below(root: Node, messages: Sequence[Message], keys: tuple[Any, ...
             best = (node, end)
         stack += [(child, end) for child in reversed(node.children)]
     return best
-
-
-def _has_received_turn(context: Node) -> bool:
-    return any(child.is_received_turn for child in context.children)
 
 
 def _row(leaf: Node, trained: set[int]) -> Row:

@@ -110,16 +110,12 @@ def _validator(schema: str) -> Any:
     from referencing import Registry
 
     keywords = Draft202012Validator.VALIDATORS
-    unchecked = dict.fromkeys(("pattern", "patternProperties"), _unchecked)
+    unchecked = dict.fromkeys(("pattern", "patternProperties"), lambda *_: None)
     others = {
         name: _unless_patterns(keywords[name]) for name in ("additionalProperties", "unevaluatedProperties")
     }
     kind = validators.extend(Draft202012Validator, {**unchecked, **others})
     return kind(json.loads(schema), registry=Registry())
-
-
-def _unchecked(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    pass
 
 
 def _unless_patterns(check: Callable[..., Any]) -> Callable[..., Any]:

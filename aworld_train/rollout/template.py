@@ -206,7 +206,8 @@ class ChatTemplate:
 
     def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
         """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
-        shape = None if self._spells_control_token(new) else template_cache.shape(new)
+        spells_token = any(self._control_tokens.search(message.content) for message in new)
+        shape = None if spells_token else template_cache.shape(new)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after([_STAND_IN], turn, new, tools).text
@@ -365,9 +366,6 @@ class ChatTemplate:
         for added_token in self._tokenizer.added_tokens_decoder.values():
             if str(added_token) in frame:
                 yield str(added_token)
-
-    def _spells_control_token(self, messages: Sequence[Message]) -> bool:
-        return any(self._control_tokens.search(message.content) for message in messages)
 
     def _marked(self, value: Any) -> Any:
         match value:

@@ -44,11 +44,9 @@ Reader = Callable[[str, re.Match[str], Tools], Calls | None]
 class CallFormat:
     """One family's notation of calls.
 
-    Attributes:
-        begins: A pattern for the beginning of calls. What its group ``bare`` matches could be text as well, and
-            begins a call only where the agent has tools; after other text, only one of a tool that it has.
-        stops: Tokens after which the model's turn is over.
-        read_whole: Reads a whole turn, for a format that divides turns in its own way.
+    What the group ``bare`` of ``begins`` matches could be text as well, and begins a call only where the agent has
+    tools; after other text, only one of a tool that it has. ``stops`` are tokens after which the turn is over, and
+    ``read_whole`` is for a format that divides turns in its own way.
     """
 
     name: str

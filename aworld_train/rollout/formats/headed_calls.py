@@ -32,10 +32,6 @@ class _Headed:
         return Calls(calls, section_end) if calls and section_end is not None else None
 
 
-def _format(name: str, families: str, begins: str, headed: _Headed) -> CallFormat:
-    return CallFormat(name, begins, headed.read, families)
-
-
 # The first of Mistral's notations is a list of objects with identifiers; the next ones head each call.
 _MISTRAL = _Headed(
     re.compile(r"\s*(?:\[TOOL_CALLS\]\s*)?(?P<name>[\w.-]{1,200})(?:\[CALL_ID\](?P<id>\w{1,64}))?\[ARGS\]")
@@ -83,9 +79,9 @@ def _read_mistral(text: str, begin: re.Match[str], tools: Tools) -> Calls | None
 
 FORMATS = (
     CallFormat("mistral", r"\[TOOL_CALLS\]", _read_mistral, "Mistral, Ministral, Magistral, Devstral"),
-    _format("deepseek_v3", "DeepSeek V3 and R1", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V3),
-    _format("deepseek_v31", "DeepSeek V3.1", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V31),
-    _format("kimi", "Kimi K2", r"<\|tool_calls_section_begin\|>", _KIMI),
-    _format("solar", "Solar Open", r"<\|tool_calls\|>", _SOLAR),
-    _format("functionary", "Functionary 3.1", "(?=<function=)", _FUNCTIONARY),
+    CallFormat("deepseek_v3", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V3.read, "DeepSeek V3 and R1"),
+    CallFormat("deepseek_v31", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V31.read, "DeepSeek V3.1"),
+    CallFormat("kimi", r"<\|tool_calls_section_begin\|>", _KIMI.read, "Kimi K2"),
+    CallFormat("solar", r"<\|tool_calls\|>", _SOLAR.read, "Solar Open"),
+    CallFormat("functionary", "(?=<function=)", _FUNCTIONARY.read, "Functionary 3.1"),
 )

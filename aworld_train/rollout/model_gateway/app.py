@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, RequestRefused
 from aworld_train.rollout.model_gateway import (
     address,
     anthropic,
@@ -81,9 +81,7 @@ class ModelGatewaySession:
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
         self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
         self._rules = rules
-        self._max_text_bytes = rules.max_text_bytes
         self._surroundings: dict[str, Surroundings] = {}
-        self._responses: dict[str, dict[str, Sequence[Message]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -119,15 +117,15 @@ class ModelGatewaySession:
 
     def _refuse_text(self, agent: str, body: bytes, request: ChatRequest | None = None) -> None:
         """Refuse a body with more text than the model's context can hold; ``request`` is what it was read as."""
-        if len(body) <= self._max_text_bytes:
+        if len(body) <= self._rules.max_text_bytes:
             return
         # What looks like a file in the body may be read as text.
         size = sum(message.size for message in request.messages) if request else text_bytes(body)
-        if size > self._max_text_bytes:
+        if size > self._rules.max_text_bytes:
             self._conversation(agent).note_overlong()
             raise RequestRefused(
                 f"the request has {size:,} bytes of text, and what the model's context holds has at most "
-                f"{self._max_text_bytes:,}; shorten the conversation",
+                f"{self._rules.max_text_bytes:,}; shorten the conversation",
                 code="context_length_exceeded",
             )
 
@@ -138,8 +136,7 @@ class ModelGatewaySession:
 
     def _around(self, agent: str) -> Surroundings:
         if agent not in self._surroundings:
-            self._responses[agent] = {}
-            self._surroundings[agent] = Surroundings(self._rules, self._responses[agent])
+            self._surroundings[agent] = Surroundings(self._rules)
         return self._surroundings[agent]
 
     async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
@@ -160,7 +157,7 @@ class ModelGatewaySession:
                     task.cancel()
                 await asyncio.wait(tasks)
         if parsed.response_id:
-            self._responses[agent][parsed.response_id] = (*parsed.carried, sampled[0].message)
+            self._around(agent).responses[parsed.response_id] = (*parsed.carried, sampled[0].message)
         return sampled
 
     async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:

@@ -11,7 +11,7 @@ from typing import Any
 from aworld_train.rollout.messages import ChatRequest, Completion, Message
 from aworld_train.rollout.model_gateway import chat, fields, sampling
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -30,9 +30,7 @@ _READ = frozenset(
 _ONE_TEXT = "one text is possible: token ids may be those of another tokenizer, and several texts are several requests"
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     if body.get("suffix"):

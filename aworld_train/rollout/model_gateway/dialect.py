@@ -6,7 +6,7 @@ trainer has recorded it, and a refusal still has its HTTP status.
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,21 +43,18 @@ class Surroundings:
     """What a request is read with; ``responses`` are the agent's conversations up to an answer, by its identifier."""
 
     rules: RequestRules = field(default_factory=RequestRules)
-    responses: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    responses: dict[str, Sequence[Message]] = field(default_factory=dict)
 
 
-NO_SURROUNDINGS = Surroundings()
+EMPTY = Surroundings()
 
 
 @dataclass(frozen=True)
 class Dialect:
     """One request format with its answers.
 
-    Attributes:
-        read: Parses a body; raises `RequestRefused`. Takes the parts that are equal in the agent's last request in this
-            dialect from there, since an agent sends its whole history every time.
-        answer: The answer's body; the string is the model's name. Only requests for several choices have several
-            completions.
+    ``read`` parses a body, or raises `RequestRefused`; parts that are equal in the agent's last request are taken from
+    there. Only requests for several choices have several completions.
     """
 
     history: str

@@ -14,7 +14,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -47,9 +47,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")

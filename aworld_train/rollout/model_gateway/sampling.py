@@ -15,39 +15,18 @@ from aworld_train.rollout.response_constraints import RequestRules
 log = logging.getLogger(__name__)
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("audio", "web_search_options"), ()),
+    **dict.fromkeys(("frequency_penalty", "min_p", "min_tokens", "presence_penalty"), (0,)),
+    **dict.fromkeys(("prompt_logprobs", "top_logprobs"), (0,)),  # or False
+    **dict.fromkeys(("best_of", "length_penalty", "n", "repetition_penalty", "typical_p"), (1,)),
+    **dict.fromkeys(("continue_final_message", "echo", "ignore_eos", "use_beam_search"), (False,)),
+    **dict.fromkeys(("chat_template", "ebnf", "guided_grammar", "guided_regex", "regex"), ("",)),
+    **dict.fromkeys(("allowed_token_ids", "bad_words", "documents"), ([],)),
+    **dict.fromkeys(("guided_choice", "logits_processors", "stop_token_ids"), ([],)),
+    **dict.fromkeys(("logit_bias", "structured_outputs"), ({},)),
     "add_generation_prompt": (True,),
-    "allowed_token_ids": ([],),
-    "audio": (),
-    "bad_words": ([],),
-    "best_of": (1,),
-    "chat_template": ("",),
-    "continue_final_message": (False,),
-    "documents": ([],),
-    "ebnf": ("",),
-    "echo": (False,),
-    "frequency_penalty": (0,),
-    "guided_choice": ([],),
-    "guided_grammar": ("",),
     "guided_json": ("", {}),
-    "guided_regex": ("",),
-    "ignore_eos": (False,),
-    "length_penalty": (1,),
-    "logit_bias": ({},),
-    "logits_processors": ([],),
-    "min_p": (0,),
-    "min_tokens": (0,),
     "modalities": (["text"],),
-    "n": (1,),
-    "presence_penalty": (0,),
-    "prompt_logprobs": (0,),  # or False
-    "regex": ("",),
-    "repetition_penalty": (1,),
-    "stop_token_ids": ([],),
-    "structured_outputs": ({},),
-    "top_logprobs": (0,),
-    "typical_p": (1,),
-    "use_beam_search": (False,),
-    "web_search_options": (),
 }
 """The values that change nothing, by parameter; ``null`` always changes nothing."""
 

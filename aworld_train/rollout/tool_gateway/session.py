@@ -115,8 +115,7 @@ class ToolGatewaySession:
 
     def begin_call(self, mcp_session: str | None, request: Mapping[str, Any]) -> Call:
         """Count a tool call, and remember it until its answer comes."""
-        params = request.get("params")
-        params = params if isinstance(params, dict) else {}
+        params = _params(request)
         tool, arguments = str(params.get("name", "")), params.get("arguments")
         recorded = None
         if self.playback is not None:
@@ -132,8 +131,7 @@ class ToolGatewaySession:
         """Remember a request for a tool list, if the list is to be recorded."""
         if self.cassette is None or not self.cassette.records:
             return
-        params = request.get("params")
-        if not (isinstance(params, dict) and params.get("cursor")):
+        if not _params(request).get("cursor"):
             self._tools = []
         self._pending[_pending_key(mcp_session, request)] = _ToolList()
 
@@ -158,9 +156,8 @@ class ToolGatewaySession:
 
     def cancel(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
         """End a call that the agent cancelled; a late answer to it is not recorded."""
-        params = request.get("params")
-        request_id = params.get("requestId") if isinstance(params, dict) else None
-        call = self._pending.pop(_pending_key(mcp_session, {"id": request_id}), None)
+        cancelled = {"id": _params(request).get("requestId")}
+        call = self._pending.pop(_pending_key(mcp_session, cancelled), None)
         if isinstance(call, Call):
             self.end_call(call, failed=True)
 
@@ -246,6 +243,11 @@ class ToolGatewaySession:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 async with self.http.delete(self.upstream.url, headers=headers, proxy=self.proxy):
                     pass
+
+
+def _params(request: Mapping[str, Any]) -> dict[str, Any]:
+    params = request.get("params")
+    return params if isinstance(params, dict) else {}
 
 
 def _pending_key(mcp_session: str | None, message: Mapping[str, Any]) -> _PendingKey:
