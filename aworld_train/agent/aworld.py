@@ -146,7 +146,7 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
     conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
-    # The engine retries by itself. It would refuse a repeated request again, or count a lost answer twice.
+    # The engine retries. AWorld would refuse a repeated request again, or count a lost answer twice.
     conf.max_retries = 0
     agent.llm_max_attempts = 1
     agent._llm = get_llm_model(conf, http_client=client, timeout=context.seconds)

@@ -50,5 +50,4 @@ class AworldAgentLoop:
         return self.context
 
 
-AWorldAgentLoop = AworldAgentLoop
-"""The same class by the spelling of some of AWorld's documents."""
+AWorldAgentLoop = AworldAgentLoop  # the same class by the spelling of some of AWorld's documents

@@ -32,8 +32,7 @@ from aworld_train.rollout import episode_clock
 from aworld_train.rollout.outcome import AgentFailed
 from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
-GRACE = 1.0
-"""Seconds between SIGTERM and SIGKILL."""
+GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _MAX_TAIL_BYTES = 64 * 1024  # bytes of each stream; an answer cannot be longer
 _MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
 _MAX_FOLDER_BYTES = 2 * 1024**3

@@ -9,7 +9,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aworld_train.model import warm_start
 from aworld_train.model.build_progress import BuildProgress
-from aworld_train.model.measurement import Greedy, SampledGroups, greedy, sampled
+from aworld_train.model.sampling import SampledEpisode, play
 from aworld_train.model.tokenizer import CONTEXT
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
@@ -26,6 +26,24 @@ GATE = (
 MAX_GUESS_LESSONS = 3
 TOOL_CHECK_TASKS = 128
 GROUP_TASKS = 64
+GROUP = 8
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The likeliest episode of each task; shares of them."""
+
+    accuracy: float
+    tool_use: float
+
+
+@dataclass(frozen=True)
+class SampledGroups:
+    """Shares at temperature 1; GRPO learns only from mixed groups, which have right and wrong answers."""
+
+    mixed_groups: float
+    accuracy: float
+    tool_use: float
 
 
 @dataclass(frozen=True)
@@ -125,3 +143,37 @@ def _measure_gate(attempt: Attempt, step: int) -> AcceptedModel | None:
     if groups.mixed_groups < MIN_MIXED_GROUPS or groups.accuracy < MIN_SAMPLED_ACCURACY:
         return None
     return AcceptedModel(attempt.model, attempt.encoder, greedy_result, groups)
+
+
+def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask]) -> Greedy:
+    episodes = play(model, encoder, [task.expression for task in tasks])
+    right = [_right(episode, task) for episode, task in zip(episodes, tasks, strict=True)]
+    return Greedy(_share(right), _share([episode.used_tool for episode in episodes]))
+
+
+def sampled(
+    model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int
+) -> SampledGroups:
+    repeated = [task for task in tasks for _ in range(GROUP)]
+    episodes = play(
+        model,
+        encoder,
+        [task.expression for task in repeated],
+        temperature=1.0,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    right = [_right(episode, task) for episode, task in zip(episodes, repeated, strict=True)]
+    groups = [sum(right[start : start + GROUP]) for start in range(0, len(right), GROUP)]
+    return SampledGroups(
+        mixed_groups=_share([0 < count < GROUP for count in groups]),
+        accuracy=_share(right),
+        tool_use=_share([episode.used_tool for episode in episodes]),
+    )
+
+
+def _right(episode: SampledEpisode, task: ArithmeticTask) -> bool:
+    return episode.answer is not None and episode.answer.strip() == task.value
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return round(sum(flags) / len(flags), 4)

@@ -15,8 +15,7 @@ from aworld_train.model.transcripts import Transcript, TranscriptEncoder
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
-TOKENS_AROUND = 16
-"""Most tokens of a turn besides its expression or value: markup, JSON, the end of the turn."""
+TOKENS_AROUND = 16  # most tokens of a turn besides its expression or value: markup, JSON, the end of the turn
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask, expression_in
 
-MIN_VAL = 32
-"""With fewer tasks the measured accuracy is too inexact for the gate."""
+MIN_VAL = 32  # with fewer tasks the measured accuracy is too inexact for the gate
 MAX_VAL = 256
 GENERATED = 4000
 HELD_OUT = 0.1

@@ -24,8 +24,7 @@ ISOLATED = r"[0-9.+\-*/()\n]"
 """Characters that never merge with a neighbour. The line break is one of them because verl's continuous-token
 builder for Qwen puts exactly one newline token after ``<|im_end|>`` (``utils/tokenizer/continuous_token.py``)."""
 
-CONTEXT = 2048
-"""Context length in tokens that the model declares; an episode has fewer than 100."""
+CONTEXT = 2048  # context length in tokens that the model declares; an episode has fewer than 100
 
 
 def build() -> Any:

@@ -23,8 +23,7 @@ CALCULATOR: dict[str, Any] = {
 }
 """The tool as the prompt shows it, the one that ``docker/calculator-mcp-server`` offers."""
 
-CHARACTERS = "0123456789.+-*/()"
-"""The characters of expressions and values."""
+CHARACTERS = "0123456789.+-*/()"  # the characters of expressions and values
 
 _QUESTION = re.compile(rf"What is ([{re.escape(CHARACTERS)}]+)\?")
 _EXPRESSION, _VALUE = "¤", "¶"

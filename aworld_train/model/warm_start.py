@@ -130,7 +130,7 @@ def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Trans
 def _summed_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcript]) -> torch.Tensor:
     common = len(preamble)
     longest = max(len(episode.ids) for episode in episodes) - common
-    # Padding stands on the right, where a causal model's earlier positions cannot see it.
+    # Padding is on the right, where a causal model's earlier positions cannot see it.
     ids = torch.tensor([(e.ids[common:] + [0] * longest)[:longest] for e in episodes])
     written = torch.tensor([(e.mask[common:] + [0] * longest)[:longest] for e in episodes]).bool()[:, 1:]
     cache = DynamicCache()

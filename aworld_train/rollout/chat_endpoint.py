@@ -23,8 +23,7 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
 
-MAX_OUTAGE_SECONDS = 600.0
-"""How long a request is repeated, from its first failure on."""
+MAX_OUTAGE_SECONDS = 600.0  # how long a request is repeated, from its first failure on
 _MAX_PAUSE = 30.0
 _LIST_SECONDS = 30.0
 

@@ -37,7 +37,7 @@ class ChatEpisode(Episode):
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
         if request.plain:
             raise RequestRefused(
-                "the model is at an endpoint that takes conversations, not texts to go on with"
+                "the model is at an endpoint that takes conversations, not texts to continue"
             )
         tools = record.key_of(request.tools)
         match = record.graph.match(messages, tools, request.constraints.prompt)

@@ -34,8 +34,7 @@ _MIN_TEXT_BYTES = 1 << 20
 _BYTES_PER_TOKEN = 32  # of JSON, several times what texts of any language have
 _OUTCOMES = {"length": Outcome.overlong, "content_filter": Outcome.filtered, "refusal": Outcome.refused}
 _LONGER_HISTORIES = 10  # than the context, where a policy shortens them
-PLAIN = "plain text"
-"""In place of the key of the tools: no conversation has it."""
+PLAIN = "plain text"  # in place of the key of the tools: no conversation has it
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 
-MAX_BRANCH_POINTS = 20
-"""How many branches of an agent are described; the others are only counted."""
+MAX_BRANCH_POINTS = 20  # how many branches of an agent are described; the others are only counted
 
 
 @dataclass(eq=False)

@@ -84,7 +84,7 @@ class Image:
             return opened.convert("RGB")
         except NoImage:
             raise
-        except Exception as error:  # decoders of files that somebody else made raise anything
+        except Exception as error:  # decoders raise anything on files from outside
             formats = ", ".join(_FORMATS)
             raise NoImage(f"it cannot be read as {formats}: {type(error).__name__}: {error}"[:300]) from error
 

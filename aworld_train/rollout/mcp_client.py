@@ -113,7 +113,7 @@ class McpSession:
         await self._notify({"method": "notifications/initialized"})
 
     def request(self, method: str, params: Mapping[str, Any]) -> PendingRequest:
-        """Send a request. It runs until it is answered or the session is closed, whether anybody awaits it or not."""
+        """Send a request. It runs until it is answered or the session is closed, awaited or not."""
         number = next(self._numbers)
         answer = asyncio.create_task(self._call(number, method, params))
         self._under_way.add(answer)
@@ -121,7 +121,7 @@ class McpSession:
         return PendingRequest(number, answer)
 
     async def cancel(self, request: PendingRequest, reason: str) -> None:
-        """Notify the server that the answer is not needed any more; by the specification, closing is no such notice."""
+        """Notify the server that the answer is not needed any more; by the specification, closing says nothing."""
         params = {"requestId": request.number, "reason": reason}
         await self._notify({"method": "notifications/cancelled", "params": params})
 

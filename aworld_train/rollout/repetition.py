@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_MIN_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
+_MIN_LOOP = 96  # tokens; a table or a list of zeros is not a loop yet
 _MAX_PERIOD = 48
 
 

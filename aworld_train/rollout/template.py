@@ -357,7 +357,7 @@ class ChatTemplate:
         return [token for piece in text.split(_CUT) for token in self._tokens_of(piece)]
 
     def _control_token_texts(self) -> Iterator[str]:
-        """The special tokens, and those that stand between messages: some models have these without the mark."""
+        """The special tokens, and those between messages: some models have these without the mark."""
         yield from special_tokens(self._tokenizer).values()
         try:
             frame = self._render([_STAND_IN, Message("assistant", _MARKER), _STAND_IN], (), begin_turn=False)

@@ -8,8 +8,7 @@ from aworld_train.rollout.whole_text import load_whole
 
 MAX_BYTES = 32 << 20  # after decompression; room for one image of the most bytes, in Base64
 MAX_VALUES = 2 << 20  # in one answer: an empty array is 3 bytes of JSON and 64 of memory
-MAX_DEPTH = 100
-"""Nesting of arguments and answers; parsers fail at some hundreds of levels."""
+MAX_DEPTH = 100  # nesting of arguments and answers; parsers fail at some hundreds of levels
 
 
 class AnswerExceeds(Exception):

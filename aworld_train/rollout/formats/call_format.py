@@ -32,8 +32,7 @@ class Calls:
     end: int = 0
 
 
-NONE = Calls([])
-"""What looked like the beginning of a call is text."""
+NONE = Calls([])  # what looked like the beginning of a call is text
 
 
 Reader = Callable[[str, re.Match[str], Tools], Calls | None]
@@ -135,7 +134,7 @@ def json_at(text: str, position: int) -> tuple[Any, int] | None:
 
 
 def after(text: str, position: int, *closings: str) -> int | None:
-    """The position after the first of these closing marks that stands here, spaces skipped; None if none does."""
+    """The position after the first of these closing marks at a position, spaces skipped; None if none does."""
     position = skip_space(text, position)
     return next((position + len(mark) for mark in closings if text.startswith(mark, position)), None)
 

@@ -54,7 +54,7 @@ def _objects(
 def _bare(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
     """Objects or a list of objects without marks; several are divided by spaces or semicolons.
 
-    An object that is no call is an answer in JSON.
+    An object that is not a call is an answer in JSON.
     """
     calls: list[ToolCall] = []
     position = begin.start() if begin["bare"] else skip_space(text, begin.end())

@@ -26,8 +26,7 @@ from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 
-TEXT_ARGUMENTS = "_arguments_as_text"
-"""The key in a call's input for arguments that are no JSON object."""
+TEXT_ARGUMENTS = "_arguments_as_text"  # the key in a call's input for arguments that are not a JSON object
 
 _READ = frozenset(
     {

@@ -2,7 +2,7 @@
 
 Other fields of a function (``strict``, ``cache_control``) concern constrained sampling or billing, and an empty
 description has no content: they are left out, so that the same tools give the same prompt for every client. So are
-tools that are no functions, which coding agents offer by default: a provider's own, such as web search, and those with
+tools that are not functions, which coding agents offer by default: a provider's own, such as web search, and those with
 a grammar.
 """
 

@@ -49,8 +49,7 @@ class _ToolList:
     """A requested tool list; a long one comes in several answers."""
 
 
-_PendingKey = tuple[str | None, str]
-"""A session, and the id of a request as JSON: 1 and "1" are two."""
+_PendingKey = tuple[str | None, str]  # a session, and the id of a request as JSON: 1 and "1" are two
 
 
 class ToolGatewaySession:
@@ -119,7 +118,7 @@ class ToolGatewaySession:
         tool, arguments = str(params.get("name", "")), params.get("arguments")
         recorded = None
         if self.playback is not None:
-            # Arguments that are no object, or cannot be written as JSON, are never recorded.
+            # Arguments that are not an object, or cannot be written as JSON, are never recorded.
             with contextlib.suppress(ValueError, AttributeError):
                 recorded = self.playback.next(tool, arguments)
         self.counts.calls += 1
