@@ -241,13 +241,13 @@ def build_model(folder: Path, name: str, device: str) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from aworld_train.model import architecture, tokenizer
+    from aworld_train.model import attempt, tokenizer
     from aworld_train.model.transcripts import TranscriptEncoder
 
     torch.manual_seed(0)
     encoder = TranscriptEncoder(tokenizer.build())
     if device == "cpu":
-        model = architecture.build(encoder.tokenizer, 0)
+        model = attempt.new_model(encoder.tokenizer, 0)
     else:
         config = Qwen3Config(
             **SHAPES[name],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from aworld_train.rollout.images import TEXT_ONLY
 from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model_gateway import ModelGateway, ModelGatewaySession
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 MODEL = "test/model-1"
 Answer = Completion | BaseException | Callable[[ChatRequest], Completion]

@@ -1,10 +1,7 @@
 """Agents: the programs that are trained, and how one is run on one task.
 
-agent = agent_from({"command": ["python", "my_agent.py"]})
-answer = await agent.run(task, context)
-
-An agent is a user-defined program, a function that builds an agent in this process, or a file that describes an AWorld
-agent or swarm. Each finds its language model and its tools at the addresses in ``EpisodeContext``.
+An agent is a user-defined program, a function or class in this process, or a file that describes an AWorld agent or
+swarm. Each finds its language model and its tools at the addresses in ``EpisodeContext``.
 """
 
 from aworld_train.agent.aworld_loop import AWorldAgentLoop, AworldAgentLoop

@@ -1,13 +1,11 @@
 """Runs an AWorld ``Agent`` or ``Swarm`` on one task, hundreds at a time in one event loop.
 
-AWorld has process-wide state: a registry of agents, one memory, message queues, sandboxes on their own threads. So an
-episode's agents get unique identifiers and a memory that ends with the episode, and all other state under their
-identifiers is dropped when they finish. An error that AWorld swallows, or turns into an answer (``Task fail, cause:
-...``), ends the episode as a failure.
+AWorld has process-wide state, so an episode's agents get unique identifiers and a memory of their own, and all other
+state under their identifiers is dropped when they finish. An error that AWorld swallows, or turns into an answer, ends
+the episode as a failure.
 
-Written for the AWorld version that the extra ``aworld`` pins; only this module and ``aworld_process`` use its private
-names. AWorld calls models with the openai SDK, which needs an asynchronous httpx client: the only one in this package
-that sends requests of an episode.
+Only this module and ``aworld_process`` use private names of AWorld, of the version that the extra ``aworld`` pins. Its
+openai SDK needs an asynchronous httpx client, the only one in this package that sends requests of an episode.
 """
 
 import asyncio
@@ -37,10 +35,6 @@ async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> st
     """Run a newly built AWorld ``Agent`` or ``Swarm`` on the task.
 
     Agents that use the model in training get a URL and a key by their names; agents with another endpoint keep it.
-
-    Raises:
-        AgentFailed: AWorld reported a failure, or gave no text.
-        EnvironmentLost: the tools of an agent could not be listed.
     """
     from aworld.config.conf import TaskConfig
     from aworld.core.task import Task
@@ -99,8 +93,7 @@ def _agents_of(built: Any) -> list[Any]:
 def _make_distinct(agents: list[Any]) -> None:
     """Give every agent an identifier that is unique in this process.
 
-    AWorld's identifiers repeat after seven minutes, and an agent with a duplicate identifier is not registered: its
-    tool calls would go through the other agent's sandbox.
+    AWorld's repeat after seven minutes, and the tool calls of an agent with a duplicate go through the other's sandbox.
     """
     renamed: dict[str, str] = {}
     for agent in agents:
@@ -153,7 +146,7 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
     conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
-    # The engine retries by itself. It would refuse a repeated request again, or count a lost answer twice.
+    # The engine retries. AWorld would refuse a repeated request again, or count a lost answer twice.
     conf.max_retries = 0
     agent.llm_max_attempts = 1
     agent._llm = get_llm_model(conf, http_client=client, timeout=context.seconds)
@@ -162,11 +155,7 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
 
 
 def _is_in_training(name: str, conf: Any, context: EpisodeContext) -> bool:
-    """Whether the configuration names no other model than the one in training.
-
-    Raises:
-        AgentFailed: It names a provider whose address AWorld would take from the trainer's environment.
-    """
+    """Whether the configuration names no other model than the one in training."""
     if _is_from_environment(conf):
         return True
     if conf.llm_provider == _TRAINED_PROVIDER or not conf.llm_base_url:

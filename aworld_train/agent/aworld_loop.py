@@ -1,16 +1,5 @@
-"""An AWorld agent written as a class: subclass ``AworldAgentLoop`` and build the agents of one episode.
+"""An AWorld agent written as a class: subclass ``AworldAgentLoop`` and define ``build_agents``, async or not.
 
-    class GaiaAgentLoop(AworldAgentLoop):
-        async def build_agents(self):
-            config, servers = get_agent_tool_env_and_servers()
-            conf = AgentConfig(
-                llm_base_url=await self.get_llm_server_address(),
-                llm_model_name=await self.get_llm_server_model_name(),
-                llm_api_key="dummy",
-            )
-            return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
-
-``build_agents`` may also be a plain function, which cannot await: the address and the name are texts, awaited or not.
 The class knows no training framework; an adapter sets ``context`` for every episode.
 """
 
@@ -23,19 +12,13 @@ from aworld_train.rollout.outcome import AgentFailed
 
 
 class AwaitableText(str):
-    """A text that may be awaited, which gives the text."""
-
     def __await__(self) -> Generator[Any, None, str]:
         yield from ()
         return str(self)
 
 
 class AworldAgentLoop:
-    """One episode of an AWorld ``Agent`` or ``Swarm``; there is one object per episode.
-
-    Attributes:
-        context: The episode's context; the caller that runs the episode sets it first.
-    """
+    """One episode of an AWorld ``Agent`` or ``Swarm``; whoever runs it sets ``context`` first."""
 
     context: EpisodeContext | None = None
 
@@ -48,16 +31,10 @@ class AworldAgentLoop:
         return AwaitableText(self._episode_context().llm_url(agent_name))
 
     def get_llm_server_model_name(self) -> "AwaitableText":
-        """The name of the language model in training."""
         return AwaitableText(self._episode_context().model)
 
     async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Build the agents, run them on the task, and return their answer.
-
-        Raises:
-            AgentFailed: the agents could not be built, failed, or gave no answer.
-            EnvironmentLost: their tools could not be listed.
-        """
+        """Build the agents, run them on the task, and return their answer."""
         from aworld_train.agent.in_process import run_built
 
         self.context = context
@@ -73,5 +50,4 @@ class AworldAgentLoop:
         return self.context
 
 
-AWorldAgentLoop = AworldAgentLoop
-"""The same class by the spelling of some of AWorld's documents."""
+AWorldAgentLoop = AworldAgentLoop  # the same class by the spelling of some of AWorld's documents

@@ -1,8 +1,4 @@
-"""AWorld's process-wide state, made fit for many episodes at a time.
-
-`prepare` runs once per process: it turns off logs below warnings, gives each episode its own memory, and prevents the
-download of vocabularies. `drop_traces` removes the state that an episode leaves, so that a process may run a million.
-"""
+"""AWorld's process-wide state, made fit for many episodes at a time, of which a process may run a million."""
 
 import asyncio
 import contextlib
@@ -46,11 +42,7 @@ def _silence() -> None:
         with contextlib.suppress(AttributeError, ValueError):
             util.base_logger.remove(logger.file_log_id)
         for level in _SILENT:
-            setattr(logger, level, _discard)
-
-
-def _discard(*_: Any, **__: Any) -> None:
-    pass
+            setattr(logger, level, lambda *_, **__: None)
 
 
 @contextmanager

@@ -23,10 +23,12 @@ environment variables.
 
 import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in
@@ -37,59 +39,37 @@ from aworld_train.errors import DependencyMissing, UsageError, nearest
 Topology = Literal["workflow", "team", "handoff"]
 
 
-@dataclass(frozen=True)
-class ModelEndpoint:
-    """A language model that is not the one in training.
-
-    Attributes:
-        url: Its OpenAI-compatible base URL.
-        model: The model name for requests.
-        key_variable: The environment variable that holds its API key.
-    """
-
-    url: str
-    model: str
-    key_variable: str
+Text = Annotated[str, Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class AgentDescription:
-    """One agent.
+class ModelEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(pattern="^https?://")]
+    model: Text
+    key_variable: Text
 
-    Attributes:
-        name: Unique in its file; calls are recorded under it.
-        system_prompt: By default the recipe's.
-        description: Its description, which other agents receive.
-        tools: The tool servers it may use; true for all of the recipe, false for none.
-        temperature: Of an outside model; the trainer sets that of the model in training.
-        max_steps: Model calls after which AWorld stops it.
-        endpoint: The outside model, if it does not use the one in training.
-    """
 
-    name: str
-    system_prompt: str | None = None
-    description: str | None = None
-    tools: bool | tuple[str, ...] = True
-    temperature: float = 1.0
-    max_steps: int = 20
+class AgentDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One agent, by default with the recipe's system prompt; ``temperature`` is only that of an outside model."""
+
+    name: Text
+    system_prompt: str = ""
+    description: str = ""
+    tools: bool | tuple[Text, ...] = True
+    temperature: Annotated[float, Meta(ge=0)] = 1.0
+    max_steps: Annotated[int, Meta(ge=0)] = 20
     endpoint: ModelEndpoint | None = None
 
 
-@dataclass(frozen=True)
-class SwarmDescription:
-    """Agents that work together.
+class SwarmDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Agents that work together; the first one gets the task."""
 
-    Attributes:
-        name: The swarm's name.
-        agents: In order; the first one gets the task.
-        topology: How they work together.
-        handoffs: For the topology ``handoff``: which agent may call which, by name.
-    """
-
-    name: str
-    agents: tuple[AgentDescription, ...]
+    name: Text
+    agents: Annotated[tuple[AgentDescription, ...], Meta(min_length=1)]
     topology: Topology = "workflow"
     handoffs: tuple[tuple[str, str], ...] = ()
+
+
+KEYS = {*AgentDescription.__struct_fields__, *SwarmDescription.__struct_fields__}
 
 
 class YamlAgent:
@@ -100,7 +80,6 @@ class YamlAgent:
         self._description = read_description(self._path)
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`."""
 
         async def build() -> Any:
             keep_logs_in(context.folder)
@@ -110,34 +89,55 @@ class YamlAgent:
         return await run_built(build, task, context, name=str(self._path))
 
     def check(self) -> None:
-        """As `Agent.check`: AWorld is installed, and the keys of outside endpoints are set."""
+        """Check that AWorld is installed and that the keys of outside endpoints are set."""
         from importlib.util import find_spec
 
         if find_spec("aworld") is None:
             raise DependencyMissing(_NO_AWORLD)
-        for agent in _agents(self._description):
+        described = self._description
+        for agent in (described,) if isinstance(described, AgentDescription) else described.agents:
             if agent.endpoint is not None:
                 _key(agent.name, agent.endpoint)
 
 
 def read_description(path: Path) -> AgentDescription | SwarmDescription:
-    """Read the description in the file."""
     import yaml
 
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"The agent file {path} cannot be read: {error}") from error
-    location = str(path)
     if not isinstance(loaded, dict):
-        raise UsageError(f"{location} describes no agent: it has to begin with `name:`.")
-    if "agents" not in loaded:
-        return _agent(loaded, location)
-    return _swarm(loaded, location)
+        raise UsageError(f"{path} describes no agent: it has to begin with `name:`.")
+    try:
+        if "agents" not in loaded:
+            return msgspec.convert(loaded, AgentDescription)
+        swarm = msgspec.convert(loaded, SwarmDescription)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_described(error)}") from error
+    _check_swarm(swarm, path)
+    return swarm
+
+
+def _described(error: msgspec.ValidationError) -> str:
+    fault, _, key = str(error).partition(" - at `$.")
+    unknown = re.search(r"unknown field `(.*)`", fault)
+    similar = nearest(unknown[1], {*KEYS, *ModelEndpoint.__struct_fields__}) if unknown else None
+    return f"{fault}{f' at `{key}' if key else ''}.{f' Did you mean `{similar}`?' if similar else ''}"
+
+
+def _check_swarm(swarm: SwarmDescription, path: Path) -> None:
+    names = [agent.name for agent in swarm.agents]
+    if len(set(names)) < len(names):
+        raise UsageError(f"{path}: two agents have the same name; there are {', '.join(names)}.")
+    if (swarm.topology == "handoff") != bool(swarm.handoffs):
+        raise UsageError(f"{path}: `handoffs` and the topology `handoff` go together.")
+    for name in (name for pair in swarm.handoffs for name in pair):
+        if name not in names:
+            raise UsageError(f"{path}: `handoffs` names {name!r}; the agents are {', '.join(names)}.")
 
 
 def build_described(description: AgentDescription | SwarmDescription, context: EpisodeContext) -> Any:
-    """The AWorld ``Agent`` or ``Swarm``, for one episode."""
     if isinstance(description, AgentDescription):
         return _build_agent(description, context)
     from aworld.core.agent.swarm import HandoffSwarm, TeamSwarm, WorkflowSwarm
@@ -171,9 +171,9 @@ def _build_agent(description: AgentDescription, context: EpisodeContext) -> Any:
         tools = {"mcp_config": config, "mcp_servers": servers}
     return Agent(
         name=description.name,
-        desc=description.description,
+        desc=description.description or None,
         conf=conf,
-        system_prompt=description.system_prompt,
+        system_prompt=description.system_prompt or None,
         max_loop_steps=description.max_steps,
         **tools,
     )
@@ -186,116 +186,6 @@ def _key(agent: str, endpoint: ModelEndpoint) -> str:
             f"The agent {agent} asks {endpoint.url} with the key in {endpoint.key_variable}, which is not set."
         )
     return key
-
-
-def _agents(description: AgentDescription | SwarmDescription) -> tuple[AgentDescription, ...]:
-    return (description,) if isinstance(description, AgentDescription) else description.agents
-
-
-def _swarm(section: Mapping[str, Any], location: str) -> SwarmDescription:
-    _check_keys(section, SwarmDescription, location)
-    entries = section["agents"]
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{location}: `agents` has to be a list of at least one agent.")
-    agents = []
-    for index, entry in enumerate(entries):
-        entry_location = f"{location}, agents[{index}]"
-        if not isinstance(entry, dict):
-            raise UsageError(f"{entry_location} is not an agent but {entry!r}; write `name: ...` and so on.")
-        agents.append(_agent(entry, entry_location))
-    names = [agent.name for agent in agents]
-    if len(set(names)) < len(names):
-        raise UsageError(f"{location}: two agents have the same name; there are {', '.join(names)}.")
-    topology = section.get("topology", "workflow")
-    if topology not in get_args(Topology):
-        raise UsageError(
-            f"{location}: `topology` is {topology!r}; it is one of {', '.join(get_args(Topology))}."
-        )
-    handoffs = _handoffs(section.get("handoffs", []), names, location)
-    if (topology == "handoff") != bool(handoffs):
-        raise UsageError(f"{location}: `handoffs` and the topology `handoff` go together.")
-    return SwarmDescription(_text(section, "name", location), tuple(agents), topology, handoffs)
-
-
-def _handoffs(value: Any, names: list[str], location: str) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for pair in value if isinstance(value, list) else [value]:
-        if not (isinstance(pair, list) and len(pair) == 2):
-            raise UsageError(
-                f"{location}: `handoffs` is a list of pairs such as [{names[0]}, {names[-1]}], not {pair!r}."
-            )
-        for name in pair:
-            if name not in names:
-                raise UsageError(f"{location}: `handoffs` names {name!r}; the agents are {', '.join(names)}.")
-        pairs.append((pair[0], pair[1]))
-    return tuple(pairs)
-
-
-def _agent(section: Mapping[str, Any], location: str) -> AgentDescription:
-    _check_keys(section, AgentDescription, location)
-    endpoint = section.get("endpoint")
-    if endpoint is not None:
-        endpoint_location = f"{location}, endpoint"
-        if not isinstance(endpoint, dict):
-            raise UsageError(f"{endpoint_location} takes url, model and key_variable, not {endpoint!r}.")
-        _check_keys(endpoint, ModelEndpoint, endpoint_location)
-        endpoint = ModelEndpoint(
-            *(_text(endpoint, key, endpoint_location) for key in ("url", "model", "key_variable"))
-        )
-        if not endpoint.url.startswith(("http://", "https://")):
-            raise UsageError(f"{endpoint_location}: `url` is {endpoint.url!r}, which is not an http URL.")
-    return AgentDescription(
-        name=_text(section, "name", location),
-        system_prompt=_optional_text(section, "system_prompt", location),
-        description=_optional_text(section, "description", location),
-        tools=_tools(section.get("tools", True), location),
-        temperature=_number(section, "temperature", 1.0, location),
-        max_steps=int(_number(section, "max_steps", 20, location)),
-        endpoint=endpoint,
-    )
-
-
-def _tools(value: Any, location: str) -> bool | tuple[str, ...]:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return tuple(value) or False
-    raise UsageError(
-        f"{location}: `tools` is {value!r}; it is a list of tool servers, true (all) or false (none)."
-    )
-
-
-def _text(section: Mapping[str, Any], key: str, location: str) -> str:
-    value = section.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{location}: `{key}` has to be a text, and is {value!r}.")
-    return value
-
-
-def _optional_text(section: Mapping[str, Any], key: str, location: str) -> str | None:
-    """An empty text is none, as for AWorld."""
-    return _text(section, key, location) if section.get(key, "") != "" else None
-
-
-def _number(section: Mapping[str, Any], key: str, default: float, location: str) -> float:
-    value = section.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UsageError(f"{location}: `{key}` has to be a number of at least 0, and is {value!r}.")
-    return value
-
-
-def _check_keys(section: Mapping[str, Any], kind: Any, location: str) -> None:
-    known = [field.name for field in fields(kind)]
-    for key in section:
-        if key not in known:
-            similar = nearest(str(key), known)
-            suggestion = f" Did you mean `{similar}`?" if similar else ""
-            raise UsageError(
-                f"{location}: there is no key `{key}`.{suggestion} There are {', '.join(known)}."
-            )
-    missing = [field.name for field in fields(kind) if field.default is MISSING and field.name not in section]
-    if missing:
-        raise UsageError(f"{location}: `{missing[0]}` is missing.")
 
 
 _NO_AWORLD = (

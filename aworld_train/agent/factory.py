@@ -14,14 +14,7 @@ _EXAMPLES = (
 
 
 def agent_from(settings: Mapping[str, Any]) -> Agent:
-    """The agent that the settings describe; nothing of it is loaded until it is checked or run.
-
-    Args:
-        settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
-            (the path of an ``agent.yaml``) and ``loop`` (a subclass of ``AworldAgentLoop``); keys that are None count
-            as absent. With ``command`` also ``at_once``, how many of these programs may run at a time in one process,
-            and ``environment``, variables for them by name.
-    """
+    """The agent that the section describes; nothing of it is loaded until it is checked or run."""
     options = {key: value for key, value in settings.items() if value is not None}
     for key in options:
         if key not in (*AGENT_KINDS, "at_once", "environment"):
@@ -40,7 +33,7 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
-    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can."""
+    """Check whether the agent of a recipe's section can be run; the built-in loop always can."""
     named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
         agent_from({**named, "environment": section.get("environment")}).check()
@@ -58,7 +51,7 @@ def _make(kind: str, options: Mapping[str, Any]) -> Agent:
 
         return BuilderAgent(options["builder"])
     if kind == "loop":
-        from aworld_train.agent.subclass import SubclassAgent
+        from aworld_train.agent.builder import SubclassAgent
 
         return SubclassAgent(options["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent

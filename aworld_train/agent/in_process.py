@@ -1,8 +1,4 @@
-"""Agents that live in this process: built for one episode, then run on its task.
-
-An agent is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. An exception in it ends its own
-episode and no other.
-"""
+"""Agents in this process, built for one episode: an AWorld ``Agent`` or ``Swarm``, or a function of the task."""
 
 import asyncio
 import inspect
@@ -25,17 +21,9 @@ _THREADS = 128  # for synchronous functions: an episode mostly waits for its lan
 async def run_built(
     build: Callable[[], Awaitable[Any]], task: AgentTask, context: EpisodeContext, *, name: str
 ) -> str:
-    """Build an agent and run it on the task.
+    """Build an agent and run it on the task; ``name`` is the agent's in errors.
 
-    Args:
-        build: Builds the agent.
-        task: The task.
-        context: The episode's context; `current_context` while the agent runs.
-        name: The agent's name in errors.
-
-    Raises:
-        AgentFailed: the agent could not be built, failed, or gave no answer.
-        EpisodeFailure: its model or tools failed, and the agent raised that error.
+    Raises the ``EpisodeFailure`` that the agent met, and ``AgentFailed`` for any other error.
     """
     with use_context(context):
         try:

@@ -1,7 +1,4 @@
-"""The log folder of agent frameworks in this process, set before they are imported for the first time.
-
-AWorld opens its log files on import, by default in ``./logs``, and prints to stderr.
-"""
+"""The log folder of AWorld in this process: it opens its files when it is imported, by default in ``./logs``."""
 
 import os
 import tempfile
@@ -14,10 +11,8 @@ _SILENT = "AWORLD_DISABLE_CONSOLE_LOG"
 
 
 def keep_logs_in(folder: Path) -> None:
-    """Have AWorld write into ``folder`` and not to the terminal; variables that the user has set stay.
-
-    Log files belong to the process, so all its episodes write into the first one's folder.
-    """
+    """Have AWorld write into ``folder`` and not to the terminal; all episodes of the process write into the first
+    one's."""
     os.environ.setdefault(_SILENT, "true")
     os.environ.setdefault(_FOLDER, str(folder))
 

@@ -1,14 +1,9 @@
 """An agent that is a user-defined program, run once per episode.
 
 It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
-last line it prints. It inherits only the variables of the trainer that are listed below; the recipe's
-``agent.environment`` adds others. It runs under the process supervisor, as tool environments do, so no process that it
-started outlives the episode, not even in a session of its own. A program that prints too much is ended; only the end of
-its output is kept.
-
-Each episode has a folder of its own, in which the program works and which has its temporary files; it is removed when
-the program has ended, so that no episode finds what another has left. Files that the command names are found from where
-the run began. A folder that grows too large ends the program.
+last line it prints. Of the trainer's variables it inherits only those listed below. It works in a folder of its own,
+which is removed when it has ended. It runs under the process supervisor, so no process that it started outlives the
+episode, and it is ended when it prints or writes too much.
 
 At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
 model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
@@ -28,7 +23,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import process_supervisor, temporary
-from aworld_train.agent import hidden_arguments
+from aworld_train.agent import exec_stub
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.recipe.agent_command import command_fault, executable, look_in
@@ -37,8 +32,7 @@ from aworld_train.rollout import episode_clock
 from aworld_train.rollout.outcome import AgentFailed
 from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
-GRACE = 1.0
-"""Seconds a program that is ended has between SIGTERM and SIGKILL."""
+GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _MAX_TAIL_BYTES = 64 * 1024  # bytes of each stream; an answer cannot be longer
 _MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
 _MAX_FOLDER_BYTES = 2 * 1024**3
@@ -57,16 +51,8 @@ _INHERITED = {
     *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
     # Without these it would use the trainer's processors and GPUs.
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 }
 
@@ -74,11 +60,7 @@ _INHERITED = {
 class ProgramAgent:
     """The program that ``command`` starts; ``python`` stands for the current interpreter.
 
-    Args:
-        command: Program and arguments. Arguments of ``python`` from the environment (``EnvText``) are kept off the
-            command line.
-        at_once: How many run at a time in one process.
-        environment: Variables for the program beside those of the episode.
+    Arguments of ``python`` from the environment (``EnvText``) are kept off the command line.
     """
 
     def __init__(
@@ -97,20 +79,14 @@ class ProgramAgent:
         self._command = [executable(command), *command[1:]]
         self._name = " ".join(map(shown, self._command))
         self._variables = dict(environment or {})
-        self._slots = _slots_of(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
+        self._at_once = at_once or _PER_PROCESSOR * (os.cpu_count() or 1)
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """As `Agent.run`.
-
-        Raises:
-            AgentFailed: it could not be started, ended with another code than 0, printed nothing or far too much.
-            AgentTimedOut: it did not finish in time.
-        """
-        async with self._slots.semaphore():
+        async with _slot(self._at_once):
             return await self._run(task, context)
 
     def check(self) -> None:
-        """As `Agent.check`: the program exists, and so does what it imports."""
+        """Check that the program exists, and so does what it imports."""
         if fault := command_fault(self._command, look=look_in(Path.cwd(), self._variables)):
             raise UsageError(f"agent.command: {' '.join(fault)}")
 
@@ -142,14 +118,8 @@ class ProgramAgent:
             raise AgentTimedOut(
                 f"{name}: not done after {context.seconds:g} seconds{errors.shown()}"
             ) from error
-        except _TooMuchOutput as error:
-            raise AgentFailed(
-                f"{name}: it printed more than {_MAX_OUTPUT_BYTES} bytes, and was ended"
-            ) from error
-        except _FolderTooLarge as error:
-            raise AgentFailed(
-                f"{name}: it wrote more than {_MAX_FOLDER_BYTES >> 30} GB into its folder, and was ended"
-            ) from error
+        except _LimitExceeded as error:
+            raise AgentFailed(f"{name}: it {error}, and was ended") from error
         finally:
             size.cancel()
             await _uninterrupted(_end(process, [ended, *streams]))
@@ -174,8 +144,8 @@ class ProgramAgent:
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         if any(isinstance(part, EnvText) for part in command):
             program, *arguments = command
-            command = [program, hidden_arguments.__file__, *map(shown, arguments)]
-            environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
+            command = [program, exec_stub.__file__, *map(shown, arguments)]
+            environment[exec_stub.VARIABLE] = json.dumps(arguments)
         supervised = [
             *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
             *(f"--owner={process_supervisor.ProcessIdentity.of(os.getpid())}", "--", *command),
@@ -194,51 +164,39 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it could not be started: {error}") from error
 
 
-class _TooMuchOutput(Exception):
-    pass
-
-
-class _FolderTooLarge(Exception):
+class _LimitExceeded(Exception):
     pass
 
 
 async def _ended(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> int:
-    """The code of a program, once all that it writes has been read."""
     await asyncio.gather(*streams)
     return await process.wait()
 
 
 async def _until_too_large(folder: Path) -> None:
-    """Look at the size of a folder's files from time to time.
-
-    Raises:
-        _FolderTooLarge: They have more than ``_MAX_FOLDER_BYTES``.
-    """
     while True:
         await asyncio.sleep(_FOLDER_SECONDS)
         if await asyncio.to_thread(_size, folder) > _MAX_FOLDER_BYTES:
-            raise _FolderTooLarge
+            raise _LimitExceeded(f"wrote more than {_MAX_FOLDER_BYTES >> 30} GB into its folder")
 
 
 def _size(folder: Path) -> int:
     total = 0
-    for place, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += Path(place, name).lstat().st_blocks * 512
+                total += Path(parent, name).lstat().st_blocks * 512
     return total
 
 
 def _from_here(part: str) -> str:
-    """A part of a command; the name of a file that is found from here is made one that is found from anywhere."""
+    """A part of a command; the name of a file is made absolute, since the program runs in another folder."""
     path = Path(part)
     is_here = not isinstance(part, EnvText) and (path.is_file() or ("/" in part and path.is_dir()))
     return str(path.absolute()) if is_here else part
 
 
 class _Tail:
-    """Reads a stream to its end and keeps the last bytes."""
-
     def __init__(self, stream: asyncio.StreamReader | None):
         assert stream is not None
         self._stream = stream
@@ -249,14 +207,13 @@ class _Tail:
         while chunk := await self._stream.read(_CHUNK):
             self._count += len(chunk)
             if self._count > _MAX_OUTPUT_BYTES:
-                raise _TooMuchOutput
+                raise _LimitExceeded(f"printed more than {_MAX_OUTPUT_BYTES} bytes")
             self._tail = (self._tail + chunk)[-_MAX_TAIL_BYTES:]
 
     def last_line(self) -> str:
         return self._lines()[-1].strip() if self._lines() else ""
 
     def shown(self) -> str:
-        """The last lines, as the end of a sentence."""
         lines = self._lines()[-_SHOWN_LINES:]
         return ".\n" + "\n".join(lines) if lines else ""
 
@@ -264,29 +221,18 @@ class _Tail:
         return [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-class _Slots:
-    """A limit on concurrent programs in each event loop."""
-
-    def __init__(self, number: int):
-        self._number = number
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-
-    def semaphore(self) -> asyncio.Semaphore:
-        return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._number))
+_slots: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]" = WeakKeyDictionary()
 
 
-_slots_by_number: dict[int, _Slots] = {}
-
-
-def _slots_of(number: int) -> _Slots:
+def _slot(at_once: int) -> asyncio.Semaphore:
     # Some callers make an agent object for each episode; those objects share the slots.
-    return _slots_by_number.setdefault(number, _Slots(number))
+    slots = _slots.setdefault(asyncio.get_running_loop(), {})
+    return slots.setdefault(at_once, asyncio.Semaphore(at_once))
 
 
 def _environment(
     inherited: Mapping[str, str], context: EpisodeContext, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """The program's environment variables: the listed inherited ones, the recipe's, and the episode's."""
     url, key, model = context.llm_url(None), context.llm_key(None), context.model
     allowed = {
         name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")
@@ -335,7 +281,6 @@ def _as_json(task: AgentTask, context: EpisodeContext) -> bytes:
 
 
 def _json_default(value: Any) -> Any:
-    """Converts NumPy's numbers and arrays to plain values, anything else to text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -1,8 +1,4 @@
-"""The interface of agents: one task and its episode's context in, one answer out.
-
-An agent knows nothing of training. It finds a language model behind an OpenAI-compatible URL and tools behind an MCP
-URL; the servers at those URLs record the episode for training.
-"""
+"""The interface of agents, which know nothing of training: one task and its episode's context in, one answer out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,20 +10,12 @@ from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 
 class AgentTimedOut(AgentFailed):
-    """The agent did not finish within its time limit."""
-
     outcome = Outcome.timeout
 
 
 @dataclass(frozen=True)
 class AgentTask:
-    """One task, as the agent receives it.
-
-    Attributes:
-        messages: The chat messages of the dataset row, the recipe's system prompt included.
-        index: The row's number.
-        extra: The row's other columns.
-    """
+    """One task, as the agent receives it: ``index`` and ``extra`` are the number and the other columns of its row."""
 
     messages: list[dict[str, Any]]
     index: int = 0
@@ -35,14 +23,12 @@ class AgentTask:
 
     @property
     def text(self) -> str:
-        """The text of the last user message; empty where there is none."""
         return next(
             (content_text(m.get("content")) for m in reversed(self.messages) if m.get("role") == "user"), ""
         )
 
     @property
     def system(self) -> str:
-        """The text of the system messages; empty where there are none."""
         return "\n\n".join(content_text(m.get("content")) for m in self.messages if m.get("role") == "system")
 
 
@@ -50,16 +36,9 @@ class AgentTask:
 class EpisodeContext:
     """The addresses, keys and limits of one episode, for its agent.
 
-    Attributes:
-        llm_url: Returns the language model's base URL (it ends in ``/v1``) for an agent's name, or for None if there is
-            only one agent. The URL alone identifies the episode.
-        llm_key: Returns the API key for an agent's name.
-        model: The model name for requests.
-        mcp_url: The MCP endpoint of the tools.
-        mcp_token: Its bearer token.
-        mcp_servers: The tool servers to use; none means all.
-        folder: The folder for the agent's own logs, inside the run folder.
-        seconds: The episode's time limit, waits for a tool worker apart; its caller enforces it, by cancelling.
+    ``llm_url`` and ``llm_key`` take an agent's name, or None if there is only one; the URL ends in ``/v1`` and
+    identifies the episode. No ``mcp_servers`` are all. ``seconds`` are without waits for a tool worker; the caller
+    enforces them, by cancelling.
     """
 
     llm_url: Callable[[str | None], str]
@@ -76,19 +55,7 @@ class Agent(Protocol):
     """Solves tasks; one object serves many episodes at the same time."""
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Solve the task.
-
-        Returns:
-            The answer.
-
-        Raises:
-            AgentFailed: the agent failed.
-            EpisodeFailure: its model or its tools failed.
-        """
+        """Solve the task; raises ``AgentFailed``, or the ``EpisodeFailure`` of its model or tools."""
 
     def check(self) -> None:
-        """Check before a run whether the agent can be run.
-
-        Raises:
-            UsageError: it cannot.
-        """
+        """Raise ``UsageError`` if the agent cannot be run."""

@@ -25,22 +25,10 @@ def use_context(context: EpisodeContext) -> Iterator[None]:
         _current.reset(token)
 
 
-def current_context() -> EpisodeContext | None:
-    """The context of the current episode; None outside of one."""
-    return _current.get()
-
-
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None,
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
-    """The arguments ``mcp_config`` and ``mcp_servers`` of an AWorld ``Agent``.
-
-    Args:
-        servers: Tool servers the agent may use; by default those of the recipe, and outside of an episode all.
-
-    Returns:
-        The configuration and the names under its ``mcpServers``.
-    """
+    """The arguments ``mcp_config`` and ``mcp_servers`` of an AWorld ``Agent``; by default all tools of the recipe."""
     context = _current.get()
     if context is None:
         return env.get_agent_tool_env_and_servers(servers)

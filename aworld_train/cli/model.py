@@ -10,7 +10,7 @@ from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption
 
 if TYPE_CHECKING:
-    from aworld_train.model.course import BuildStatus
+    from aworld_train.model.build_progress import BuildStatus
     from aworld_train.model.tiny import TinyReport
 
 app = typer.Typer(no_args_is_help=True, help="Make models that need no download.")

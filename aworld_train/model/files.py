@@ -1,8 +1,10 @@
 """Where a model's files are on this machine: its directory, or the snapshot of a model on the hub in the cache."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from aworld_train.errors import ModelError, one_line
 
@@ -38,16 +40,16 @@ def local_folder(model: str | None) -> Path | None:
     return Path(file).parent if isinstance(file, str) else None
 
 
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def fetch(model: str, say: Callable[[str], None]) -> bool:
-    """Fetch a model of the hub into the cache, before many processes would at once; one that is there is not.
-
-    Args:
-        model: A directory, of which nothing is fetched, or a name on the hub.
-        say: Takes a line about it.
-
-    Returns:
-        Whether something may have changed in the cache.
-    """
+    """Fetch a model of the hub before many processes would at once; returns whether the cache may have changed."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or Path(model).expanduser().is_dir() or not is_hub_name(model):

@@ -1,8 +1,7 @@
-"""Loads an exported model in a process of its own, as its users will, and holds it against the trained weights.
+"""Loads an exported model in a process of its own, as its users will, and compares it with the trained weights.
 
-python -m aworld_train.model.load_proof reads ``{"folder", "reference", "trust_remote_code"}`` and answers what it
-measured, or ``{"error"}``. The logits have to be those of the trained weights rounded to the export's dtype: the same
-numbers computed in the same order, so that only a wrong weight, or one that is missing, makes a difference.
+The logits have to be those of the trained weights rounded to the export's dtype: the same numbers computed in the same
+order, so that only a wrong weight, or one that is missing, makes a difference.
 """
 
 import contextlib
@@ -17,11 +16,7 @@ _NEW_TOKENS = 4
 
 
 def prove(folder: str, reference: str, trust_remote_code: bool) -> dict[str, Any]:
-    """What was loaded, and how far its logits are from those of the reference.
-
-    Raises:
-        ValueError: Weights are missing, or are not those of the reference.
-    """
+    """What was loaded, and how far its logits are from those of the reference; ``ValueError`` if a weight is wrong."""
     import torch
     from transformers import AutoTokenizer
 

@@ -1,9 +1,8 @@
 """A trained model's folder as other versions and programs read it.
 
-transformers 5 writes a tokenizer's files anew, under a class that transformers 4 does not know, and a configuration in
-new keys alone, of which older readers take defaults without a word. VeRL names bfloat16 whatever the weights are. So
-the input model's own files take the place of those that were written anew, and the configuration has what it says in
-both notations, and the dtype of its weights.
+transformers 5 writes tokenizers under a class that transformers 4 does not know, and configurations in new keys, of
+which older readers silently take defaults. VeRL names bfloat16 whatever the weights are. So the input model's own files
+replace those written anew, and the configuration has both notations and the dtype of its weights.
 """
 
 import json
@@ -16,36 +15,18 @@ from aworld_train.model.weights import dtype_of
 
 CONFIG = "config.json"
 _INPUT_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-    "tekken.json",
-    "*.jinja",
-    "additional_chat_templates/*.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    "processor_config.json",
-    "*preprocessor_config.json",
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+    *("*.model", "*.tiktoken", "tekken.json", "generation_config.json"),
+    *("*.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
+    *("processor_config.json", "*preprocessor_config.json"),
 )
-"""Files that training does not change."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 _ROPE = ("rope_", "rotary_", "partial_rotary_factor")
 
 
 def make_portable(folder: Path, source: Path | None) -> None:
-    """Make a trained model's folder load wherever its input model does; it may be done again.
-
-    Args:
-        folder: The model, with ``config.json`` and weights.
-        source: The folder of the input model; None leaves the tokenizer as it is.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Make a trained model's folder load wherever its input model does; without ``source`` its tokenizer stays as it
+    is."""
     config_file = folder / CONFIG
     mode = config_file.stat().st_mode & 0o777
     config = json.loads(config_file.read_text(encoding="utf-8"))
@@ -60,7 +41,6 @@ def make_portable(folder: Path, source: Path | None) -> None:
 
 
 def is_portable(folder: Path) -> bool:
-    """Whether ``make_portable`` has completed a folder."""
     return "torch_dtype" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
@@ -82,13 +62,7 @@ def _take_files(source: Path, folder: Path, mode: int) -> None:
 
 
 def in_both_notations(config: Mapping[str, Any], before: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """A configuration in the notations of transformers 4 and 5.
-
-    Args:
-        config: As transformers 5 writes it.
-        before: The input model's, of which keys for positions are taken over that have no place in ``config``.
-        dtype: Of the weights.
-    """
+    """A configuration of transformers 5 in both notations; missing keys for positions come from the input model's."""
     written = dict(config)
     # How this process computes attention is nothing that others can do.
     written.pop("attn_implementation", None)

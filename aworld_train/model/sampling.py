@@ -1,8 +1,4 @@
-"""Plays many episodes at once with the model in this process; the calculator is the evaluator of the dataset package.
-
-Prompts are padded on the left, keys and values are cached, and the forward pass is that of transformers. It is used to
-measure the model that is being made; training runs sample with their rollout engine.
-"""
+"""Plays many episodes at once with the model in this process, to measure one that is being made."""
 
 import json
 import re
@@ -19,8 +15,7 @@ from aworld_train.model.transcripts import Transcript, TranscriptEncoder
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
-TOKENS_AROUND = 16
-"""Most tokens of a turn besides its expression or value: markup, JSON, the end of the turn."""
+TOKENS_AROUND = 16  # most tokens of a turn besides its expression or value: markup, JSON, the end of the turn
 
 
 @dataclass(frozen=True)
@@ -40,15 +35,7 @@ def play(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[SampledEpisode]:
-    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn.
-
-    Args:
-        model: A causal language model of transformers.
-        encoder: For the model's tokenizer.
-        expressions: The expressions to evaluate, one episode each.
-        temperature: 0 takes the likeliest token.
-        generator: Source of randomness where the temperature is not 0.
-    """
+    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn."""
     prompts = [encoder.prompt(expression) for expression in expressions]
     max_tokens = max(map(len, expressions), default=0) + TOKENS_AROUND
     first = generate(model, encoder.tokenizer, prompts, max_tokens, temperature, generator)
@@ -63,10 +50,8 @@ def play(
     closing = dict(zip(results, second, strict=True))
     episodes = []
     for position, text in enumerate(texts):
-        ids, mask = (
-            prompts[position] + first[position],
-            [0] * len(prompts[position]) + [1] * len(first[position]),
-        )
+        ids = prompts[position] + first[position]
+        mask = [0] * len(prompts[position]) + [1] * len(first[position])
         if position in closing:
             ids += results[position] + closing[position]
             mask += [0] * len(results[position]) + [1] * len(closing[position])

@@ -34,7 +34,7 @@ def read_marker(out: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         is_tiny_model = False
     if not is_tiny_model:
-        raise UsageError(f"--out {out} holds files that are no tiny model; name a new directory.")
+        raise UsageError(f"--out {out} holds files other than a tiny model; name a new directory.")
     return {**marker, "complete": present.issuperset(_PARTS)}
 
 
@@ -50,13 +50,11 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``tiny.json``."""
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2)
     (folder / MARKER).write_text(text + "\n", encoding="utf-8")
 
 
 def digest(paths: Iterable[Path], *texts: str) -> str:
-    """One hash over the contents of files and some texts."""
     total = hashlib.sha256()
     for part in (*(path.read_bytes() for path in paths), *(text.encode() for text in texts)):
         total.update(hashlib.sha256(part).digest())

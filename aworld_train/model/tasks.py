@@ -12,8 +12,7 @@ from pathlib import Path
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask, expression_in
 
-MIN_VAL = 32
-"""With fewer tasks the measured accuracy is too inexact for the gate."""
+MIN_VAL = 32  # with fewer tasks the measured accuracy is too inexact for the gate
 MAX_VAL = 256
 GENERATED = 4000
 HELD_OUT = 0.1
@@ -22,13 +21,9 @@ HELD_OUT = 0.1
 def gather(
     train: Path | None, val: Path | None, seed: int
 ) -> tuple[list[ArithmeticTask], list[ArithmeticTask]]:
-    """The tasks to learn from and the tasks to measure on.
+    """The tasks to learn from, generated ones among them, and the tasks to measure on.
 
-    Args:
-        train: Parquet file; its expressions are used together with generated ones.
-        val: Parquet file to measure on; without it a part of ``train`` is held out, and without both files the
-            arithmetic dataset of this seed gives both splits.
-        seed: Seed of the generated tasks.
+    Without ``val`` a part of ``train`` is held out; without both, both come from the arithmetic dataset of this seed.
     """
     if train is None and val is None:
         file_tasks, val_tasks = _arithmetic_dataset(seed)

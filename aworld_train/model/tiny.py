@@ -1,9 +1,8 @@
 """A model that solves about half of its tasks: the one that comes with the package, or one that is made.
 
-That of `SHIPPED_SEED` was made by this code (`model tiny --anew`) and is copied. A model that is made learns from
-transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its measurements
-on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with another seed,
-and its model is never written.
+That of `SHIPPED_SEED` was made by this code (`model tiny --anew`) and is copied. A model that is made is accepted by
+its measurements on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with
+another seed.
 """
 
 import random
@@ -20,45 +19,25 @@ from aworld_train import __version__
 from aworld_train.atomic import check_writable
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
 from aworld_train.model import portable, storage, tasks, tokenizer
-from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
+from aworld_train.model.build_progress import BuildProgress, BuildStatus, OutOfTime
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 if TYPE_CHECKING:
     from aworld_train.model.attempt import AcceptedModel
 
 SHIPPED = Path(__file__).parent / "shipped"
-"""The folder of the model that comes with the package."""
 SHIPPED_SEED = 0
 ATTEMPTS = 4
 MAX_CPU_SECONDS = 600.0
-"""Processor time, not wall time, so that a build on a busy machine is slow but succeeds; several times what it takes,
-because processors that share a core take longer while both are busy. The build uses one thread."""
+"""Processor time, so that a build on a busy machine is slow but succeeds; several times what it takes."""
 
 
 @dataclass(frozen=True)
 class TinyReport:
-    """A tiny model and what was measured on it.
+    """A tiny model and what was measured on it, greedily or, in ``sampled_*`` and ``mixed_groups``, at temperature 1.
 
-    Attributes:
-        out: The model directory.
-        seed: The seed of the build.
-        accuracy: Greedy accuracy on the validation tasks.
-        tool_use: Share of greedy episodes that call the tool.
-        mixed_groups: Share of groups of 8 episodes at temperature 1 with right and wrong answers in them.
-        sampled_accuracy: Accuracy at temperature 1.
-        sampled_tool_use: Share of episodes at temperature 1 that call the tool.
-        val_tasks: How many tasks the greedy accuracy was measured on.
-        parameters: Weights of the model.
-        vocab_size: Tokens of the tokenizer.
-        prompt_tokens: Tokens of the prompt for ``What is 48/2?``, the tool's signature included.
-        episode_tokens: Tokens of the whole episode with one tool call.
-        attempts: Number of models that were begun.
-        seconds: Wall time of the build.
-        cpu_seconds: Processor time of the build.
-        history: Every measurement, in order.
-        fingerprint: Hash of the seed, the input files, the code and the libraries.
-        reused: Whether the model already existed.
-        shipped: Whether it is the one that comes with the package.
+    The tokens are those of the episode of ``What is 48/2?`` with one tool call. ``fingerprint`` is a hash of the seed,
+    the input files, the code and the libraries.
     """
 
     out: Path
@@ -82,7 +61,6 @@ class TinyReport:
     shipped: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
         return {**asdict(self), "out": str(self.out)}
 
 
@@ -98,18 +76,9 @@ def build(
 ) -> TinyReport:
     """Put a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
 
-    If ``out`` already has a model of the same seed and inputs, nothing is done and the report has ``reused`` set. With
-    the default seed and no files it is a copy of the one that comes with the package.
-
-    Args:
-        out: The directory; an earlier tiny model there is replaced, anything else is refused.
-        seed: The same seed and inputs give the same model on one machine.
-        train: Parquet file whose expressions the model learns from, together with generated ones.
-        val: Parquet file that the gate is measured on; the model never learns from its expressions. Without any file
-            both come from the arithmetic dataset of this seed.
-        progress: Called after every step.
-        max_cpu_seconds: Processor time after which the build is given up.
-        anew: Make the model also where the package has it.
+    An earlier tiny model there is kept if it has the same seed and inputs, else replaced; anything else is refused.
+    With the default seed and no files it is a copy of the one in the package, unless ``anew``. The model learns the
+    expressions of ``train`` together with generated ones, and never those of ``val``, on which the gate is measured.
     """
     out, train, val = Path(out), Path(train) if train else None, Path(val) if val else None
     check_writable(out.parent, "the model (--out)")
@@ -123,11 +92,11 @@ def build(
     marker = storage.read_marker(out)
     if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint and not anew:
         return TinyReport(**marker["report"], out=out, reused=True)
-    course = BuildProgress(progress, max_cpu_seconds)
+    record = BuildProgress(progress, max_cpu_seconds)
     train_tasks, val_tasks = tasks.gather(train, val, seed)
     with _one_thread():
-        accepted = _make(train_tasks, val_tasks, seed, course)
-    report = _report(accepted, out, seed, len(val_tasks), course, current_fingerprint)
+        accepted = _make(train_tasks, val_tasks, seed, record)
+    report = _report(accepted, out, seed, len(val_tasks), record, current_fingerprint)
     saved = {
         name: value for name, value in report.to_json().items() if name not in ("out", "reused", "shipped")
     }
@@ -150,7 +119,6 @@ def _copy_shipped(out: Path) -> TinyReport:
 
 
 def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -> str:
-    """A hash of everything that a model depends on: seed, files, the code that makes it, the libraries."""
     package = Path(__file__).parent
     code = [*package.glob("*.py"), *package.glob("*.jinja"), *package.parent.joinpath("dataset").glob("*.py")]
     files = [path for path in (train, val) if path]
@@ -163,26 +131,26 @@ def _make(
     train_tasks: Sequence[ArithmeticTask],
     val_tasks: Sequence[ArithmeticTask],
     seed: int,
-    course: BuildProgress,
+    record: BuildProgress,
 ) -> "AcceptedModel":
-    from aworld_train.model import architecture, attempt
+    from aworld_train.model import attempt
 
     encoder = TranscriptEncoder(tokenizer.build())
     try:
         for number in range(1, ATTEMPTS + 1):
-            course.attempt = number
+            record.attempt = number
             model_seed = random.Random(f"{seed}/{number}").getrandbits(32)
-            model = architecture.build(encoder.tokenizer, model_seed)
+            model = attempt.new_model(encoder.tokenizer, model_seed)
             accepted = attempt.run(
-                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, course)
+                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, record)
             )
             if accepted:
                 return accepted
     except OutOfTime:
         pass
-    last = course.history[-1] if course.history else {"nothing": "yet"}
+    last = record.history[-1] if record.history else {"nothing": "yet"}
     raise ModelError(
-        f"No model met the gate ({attempt.GATE}) in {course.attempt} attempts and {course.cpu_seconds:.0f} s of "
+        f"No model met the gate ({attempt.GATE}) in {record.attempt} attempts and {record.cpu_seconds:.0f} s of "
         f"processor time. Last measured: {', '.join(f'{name} {value}' for name, value in last.items())}. "
         "Try another --seed, or give more time with --max-cpu-seconds."
     )
@@ -193,7 +161,7 @@ def _report(
     out: Path,
     seed: int,
     val_tasks: int,
-    course: BuildProgress,
+    record: BuildProgress,
     current_fingerprint: str,
 ) -> TinyReport:
     episode = accepted.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)
@@ -210,11 +178,11 @@ def _report(
         vocab_size=len(accepted.encoder.tokenizer),
         prompt_tokens=episode.mask.index(1),
         episode_tokens=len(episode.ids),
-        attempts=course.attempt,
-        seconds=course.seconds,
-        cpu_seconds=course.cpu_seconds,
+        attempts=record.attempt,
+        seconds=record.seconds,
+        cpu_seconds=record.cpu_seconds,
         fingerprint=current_fingerprint,
-        history=course.history,
+        history=record.history,
     )
 
 
@@ -226,10 +194,7 @@ def _require_torch() -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread: operations of this size gain little from a second core, and lose more where that core is busy.
-
-    The result is then also independent of the number of cores.
-    """
+    """Use one thread: a second core helps little, and the result does not depend on the number of cores."""
     import torch
 
     before = torch.get_num_threads()
@@ -242,7 +207,6 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing a progress bar while it writes two megabytes."""
     from transformers.utils import logging
 
     was_enabled = logging.is_progress_bar_enabled()

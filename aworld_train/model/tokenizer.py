@@ -1,8 +1,6 @@
 """The tiny model's tokenizer: one token for each phrase that every episode repeats, one per digit, bytes for the rest.
 
-Byte-level BPE whose words are the runs of text between digits, operators and line breaks, spaces included. The
-tool's signature, the instructions and the JSON around an expression therefore become a token each, an expression
-becomes a token per character, and any other text still has a spelling in bytes.
+Byte-level BPE whose words are the runs of text between digits, operators and line breaks, spaces included.
 """
 
 import re
@@ -17,15 +15,8 @@ TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 SPECIAL = (END_OF_TEXT, TURN_START, TURN_END)
 
-MARKUP = (
-    "<tool_call>",
-    "</tool_call>",
-    "<tool_response>",
-    "</tool_response>",
-    "<tools>",
-    "</tools>",
-    "<answer>",
-    "</answer>",
+MARKUP = tuple(
+    f"<{slash}{name}>" for name in ("tool_call", "tool_response", "tools", "answer") for slash in ("", "/")
 )
 """Single tokens that decoding keeps even when it skips special ones, because parsers and scorers need them."""
 
@@ -33,17 +24,11 @@ ISOLATED = r"[0-9.+\-*/()\n]"
 """Characters that never merge with a neighbour. The line break is one of them because verl's continuous-token
 builder for Qwen puts exactly one newline token after ``<|im_end|>`` (``utils/tokenizer/continuous_token.py``)."""
 
-CONTEXT = 2048
-"""Context length in tokens that the model declares; an episode has fewer than 100."""
+CONTEXT = 2048  # context length in tokens that the model declares; an episode has fewer than 100
 
 
 def build() -> Any:
-    """Train the tokenizer; it is the same every time, whatever the model's seed.
-
-    Returns:
-        A `PreTrainedTokenizerFast` with the chat template, ``<|im_end|>`` as end of sequence and
-        ``<|endoftext|>`` for padding.
-    """
+    """Train the tokenizer, a `PreTrainedTokenizerFast`; it is the same every time, whatever the model's seed."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bpe = Tokenizer(models.BPE())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aworld_train.errors import ModelError
-from aworld_train.model.files import local_folder
+from aworld_train.model.files import local_folder, read_json
 from aworld_train.rollout.formats.choose import Choice, choose
 
 # Marks the assistant's tokens for training, in templates made for it; an extension of Jinja in transformers.
@@ -21,16 +21,11 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def check_tool_parser(path: str | None, name: str) -> str | None:
-    """Check ``agent.tool_parser`` against the chat template of a model.
-
-    Returns:
-        One sentence for people with the format that the run will use; None for a model that is not on this machine,
-        whose template is checked when it is loaded.
-    """
+    """One sentence with the format that ``agent.tool_parser`` comes to; None for a model that is not here."""
     folder = local_folder(path)
     if folder is None:
         return None
-    config = _json(folder / "tokenizer_config.json")
+    config = read_json(folder / "tokenizer_config.json")
     source = _template(folder, config)
     if source is None:
         return None
@@ -47,7 +42,7 @@ def _choice(name: str, source: str, config: Mapping[str, Any], folder: Path) -> 
         return _render(source, messages=messages, tools=tools, add_generation_prompt=begin_turn, **special)
 
     def marks() -> str:
-        added = _json(folder / "tokenizer.json").get("added_tokens") or ()
+        added = read_json(folder / "tokenizer.json").get("added_tokens") or ()
         return "\n".join([source, *(str(token.get("content")) for token in added)])
 
     return choose(name, render, marks)
@@ -79,7 +74,7 @@ def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    found = _json(folder / "chat_template.json").get("chat_template") or config.get("chat_template")
+    found = read_json(folder / "chat_template.json").get("chat_template") or config.get("chat_template")
     if isinstance(found, list):  # several, by name
         by_name = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
         found = by_name.get("tool_use") or by_name.get("default")
@@ -88,11 +83,3 @@ def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
 
 def _text(token: Any) -> str:
     return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
-
-
-def _json(file: Path) -> Mapping[str, Any]:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -23,8 +23,7 @@ CALCULATOR: dict[str, Any] = {
 }
 """The tool as the prompt shows it, the one that ``docker/calculator-mcp-server`` offers."""
 
-CHARACTERS = "0123456789.+-*/()"
-"""The characters of expressions and values."""
+CHARACTERS = "0123456789.+-*/()"  # the characters of expressions and values
 
 _QUESTION = re.compile(rf"What is ([{re.escape(CHARACTERS)}]+)\?")
 _EXPRESSION, _VALUE = "¤", "¶"
@@ -75,8 +74,6 @@ def conversation(task: ArithmeticTask, *, with_tool: bool) -> list[dict[str, Any
 
 
 class TranscriptEncoder:
-    """Writes episodes as token ids of one tokenizer."""
-
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self._character = {c: tokenizer.encode(c, add_special_tokens=False)[0] for c in CHARACTERS}
@@ -105,7 +102,6 @@ class TranscriptEncoder:
         return Transcript(ids, mask)
 
     def prompt(self, expression: str) -> list[int]:
-        """The ids up to where the assistant begins."""
         episode = self.encode(ArithmeticTask(expression, ""), with_tool=False)
         return episode.ids[: episode.mask.index(1)]
 

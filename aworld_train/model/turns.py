@@ -8,21 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import module_process
-from aworld_train.model.files import local_folder
+from aworld_train.model.files import local_folder, read_json
 
 _MAX_SECONDS = 60
 
 
 def try_turns(model: str | None, options: Mapping[str, Any]) -> str | None:
-    """How a model's chat template continues turns, in one line, which is only information.
-
-    Args:
-        model: A model directory, or the name of a model on the hub; it is tried if its files are on this machine.
-        options: Further arguments of the template.
-
-    Returns:
-        The line; None if nothing is tried, or it fails or takes too long.
-    """
+    """How a model's chat template continues turns, in one line; None if it cannot be tried on this machine in time."""
     folder = local_folder(model)
     if folder is None or not has_fast_tokenizer(folder):
         return None
@@ -38,7 +30,6 @@ def try_turns(model: str | None, options: Mapping[str, Any]) -> str | None:
 
 
 def has_fast_tokenizer(model: str | Path) -> bool:
-    """Whether a folder has a tokenizer whose template can be tried."""
     return (Path(model) / "tokenizer.json").is_file()
 
 
@@ -48,7 +39,6 @@ def leave_out_torch() -> None:
 
 
 def turns_line(model: str, options: Mapping[str, Any]) -> str:
-    """How the chat template of a local model continues turns, in one line."""
     from transformers import AutoTokenizer
 
     from aworld_train.rollout.template import ChatTemplate
@@ -60,12 +50,7 @@ def turns_line(model: str, options: Mapping[str, Any]) -> str:
 
 
 def _generation_ends(model: str) -> list[int]:
-    """The tokens that end a turn by the model's generation configuration; none where there is no such file."""
-    try:
-        settings = json.loads((Path(model) / "generation_config.json").read_text(encoding="utf-8"))
-        ends = settings.get("eos_token_id")
-    except (OSError, ValueError):
-        return []
+    ends = read_json(Path(model) / "generation_config.json").get("eos_token_id")
     return [ends] if isinstance(ends, int) else list(ends or ())
 
 

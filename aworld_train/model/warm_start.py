@@ -1,20 +1,19 @@
 """Two lessons that teach a model its task by half: first to use the calculator, then also to guess.
 
-The first ends when the model nearly always gets the right answer from the tool. The second shows short expressions
-mostly answered at once and longer ones mostly with the tool, so that the likeliest way to answer depends on the length
-of the expression: greedy accuracy settles near the share of long ones, while at temperature 1 both kinds are answered
-both ways. From this mixture reinforcement learning can find out when to use the tool.
+The second shows short expressions mostly answered at once and longer ones mostly with the tool. Greedy accuracy then
+settles near the share of long ones, while at temperature 1 both kinds are answered both ways: from this mixture
+reinforcement learning can find out when to use the tool.
 """
 
+import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import DynamicCache
 
-from aworld_train.model.muon import Muon
 from aworld_train.model.transcripts import ArithmeticTask, Transcript, TranscriptEncoder
 
 BATCH, PART = 24, 12
@@ -39,16 +38,57 @@ GUESS_SCALE = 0.35
 GUESS_SHARE_SHORT, GUESS_SHARE_LONG = 0.8, 0.2
 LONG_SHARE = 0.42
 
+_COEFFICIENTS = 3.4445, -4.7750, 2.0315
+_ITERATIONS = 5
+_MOMENTUM = 0.95
+
 Batches = Iterator[Sequence[Transcript]]
 StepCallback = Callable[[int, float], None]
 Result = TypeVar("Result")
 
 
-class Updater:
-    """Updates a model's weights: Muon for the matrices inside the layers, AdamW for the rest.
+class Muon(torch.optim.Optimizer):  # type: ignore[misc]
+    """Muon (https://kellerjordan.github.io/posts/muon) in float32, for matrices.
 
-    Muon reaches the first lesson's end in a third of the steps that AdamW alone takes.
+    ``torch.optim.Muon`` computes in bfloat16, which processors without such instructions emulate.
     """
+
+    def __init__(self, matrices: Iterable[torch.Tensor], lr: float, weight_decay: float) -> None:
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
+
+    def step(self) -> None:
+        with torch.no_grad():
+            self._update()
+
+    def _update(self) -> None:
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                momentum = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+                momentum.lerp_(matrix.grad, 1 - _MOMENTUM)
+                update = orthogonalized(matrix.grad.lerp(momentum, _MOMENTUM))
+                rows, columns = matrix.shape
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                matrix.add_(update, alpha=-group["lr"] * math.sqrt(max(1, rows / columns)))
+
+
+def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
+    """About the nearest matrix whose singular values are equal: they are between 0.7 and 1.2 (Newton-Schulz)."""
+    linear, cubic, quintic = _COEFFICIENTS
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    result = matrix.T if is_tall else matrix
+    result = result / result.norm().clamp(min=1e-7)
+    for _ in range(_ITERATIONS):
+        gram = result @ result.T
+        result = torch.addmm(
+            result, torch.addmm(gram, gram, gram, beta=cubic, alpha=quintic), result, beta=linear
+        )
+    return result.T if is_tall else result
+
+
+class Updater:
+    """Muon for the matrices inside the layers, AdamW for the rest: a third of the steps that AdamW alone takes."""
 
     def __init__(self, model: Any, preamble: Sequence[int], scale: float = 1.0) -> None:
         self._model, self._preamble = model, preamble
@@ -63,12 +103,7 @@ class Updater:
                 group["highest_lr"] = group["lr"]
 
     def step(self, episodes: Sequence[Transcript], factor: float) -> float:
-        """One update on the tokens that the assistant wrote; returns the mean loss of a token.
-
-        Args:
-            episodes: The batch.
-            factor: Part of the highest learning rate to use.
-        """
+        """One update on the tokens that the assistant wrote; returns the mean loss of a token."""
         loss = assistant_loss(self._model, self._preamble, episodes)
         self._model.zero_grad()
         loss.backward()
@@ -83,10 +118,7 @@ class Updater:
 def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcript]) -> torch.Tensor:
     """Mean cross-entropy of the tokens that the assistant wrote.
 
-    Args:
-        model: A causal language model of transformers.
-        preamble: The ids that all episodes begin with; they pass through the model once for a part of the batch.
-        episodes: The batch.
+    ``preamble``, with which all episodes begin, passes through the model once for a part of the batch.
     """
     # In parts by length, of which the shorter need less padding.
     by_length = sorted(episodes, key=lambda episode: len(episode.ids))
@@ -98,7 +130,7 @@ def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Trans
 def _summed_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcript]) -> torch.Tensor:
     common = len(preamble)
     longest = max(len(episode.ids) for episode in episodes) - common
-    # Padding stands on the right, where a causal model's earlier positions cannot see it.
+    # Padding is on the right, where a causal model's earlier positions cannot see it.
     ids = torch.tensor([(e.ids[common:] + [0] * longest)[:longest] for e in episodes])
     written = torch.tensor([(e.mask[common:] + [0] * longest)[:longest] for e in episodes]).bool()[:, 1:]
     cache = DynamicCache()
@@ -111,16 +143,9 @@ def _summed_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcr
 def learn_tool(
     updater: Updater, batches: Batches, measure: Callable[[int], float], on_step: StepCallback
 ) -> bool:
-    """The first lesson. The learning rate falls once the model has found how to copy an expression.
+    """The first lesson; whether ``measure``, the greedy accuracy after a step, reached `TARGET_ACCURACY`.
 
-    Args:
-        updater: Of the model.
-        batches: Mostly episodes that use the tool.
-        measure: Greedy accuracy now, given the step.
-        on_step: Called with the step and its loss.
-
-    Returns:
-        Whether the accuracy reached `TARGET_ACCURACY`.
+    The learning rate falls once the model has found how to copy an expression.
     """
     falling_since: int | None = None
     for step in range(1, MAX_TOOL_STEPS + 1):
@@ -143,17 +168,7 @@ def learn_tool(
 def learn_to_guess(
     updater: Updater, batches: Batches, measure: Callable[[int], Result | None], on_step: StepCallback
 ) -> Result | None:
-    """The second lesson, with a learning rate that falls from its first step to its last.
-
-    Args:
-        updater: Of the model.
-        batches: Episodes with the tool and guesses.
-        measure: Called with the step; a result other than None means that the goal is reached and ends the lesson.
-        on_step: Called with the step and its loss.
-
-    Returns:
-        The result of ``measure``, or None where the goal was not reached.
-    """
+    """The second lesson, until the first result of ``measure`` other than None; the learning rate falls throughout."""
     for step in range(1, GUESS_STEPS + 1):
         on_step(step, updater.step(next(batches), max(MIN_LR_FACTOR, 1 - step / GUESS_STEPS)))
         if step in GUESS_CHECKS and (result := measure(step)) is not None:
@@ -162,14 +177,12 @@ def learn_to_guess(
 
 
 def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int) -> Batches:
-    """Endless batches for the first lesson."""
     return _batches(encoder, tasks, seed, lambda task: TOOL_LESSON_GUESSES)
 
 
 def mixed_batches(
     encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], max_short_length: int, seed: int
 ) -> Batches:
-    """Endless batches for the second lesson; up to ``max_short_length`` characters an expression is short."""
 
     def guess_share(task: ArithmeticTask) -> float:
         return GUESS_SHARE_SHORT if len(task.expression) <= max_short_length else GUESS_SHARE_LONG

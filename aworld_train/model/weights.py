@@ -20,11 +20,7 @@ _MAX_HEADER_BYTES = 100 << 20
 
 
 def entries(file: Path) -> dict[str, Any]:
-    """Each tensor of a file by name: ``dtype``, ``shape`` and ``data_offsets``.
-
-    Raises:
-        OSError, ValueError, struct.error: It cannot be read, or is not such a file.
-    """
+    """Each tensor of a file by name: ``dtype``, ``shape`` and ``data_offsets``."""
     return _read(file)[0]
 
 
@@ -39,7 +35,6 @@ def is_whole(file: Path) -> bool:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], int]:
-    """The header without its metadata, and its length."""
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(min(length, _MAX_HEADER_BYTES)))
@@ -60,14 +55,12 @@ def dtype_of(folder: Path) -> str:
 
 
 def parameters_of(folder: Path) -> int:
-    """How many numbers a model's weights are."""
     return sum(
         math.prod(entry["shape"]) for file in folder.glob("*.safetensors") for entry in entries(file).values()
     )
 
 
 def copy(source: Path, target: Path, dtype: str | None) -> None:
-    """Copy a model's weights into another folder, rounded to a dtype where one is given."""
     for file in sorted(source.glob("*.safetensors")):
         if dtype is None:
             shutil.copyfile(file, target / file.name)

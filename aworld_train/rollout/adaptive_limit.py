@@ -11,16 +11,6 @@ from collections.abc import Callable
 
 
 class AdaptiveLimit:
-    """Lets requests begin; belongs to one event loop.
-
-    Args:
-        most: The most requests at the same time.
-        clock: Returns monotonic seconds.
-
-    Attributes:
-        allowed: How many are allowed now.
-    """
-
     def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic):
         self.allowed = float(most)
         self._most = most
@@ -52,21 +42,14 @@ class AdaptiveLimit:
         return self._clock()
 
     def release(self) -> None:
-        """A request is over."""
         self._under_way -= 1
         self._wake_next()
 
     def answered(self) -> None:
-        """The server has answered a request."""
         self.allowed = min(float(self._most), self.allowed + 1 / self.allowed)
 
     def refused(self, began: float, pause: float) -> None:
-        """The server has refused a request because there were too many.
-
-        Args:
-            began: When the request began, as ``acquire`` returned it.
-            pause: Seconds in which no request shall begin.
-        """
+        """The server has refused a request because there were too many; none begins for ``pause`` seconds."""
         now = self._clock()
         self._pause_ends = max(self._pause_ends, now + pause)
         if began >= self._lowered:
@@ -77,7 +60,6 @@ class AdaptiveLimit:
         return self._under_way < int(self.allowed) and self._clock() >= self._pause_ends
 
     def _wake_next(self) -> None:
-        """Let the next one begin, or look again when the pause is over."""
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None

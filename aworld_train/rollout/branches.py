@@ -1,18 +1,18 @@
 """Where a request left the newest conversation: the message, and the characters that differ.
 
-Each branch costs a training row. Whoever wants to know why an agent makes them needs the place, not only the cause.
+Each branch costs a training row; the place shows why an agent makes them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, Literal
 
 from aworld_train.rollout.messages import Message, canonical_arguments
 
 Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
-history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
-context policy shortened the history; the chat template could not continue a finished turn."""
+"""Why a request did not continue the newest turn: ``new`` begins another conversation, ``resampled`` repeats a history,
+``edited`` changed another's message and ``rewritten`` the assistant's, and a context policy ``reset`` the history."""
 
 _CHARS_BEFORE = 30
 _CHARS_AFTER = 90
@@ -20,15 +20,9 @@ _CHARS_AFTER = 90
 
 @dataclass(frozen=True)
 class BranchPoint:
-    """One branch.
+    """The first message and character that differ from the newest conversation, with the text around it in both.
 
-    Attributes:
-        cause: Why.
-        message: The index of the first message that differs from the newest conversation.
-        role: Its author; empty where no message differs.
-        position: The index of the first character that differs.
-        recorded: The characters around it in the newest conversation.
-        sent: The characters around it in the request, or the reason of a chat template.
+    ``role`` is empty where no message differs; for a chat template, ``sent`` is its reason.
     """
 
     cause: Cause
@@ -42,13 +36,7 @@ class BranchPoint:
 def branch_point(
     recorded: Sequence[Message], sent: Sequence[Message], tools: tuple[Any, Any] | None
 ) -> BranchPoint:
-    """Where a request leaves a conversation.
-
-    Args:
-        recorded: The conversation's messages.
-        sent: Those of the request.
-        tools: The tools of both as text, if they differ.
-    """
+    """Where a request leaves a conversation; ``tools`` are those of both as text, if they differ."""
     if tools is not None:
         return BranchPoint("tools", 0, "", *_first_difference(*map(str, tools)))
     for index, (own, other) in enumerate(zip(recorded, sent, strict=False)):
@@ -68,7 +56,6 @@ def branch_point(
 
 
 def _text(message: Message, with_reasoning: bool = False) -> str:
-    """What a message means, as text."""
     if message.role != "assistant":
         return message.content
     calls = [f"{call.name}({canonical_arguments(call.arguments)})" for call in message.tool_calls]
@@ -77,10 +64,7 @@ def _text(message: Message, with_reasoning: bool = False) -> str:
 
 
 def _first_difference(recorded: str, sent: str) -> tuple[int, str, str]:
-    """The index of the first character that differs, and the characters around it in both texts."""
-    pairs = zip(recorded, sent, strict=False)
-    shorter = min(len(recorded), len(sent))
-    position = next((index for index, (own, other) in enumerate(pairs) if own != other), shorter)
+    position = len(commonprefix([recorded, sent]))  # noqa: RUF071  of characters
     begin = max(0, position - _CHARS_BEFORE)
     end = position + _CHARS_AFTER
     return position, recorded[begin:end], sent[begin:end]

@@ -45,14 +45,7 @@ _HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS)
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where a model is.
-
-    Attributes:
-        url: Base address, which ends where ``/chat/completions`` begins; with a query, if the endpoint wants one.
-        model: The model's name there.
-        key_variable: The environment variable with the key; None if it takes none.
-        needs_key: Whether a request without a key is an error.
-    """
+    """Where a model is; ``url`` ends where ``/chat/completions`` begins, with a query if the endpoint wants one."""
 
     url: str
     model: str
@@ -60,7 +53,6 @@ class EndpointAddress:
     needs_key: bool = False
 
     def url_of(self, path: str) -> str:
-        """The URL of a path below the base address."""
         try:
             scheme, host, base, query, _ = urlsplit(self.url)
             url = urlunsplit((scheme, host, base.rstrip("/").removesuffix(_CHAT_PATH) + path, query, ""))
@@ -74,7 +66,6 @@ class EndpointAddress:
         return url
 
     def key(self) -> str:
-        """The key; empty if there is none."""
         key = key_in(self.key_variable) if self.key_variable else ""
         if self.needs_key and self.key_variable and not key:
             raise ModelError(f"The key in the environment variable {self.key_variable} is missing.")
@@ -83,17 +74,10 @@ class EndpointAddress:
         return key
 
     async def get(self, path: str, seconds: float) -> Any:
-        """The JSON at a path.
-
-        Raises:
-            ModelError: The address or the key is not valid.
-            RequestFailed: There is no answer, or an error.
-            ValueError: It is not JSON.
-        """
+        """The JSON at a path; raises ``RequestFailed``, and ``ValueError`` for what is not JSON."""
         return await self._request("GET", path, None, seconds)
 
     async def post(self, body: Mapping[str, Any], seconds: float) -> Any:
-        """The JSON that a chat completion's request is answered with; raises as ``get``."""
         return await self._request("POST", _CHAT_PATH, body, seconds)
 
     async def _request(self, method: str, path: str, body: Any, seconds: float) -> Any:
@@ -112,25 +96,14 @@ class EndpointAddress:
 
 
 class ChatClient:
-    """Asks one model; for all requests of a process.
-
-    Args:
-        address: Where it is.
-
-    Attributes:
-        not_taken: Parameters and keys of messages that the endpoint does not take.
-    """
+    """Sends requests to one model; ``not_taken`` are parameters and keys of messages that it does not take."""
 
     def __init__(self, address: EndpointAddress):
         self.address = address
         self.not_taken: set[str] = set()
 
     async def complete(self, body: Mapping[str, Any], seconds: float) -> ChatAnswer:
-        """The answer to a chat completion's request.
-
-        Raises:
-            ChatFault: There is none within so many seconds.
-        """
+        """The answer to a chat completion's request; raises ``ChatFault``."""
         while True:
             sent = self._fitted(body)
             try:
@@ -176,7 +149,6 @@ class ChatClient:
         return ChatFault("connection", str(error), "passing" if error.may_pass else "request")
 
     def _fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The request as the endpoint takes it."""
         fitted = {}
         for key, value in body.items():
             name = _NEWER_NAMES.get(key, key) if key in self.not_taken else key

@@ -1,11 +1,8 @@
 """Reads what chat endpoints send: completions and errors as servers really write them, by tables.
 
-A request comes to a `ChatAnswer`, whole, cut off, filtered or refused, or to a `ChatFault` that says what would help.
-Thoughts are never part of the answer's text. What a server sends raises nothing else.
-
-Written after the API references of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and
-public reports of errors of these and of vLLM, SGLang, llama.cpp, Ollama and TGI, whose code was not read as a whole.
-`tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
+Thoughts are never part of the answer's text, and nothing but a `ChatFault` is raised. Written after the API references
+of OpenAI, Azure, Anthropic, Gemini, Mistral, DeepSeek, OpenRouter, Groq and Zhipu, and public reports of errors of
+these and of vLLM, SGLang, llama.cpp, Ollama and TGI; `tests/unit/rollout/test_endpoint_matrix.py` has what each sends.
 """
 
 import json
@@ -19,7 +16,6 @@ from aworld_train.rollout.messages import Finish, Message, ToolCall, content_tex
 from aworld_train.rollout.whole_text import whole_text
 
 FaultKind = Literal["429", "5xx", "other_status", "timeout", "connection", "cut", "no_json", "no_completion"]
-"""How a request failed."""
 Scope = Literal["passing", "request", "too_long", "filtered", "endpoint"]
 """What a failure is about: it may pass; this request; its length; its texts, which a filter refuses; all requests."""
 
@@ -95,16 +91,8 @@ _RETRY_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 class ChatAnswer:
     """An endpoint's answer.
 
-    Attributes:
-        content: The text; that of a refusal where there is no other.
-        reasoning: The thoughts, if the endpoint tells them apart.
-        tool_calls: The tool calls, each with its identifier.
-        finish_reason: ``stop``, ``tool_calls``, ``length`` (cut off), ``content_filter`` (a filter of the endpoint
-            stopped it) or ``refusal`` (the model said by itself that it refuses).
-        prompt_tokens: Tokens of the prompt, as the endpoint counts them; 0 if it does not say.
-        sampled_tokens: Tokens that were sampled, thoughts included; 0 if it does not say.
-        malformed: Whether the endpoint says that the model began a tool call that cannot be read.
-        message: The message as it was sent, which the endpoint may want back.
+    ``content_filter``: a filter of the endpoint stopped it; ``refusal``: the model said that it refuses. Sampled tokens
+    include thoughts; 0 if the endpoint does not count. It is ``malformed`` where a tool call cannot be read.
     """
 
     content: str
@@ -120,12 +108,7 @@ class ChatAnswer:
 class ChatFault(Exception):
     """A request to a chat endpoint came to no answer; the message is one line without the key.
 
-    Attributes:
-        kind: How.
-        scope: What it is about.
-        status: The HTTP status; None without an answer.
-        retry_after: Seconds that the endpoint asks to wait.
-        named: Parameters, or keys of messages, that the endpoint names as not taken.
+    ``named`` are parameters, or keys of messages, that the endpoint does not take.
     """
 
     def __init__(
@@ -144,16 +127,11 @@ class ChatFault(Exception):
 
     @property
     def is_overload(self) -> bool:
-        """Whether there were too many requests."""
         return self.status in _TOO_MANY
 
 
 def read_completion(data: Any) -> ChatAnswer:
-    """The answer in the body of a chat completion.
-
-    Raises:
-        ChatFault: It has none.
-    """
+    """The answer in the body of a chat completion; raises ``ChatFault``."""
     match data:
         case {"choices": [{"error": dict() as error}, *_]} | {"error": dict() | str() as error} if error:
             raise fault_of(_status_in(error), {"error": error}, json.dumps(error))
@@ -197,14 +175,7 @@ def failed_generation(body: Any) -> ChatAnswer | None:
 
 
 def fault_of(status: int, body: Any, text: str, retry_after: float = 0.0) -> ChatFault:
-    """What an error with this status means.
-
-    Args:
-        status: The HTTP status.
-        body: The body as JSON; None where it is not JSON.
-        text: The body, which is quoted where it has no message.
-        retry_after: Seconds of the header.
-    """
+    """What an error means; ``body`` is None where it is not JSON, ``retry_after`` the seconds of the header."""
     error = _Error.read(body)
     kind: FaultKind = "other_status"
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -246,8 +217,6 @@ def message_for(given: Mapping[str, Any], message: Message) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Error:
-    """An error's parts: its message, its codes in lower case, and the parameters that it names."""
-
     message: str
     codes: str
     named: frozenset[str]
@@ -255,7 +224,6 @@ class _Error:
 
     @classmethod
     def read(cls, body: Any) -> "_Error":
-        """The error in a body, in any of the servers' forms."""
         if isinstance(body, list):  # Gemini
             body = body[0] if body else None
         outer = body if isinstance(body, dict) else {}
@@ -311,7 +279,6 @@ def _codes(error: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(value: Any, key: str, depth: int = 4) -> Iterator[str]:
-    """The texts under a key, at any level of an error."""
     if isinstance(value, dict):
         if isinstance(text := value.get(key), str):
             yield text
@@ -383,6 +350,5 @@ def _text_in(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    """A number of tokens that an endpoint says; 0 where it says nothing that can be one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number and 0 < value <= _MAX_COUNT else 0

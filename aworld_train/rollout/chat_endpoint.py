@@ -1,8 +1,8 @@
 """A model at an OpenAI-compatible endpoint: its requests, repeated where it was the endpoint that failed.
 
-What an overloaded or faulty endpoint does (429, 5xx, no answer in time, a cut answer, no JSON) passes or it does not:
-the same request is sent again, later each time, and each failure is counted by its kind. What the endpoint refuses (a
-wrong key, an unknown model, a spent quota) is the same for all episodes and ends all of them.
+After 429, 5xx, no answer in time, a cut answer or what is not JSON, the same request is sent again, later each time,
+and each failure is counted by its kind. What the endpoint refuses (a wrong key, an unknown model, a spent quota) ends
+all episodes.
 """
 
 import asyncio
@@ -23,31 +23,13 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
 
-MAX_OUTAGE_SECONDS = 600.0
-"""How long a request is repeated, from its first failure on."""
+MAX_OUTAGE_SECONDS = 600.0  # how long a request is repeated, from its first failure on
 _MAX_PAUSE = 30.0
 _LIST_SECONDS = 30.0
 
 
 class ChatEndpoint:
-    """A model at an endpoint, for all episodes of a process.
-
-    Args:
-        address: Where it is.
-        concurrency: The most requests at the same time; fewer while the endpoint refuses some.
-        request_timeout: Seconds in which one request must be answered.
-        now: Returns monotonic seconds.
-        sleep: Waits so many seconds.
-
-    Attributes:
-        name: What agents call the model.
-        tokenizer: None, for its tokens are not known.
-        refusal: Why the endpoint takes no request; None as long as it does.
-        client: Asks it.
-
-    Raises:
-        ModelError: The address or the key cannot be used.
-    """
+    """A model at an endpoint, for all episodes of a process; ``refusal`` is why it takes no more requests."""
 
     def __init__(
         self,
@@ -69,14 +51,12 @@ class ChatEndpoint:
         self.now, self.sleep = now, sleep
 
     def for_episode(self) -> "EpisodeEndpoint":
-        """The model as one episode sees it, which counts the failures of its requests."""
         return EpisodeEndpoint(self)
 
     async def close(self) -> None:
         """Do nothing: connections end with the event loop."""
 
     def refuse(self, fault: ChatFault) -> None:
-        """Take note that the endpoint takes no request."""
         address = self.client.address
         if fault.status == HTTPStatus.UNAUTHORIZED:
             remedy = f" Put its key into {address.key_variable}."
@@ -88,7 +68,6 @@ class ChatEndpoint:
 
 
 async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
-    """The name of the one model that an endpoint has."""
     address = EndpointAddress(url, "", key_variable)
     base = address.url_of("")
     try:
@@ -112,12 +91,7 @@ async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
 class EpisodeEndpoint(ChatModel):
     """The model at an endpoint, as one episode sees it.
 
-    Args:
-        endpoint: The endpoint.
-
-    Attributes:
-        faults: The failures of its requests by kind (``FaultKind``), and as ``no NAME`` what was first sent and then
-            left out, because the endpoint does not take it.
+    ``faults`` also counts, as ``no NAME``, what was first sent and then left out because the endpoint does not take it.
     """
 
     def __init__(self, endpoint: ChatEndpoint):
@@ -134,7 +108,6 @@ class EpisodeEndpoint(ChatModel):
         *,
         use_tools: bool = True,
     ) -> ChatAnswer:
-        """As ``ChatModel.answer``."""
         endpoint = self._endpoint
         body = {
             "model": endpoint.name,
@@ -188,7 +161,6 @@ class EpisodeEndpoint(ChatModel):
         return sent
 
     def _failure(self, fault: ChatFault, body: Mapping[str, Any]) -> Exception:
-        """What a failure that does not pass means for the episode."""
         if fault.scope == "endpoint":
             self._endpoint.refuse(fault)
             return EpisodeFailure(str(self._endpoint.refusal))
@@ -203,7 +175,6 @@ class EpisodeEndpoint(ChatModel):
 
 
 def _key(message: Message) -> Any:
-    """What tells a message of the endpoint from others: its meaning, and the identifiers of its calls."""
     return message.key, tuple(call.call_id for call in message.tool_calls)
 
 

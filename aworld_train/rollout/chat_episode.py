@@ -4,7 +4,6 @@ Such an episode can be measured but not trained on: it has no rows, because nobo
 """
 
 import time
-from collections.abc import Sequence
 
 from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.episode import (
@@ -19,26 +18,18 @@ from aworld_train.rollout.episode import (
 from aworld_train.rollout.graph import Node
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.thinking import divide
 from aworld_train.waits import waiting
 
 
 class ChatEpisode(Episode):
-    """An episode with a model behind an endpoint.
-
-    Args:
-        model: The model.
-        limits: The limits of requests.
-    """
-
     def __init__(self, model: ChatModel, limits: EpisodeLimits):
         super().__init__(limits)
         self._model = model
 
     @property
     def rules(self) -> RequestRules:
-        """How requests are taken that want what is not enforced."""
         return RequestRules(
             self._limits.strict_requests, no_images="", max_text_bytes=self._limits.max_text_bytes
         )
@@ -46,17 +37,18 @@ class ChatEpisode(Episode):
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
         if request.plain:
             raise RequestRefused(
-                "the model is at an endpoint that takes conversations, not texts to go on with"
+                "the model is at an endpoint that takes conversations, not texts to continue"
             )
         tools = record.key_of(request.tools)
-        match = record.graph.match(messages, tools, request.wishes.prompt)
+        match = record.graph.match(messages, tools, request.constraints.prompt)
         return Prepared(match, tools, [], match.branch)
 
     async def _sample_after(
         self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
     ) -> Completion:
         sampling = self._sampling(request)
-        messages = with_wish(_messages(context), context.wish)
+        history = [message for node in context.path for message in node.messages]
+        messages = with_wish(history, context.wish)
         began_at, began = time.time(), time.monotonic()
         try:
             with waiting("model"):
@@ -83,23 +75,13 @@ class ChatEpisode(Episode):
             malformed=answer.malformed
             or (answer.finish_reason != "length" and divide(answer.content).unfinished is not None),
             seconds=seconds,
-            misses=()
-            if request.wishes is NO_WISHES
-            else request.wishes.misses(answer.content, [call.name for call in answer.tool_calls]),
+            misses=request.constraints.misses(answer.content, [call.name for call in answer.tool_calls]),
             counted=answer.sampled_tokens,
         )
         node = record.graph.add_answer(
             context, tools, completion.message, answer.sampled_tokens, answer.finish_reason != "length"
         )
-        self._add(
-            record,
-            SampledTurn(
-                completion, node, request_options(request), request.tools, sampling, max_tokens, began_at
-            ),
-        )
+        options = request_options(request)
+        turn = SampledTurn(completion, node, options, request.tools, sampling, max_tokens, began_at)
+        self._add(record, turn)
         return completion
-
-
-def _messages(context: Node) -> Sequence[Message]:
-    """All messages from the root up to and including a context."""
-    return [message for node in context.path for message in node.messages]

@@ -19,11 +19,7 @@ class FilterRefused(Exception):
 
 
 class ChatModel(ABC):
-    """A model that is asked by messages, by one episode.
-
-    Attributes:
-        faults: Requests that failed and were sent again, by kind.
-    """
+    """A model that is asked by messages, by one episode; ``faults`` are requests that were sent again, by kind."""
 
     faults: Counter[str]
 
@@ -37,17 +33,4 @@ class ChatModel(ABC):
         *,
         use_tools: bool = True,
     ) -> ChatAnswer:
-        """The answer to a conversation.
-
-        Args:
-            messages: The whole conversation.
-            tools: OpenAI function schemas.
-            sampling: How tokens are sampled.
-            max_tokens: The most that are sampled.
-            use_tools: Whether tools may be called.
-
-        Raises:
-            ContextExceeded: The conversation is too long for the model.
-            FilterRefused: A filter refused it.
-            EpisodeFailure: The endpoint failed.
-        """
+        """The answer to a conversation; raises ``ContextExceeded``, ``FilterRefused``, or ``EpisodeFailure``."""

@@ -1,10 +1,8 @@
 """Shortens histories that outgrow the model's context, at the model's boundary, for every kind of agent.
 
-The agent keeps sending its whole history. Once a policy has shortened it, the shortened history replaces the old one:
-later messages are put after it, so a reset happens once and the shortened conversation grows like any other. The full
-history keeps its own path in the graph, and is trained on unchanged.
-
-Long tool results can be condensed before the model sees them, by another model that does nothing else.
+The agent keeps sending its whole history, of which the shortened one takes the place; later messages are put after it,
+so a reset happens once. The full history keeps its own path in the graph, and is trained on unchanged. Long tool
+results can be condensed before the model sees them, by another model.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,20 +28,14 @@ _CONDENSE = (
 )
 
 Ask = Callable[[list[Message]], Awaitable[str]]
-"""Samples a text from a language model."""
 
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """A recipe's settings for long histories.
+    """How long histories are shortened, beyond ``budget`` tokens, and tool results beyond ``condense_over`` characters.
 
-    Attributes:
-        policy: How a history is shortened.
-        budget: Tokens of a conversation beyond which it is shortened.
-        keep: ``discard_tools``: how many of the newest tool results stay; else how many of the newest turns.
-        summarizer: The model that summarizes; None for the model itself.
-        condense_over: Characters of a tool result beyond which it is condensed; None for never.
-        condenser: The model that condenses.
+    ``keep`` is how many of the newest tool results stay with ``discard_tools``, else how many of the newest turns.
+    Without a ``summarizer`` the model itself summarizes.
     """
 
     policy: Policy | None = None
@@ -64,11 +56,6 @@ class ContextView:
     _condensed: dict[Any, str] = field(default_factory=dict)
 
     async def of(self, messages: Sequence[Message]) -> list[Message]:
-        """The agent's ``messages`` as the model is to see them.
-
-        Raises:
-            ToolHelperFailed: a tool result could not be condensed.
-        """
         seen = list(messages)
         known = len(self._from)
         if known and tuple(message.key for message in messages[:known]) == self._from:
@@ -80,16 +67,7 @@ class ContextView:
     async def shorten(
         self, messages: Sequence[Message], seen: Sequence[Message], ask: Ask
     ) -> list[Message] | None:
-        """Replace the history by a shorter one; None if the policy finds nothing to leave out.
-
-        Args:
-            messages: The agent's history.
-            seen: The same history as the model would see it.
-            ask: Samples a text from the model in training.
-
-        Raises:
-            EpisodeFailure: the model that summarizes failed.
-        """
+        """Replace the history, which the model would see as ``seen``; None if the policy finds nothing to leave out."""
         shorter = await self._shortened(list(seen), ask)
         if shorter is None or shorter == list(seen):
             return None
@@ -101,17 +79,14 @@ class ContextView:
         keep = self.settings.keep
         if self.settings.policy == "discard_tools":
             results = [i for i, message in enumerate(seen) if message.role == "tool"]
-            old = set(results[: len(results) - keep])
+            old = set(results[: max(0, len(results) - keep)])
             return [replace(m, content=DISCARDED, images=()) if i in old else m for i, m in enumerate(seen)]
         head, turns = _turns(seen)
-        if self.settings.policy == "keep_last_k":
-            return (
-                [*head, *(message for turn in turns[len(turns) - keep :] for message in turn)]
-                if turns
-                else None
-            )
         if not turns:
             return None
+        if self.settings.policy == "keep_last_k":
+            kept = turns[max(0, len(turns) - keep) :]
+            return [*head, *(message for turn in kept for message in turn)]
         request = [*seen, Message("user", ASK_FOR_SUMMARY)]
         summary = await (self.settings.summarizer or ask)(request)
         return [*head, Message("user", SUMMARY_FOLLOWS + summary)]

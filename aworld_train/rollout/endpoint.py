@@ -17,7 +17,7 @@ _MAX_PAUSE = 8.0
 
 
 class EndpointFailed(EpisodeFailure):
-    """An outside language model gave no answer."""
+    pass
 
     def __init__(self, message: str, *, is_permanent: bool = False):
         super().__init__(message)
@@ -36,7 +36,6 @@ class Endpoint:
 
     @classmethod
     def read(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        """From a recipe's ``endpoints``."""
         return cls(
             name,
             str(settings["url"]).rstrip("/"),
@@ -47,15 +46,10 @@ class Endpoint:
 
     @cached_property
     def client(self) -> ChatClient:
-        """Asks it."""
         return ChatClient(EndpointAddress(self.url, self.model, self.key_variable, needs_key=True))
 
     async def ask(self, messages: Sequence[Message], *, is_last: bool = True) -> str:
-        """The model's text; where there are too many requests, the last endpoint is asked again within its time.
-
-        Raises:
-            EndpointFailed: It could not be reached, refused, gave an empty answer, or took too long.
-        """
+        """The model's text; where there are too many requests, the last endpoint is asked again within its time."""
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
         outage = Outage(self.timeout, _MAX_PAUSE)
         while True:
@@ -82,16 +76,11 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failover:
-    """Several endpoints, tried in order until one answers."""
+    """Several endpoints, tried in order until one answers; the error of none has the reason of each."""
 
     endpoints: Sequence[Endpoint]
 
     async def ask(self, messages: Sequence[Message]) -> str:
-        """The first answer.
-
-        Raises:
-            EndpointFailed: none answered; the message has the reason of each.
-        """
         failures = []
         for endpoint in self.endpoints:
             try:

@@ -1,7 +1,5 @@
-"""Tools as endpoints take them: names of letters, digits, ``_`` and ``-``, and parameters that they can read.
+"""Tools as endpoints take them, which refuse a whole request for one name or one schema in an old draft.
 
-Endpoints refuse a whole request for one tool that is called ``files/read``, or whose parameters are in an old draft of
-JSON Schema. So names are replaced on the way out and put back on the way in, and nothing else knows of it.
 https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools
 """
 
@@ -39,7 +37,6 @@ class FittedTools(ChatModel):
         *,
         use_tools: bool = True,
     ) -> ChatAnswer:
-        """As ``ChatModel.answer``."""
         names = fitted_names([tool["function"]["name"] for tool in tools])
         originals = {fitted: name for name, fitted in names.items()}
         answer = await self._model.answer(
@@ -53,7 +50,6 @@ class FittedTools(ChatModel):
 
 
 def fitted_names(names: Sequence[str]) -> dict[str, str]:
-    """For each name that endpoints refuse one that they take, which no other tool has."""
     fitted: dict[str, str] = {}
     for name in names:
         if not _NAME.fullmatch(name):
@@ -66,7 +62,6 @@ def fitted_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def fitted_tool(tool: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A function schema with a name and parameters that endpoints take."""
     function = tool["function"]
     name = names.get(function["name"], function["name"])
     parameters = _without_combinations(valid_parameters(function.get("parameters")))

@@ -1,13 +1,11 @@
 """One episode at the language model's boundary: it answers and records every request of its agents.
 
-All requests, of the built-in loop in this process or of a program over HTTP, go through ``complete``. It finds the node
-of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
-ones, and records exactly what was sampled. The recipe's sampling and limits hold for every request.
-Whatever ends an episode sets ``over``, so that the agent can be stopped.
+``complete`` finds the node of the agent's conversation graph that a request continues, gives the model exactly the
+recorded tokens and the new ones, and records exactly what was sampled. The recipe's sampling and limits hold for every
+request. Whatever ends an episode sets ``over``, so that the agent can be stopped.
 
-A turn that was never sent is not trained on; one that was sent is, since a client that resets the connection may have
-read it. When the same request comes again, it is answered with that turn rather than a new one: turns are lost where
-they take long, so sampling anew would prefer short ones.
+A turn that was never sent is not trained on; one that was sent is. When the same request comes again, it is answered
+with that turn: turns are lost where they take long, so sampling anew would prefer short ones.
 """
 
 import asyncio
@@ -28,34 +26,23 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
 
 log = logging.getLogger(__name__)
 
 _MIN_TEXT_BYTES = 1 << 20
 _BYTES_PER_TOKEN = 32  # of JSON, several times what texts of any language have
-_OUTCOMES = {
-    "length": Outcome.overlong,
-    "content_filter": Outcome.filtered,
-    "refusal": Outcome.refused,
-}
+_OUTCOMES = {"length": Outcome.overlong, "content_filter": Outcome.filtered, "refusal": Outcome.refused}
 _LONGER_HISTORIES = 10  # than the context, where a policy shortens them
-PLAIN = "plain text"
-"""In place of the key of the tools: no conversation has it."""
+PLAIN = "plain text"  # in place of the key of the tools: no conversation has it
 
 
 @dataclass(frozen=True)
 class EpisodeLimits:
     """The limits of an agent's requests, and how its tokens are sampled.
 
-    Attributes:
-        max_turns: Model calls of all agents.
-        max_prompt_tokens: Of an agent's first prompt, and of what counts as a row's prompt.
-        max_response_tokens: Of a row, after its prompt.
-        sampling: The recipe's; what an agent asks for changes nothing of the distribution.
-        strict_requests: Whether requests are refused that want what the trainer does not enforce.
-        repetition: When an episode is ended because the model repeats itself.
-        context: How histories are kept within the model's context.
+    ``max_prompt_tokens`` limits an agent's first prompt and what counts as a row's prompt, ``max_response_tokens`` a
+    row after it. With ``strict_requests`` requests are refused that want what the trainer does not enforce.
     """
 
     max_turns: int
@@ -75,17 +62,7 @@ class EpisodeLimits:
 
 
 class SampledTurn(NamedTuple):
-    """A turn, and what it depended on beside its context.
-
-    Attributes:
-        completion: What the client was answered.
-        node: Its node in the graph.
-        options: What the answer to the request depended on.
-        tools: The tools of the request.
-        sampling: How it was sampled.
-        max_tokens: The most tokens that were asked for.
-        began: Unix time of the model call, seconds.
-    """
+    """A turn, and what it depended on beside its context; ``began`` is Unix time."""
 
     completion: Completion
     node: Node
@@ -98,19 +75,7 @@ class SampledTurn(NamedTuple):
 
 @dataclass
 class AgentRecord:
-    """One agent's requests and answers.
-
-    Attributes:
-        name: The agent.
-        graph: Its conversations.
-        view: Its history as the model sees it.
-        completions: The model's answers, in order.
-        misses: What the model did against clients' wishes, counted by kind.
-        tools: The tools of the last request.
-        tools_key: Their key, independent of their order.
-        turns: The answers with their requests.
-        lost: Those that may not have reached the client.
-    """
+    """One agent's requests and answers; ``lost`` are those that may not have reached the client."""
 
     name: str
     view: ContextView
@@ -130,7 +95,6 @@ class AgentRecord:
         return self.tools_key
 
     def lose(self, completion: Completion, was_sent: bool) -> None:
-        """Take note that an answer may not have reached the client."""
         turn = next((turn for turn in reversed(self.turns) if turn.completion is completion), None)
         if turn is not None and all(lost is not turn for lost in self.lost):
             turn.node.received = was_sent
@@ -151,8 +115,6 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request matched with the graph, and its new tokens."""
-
     match: Match
     tools: str
     tokens: list[int]
@@ -160,20 +122,19 @@ class Prepared:
 
     @property
     def length(self) -> int:
-        """The number of tokens in the model's prompt, as far as they are known."""
+        """Tokens in the model's prompt, as far as they are known."""
         if self.match.context is not None:
             return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
 
     @property
     def root_length(self) -> int:
-        """The number of tokens in the conversation's first prompt."""
         first = self.match.context or self.match.node
         return first.root.token_count if first else len(self.tokens)
 
 
 class Episode(ABC):
-    """One episode; its kinds differ in what the model takes and returns: tokens (``TokenEpisode``) or messages."""
+    """One episode of a model that takes and returns tokens (``TokenEpisode``) or messages (``ChatEpisode``)."""
 
     def __init__(self, limits: EpisodeLimits):
         self._limits = limits
@@ -188,15 +149,10 @@ class Episode(ABC):
         self.given_tokens = 0  # tokens of all prompts, as the engine counts them
 
     def conversation(self, agent: str) -> "AgentConversation":
-        """The conversation of ``agent``, for the model gateway or a loop."""
         return AgentConversation(self, agent)
 
     async def complete(self, agent: str, request: ChatRequest) -> Completion:
-        """Answer a request of ``agent``.
-
-        Raises:
-            RequestRefused: a limit was reached, the request cannot be rendered, or the episode is over.
-        """
+        """Answer a request of ``agent``; raises ``RequestRefused``."""
         if self.over.is_set():
             raise self._over_refusal()
         record = self.agents.get(agent)
@@ -213,11 +169,7 @@ class Episode(ABC):
         return completion
 
     async def count_tokens(self, agent: str, request: ChatRequest) -> int:
-        """The number of tokens that a request of ``agent`` would give the model; nothing is recorded.
-
-        Raises:
-            RequestRefused: the request cannot be rendered, or the episode is over.
-        """
+        """The number of tokens that a request of ``agent`` would give the model; nothing is recorded."""
         if self.over.is_set():
             raise self._over_refusal()
         record = self.agents.get(agent) or AgentRecord(agent, ContextView(self._limits.context))
@@ -225,12 +177,10 @@ class Episode(ABC):
         return (await self._prepare(record, list(messages), request)).length
 
     def undelivered(self, agent: str, completion: Completion, was_sent: bool = False) -> None:
-        """Take note that an answer may not have reached ``agent``; one that was not sent has not."""
         if agent in self.agents:
             self.agents[agent].lose(completion, was_sent)
 
     def note_overlong(self) -> None:
-        """Take note that a request was refused because the model's context cannot hold it."""
         self._note(Outcome.overlong)
 
     def fail(self, failure: EpisodeFailure) -> None:
@@ -240,7 +190,6 @@ class Episode(ABC):
         self.over.set()
 
     def stop(self, limit: Outcome) -> None:
-        """End the episode because a limit was reached."""
         self._note(limit)
         self.over.set()
 
@@ -281,19 +230,18 @@ class Episode(ABC):
 
     @property
     def turns(self) -> int:
-        """Model calls of all agents."""
         return len(self._sampled)
 
     @property
     def model_seconds(self) -> float:
-        """The time of model calls, those under way included."""
+        """Those under way included."""
         now = time.monotonic()
         return self.generate_seconds + sum(now - began for began in self._model_calls)
 
     @property
     @abstractmethod
     def rules(self) -> RequestRules:
-        """How requests are taken that want what the trainer does not enforce."""
+        pass
 
     @property
     def versions(self) -> WeightVersions | None:
@@ -304,12 +252,10 @@ class Episode(ABC):
 
     @property
     def misses(self) -> Counter[str]:
-        """What the model did against clients' wishes, counted by kind."""
         return sum((record.misses for record in self.agents.values()), Counter())
 
     @property
     def branches(self) -> Counter[str]:
-        """The number of requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
@@ -334,7 +280,9 @@ class Episode(ABC):
         if context.policy is not None and prepared.length > context.budget and not request.plain:
 
             async def ask(question: list[Message]) -> str:
-                part = replace(request, messages=question, use_tools=False, stop=(), wishes=NO_WISHES)
+                part = replace(
+                    request, messages=question, use_tools=False, stop=(), constraints=NO_CONSTRAINTS
+                )
                 prepared = await self._prepare(record, question, part)
                 return (await self._sample(record, part, prepared)).content
 
@@ -352,20 +300,15 @@ class Episode(ABC):
 
     @abstractmethod
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
-        """Find the history in the graph and render the new messages.
-
-        Raises:
-            RequestRefused: The model cannot be shown these messages.
-        """
+        """Find the history in the graph and render the new messages; refuses what the model cannot be shown."""
 
     @abstractmethod
     async def _sample_after(
         self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
     ) -> Completion:
-        """Sample an answer after a context, and record it with ``_add``."""
+        pass
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: Prepared) -> Completion:
-        """Sample an answer to a prepared request, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
@@ -386,7 +329,6 @@ class Episode(ABC):
             context.pending -= 1
 
     def _add(self, record: AgentRecord, turn: SampledTurn) -> None:
-        """Record a sampled turn."""
         completion = turn.completion
         record.completions.append(completion)
         record.turns.append(turn)
@@ -401,11 +343,7 @@ class Episode(ABC):
             self._newest = newest
 
     def _room(self, record: AgentRecord, prepared: Prepared) -> int:
-        """How many tokens the model may add.
-
-        Raises:
-            RequestRefused: none, or the episode has no turn left.
-        """
+        """How many tokens the model may add; refuses a request if there are none, or no turn is left."""
         limits = self._limits
         if self.turns + self._pending >= limits.max_turns:
             raise self._limit_refusal(
@@ -425,7 +363,6 @@ class Episode(ABC):
         return room
 
     def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
-        """A refusal because of a limit; its outcome is the episode's unless the agent continues."""
         self._note(outcome)
         return RequestRefused(message, code=code)
 
@@ -457,32 +394,25 @@ def _note_ignored(name: str, value: float) -> None:
 
 
 def _outcome_of(completion: Completion) -> Outcome:
-    """What an episode came to that ended with this turn."""
     by_reason = _OUTCOMES.get(completion.finish_reason)
     return by_reason or (Outcome.wrong_format if completion.malformed else Outcome.answered)
 
 
 @dataclass(frozen=True)
 class AgentConversation:
-    """One agent's side of an episode."""
-
     episode: Episode
     agent: str
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """As ``Episode.complete``."""
         return await self.episode.complete(self.agent, request)
 
     def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
-        """As ``Episode.undelivered``."""
         self.episode.undelivered(self.agent, completion, was_sent)
 
     def note_overlong(self) -> None:
-        """As ``Episode.note_overlong``."""
         self.episode.note_overlong()
 
     async def count_tokens(self, request: ChatRequest) -> int:
-        """As ``Episode.count_tokens``."""
         return await self.episode.count_tokens(self.agent, request)
 
 
@@ -490,7 +420,7 @@ def request_options(request: ChatRequest) -> tuple[Any, ...]:
     """What the answer to a request depends on beside its context."""
     sampling = (request.temperature, request.top_p, request.top_k)
     shown = (request.logprobs, request.top_logprobs)
-    return (request.use_tools, request.max_tokens, request.stop, request.wishes, *shown, *sampling)
+    return (request.use_tools, request.max_tokens, request.stop, request.constraints, *shown, *sampling)
 
 
 def with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:

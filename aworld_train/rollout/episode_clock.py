@@ -1,8 +1,4 @@
-"""The time that an episode may take, which does not pass while it waits for a free tool worker.
-
-How long it waits says how many episodes there are for each worker, and nothing of its agent. All of an episode's waits
-together have a limit of their own.
-"""
+"""The time that an episode may take, which does not pass while it waits for a free tool worker."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,12 +13,7 @@ _current: ContextVar["EpisodeClock | None"] = ContextVar("episode_clock", defaul
 class EpisodeClock:
     """Raises ``TimeoutError`` where the block takes longer: ``async with EpisodeClock(600, 3600) as clock: ...``.
 
-    Args:
-        seconds: What the block may take, without its waits.
-        queue_seconds: What its waits may take together.
-
-    Attributes:
-        ended_waiting: Whether a wait was under way when the time was over.
+    ``queue_seconds`` is what its waits may take together; ``ended_waiting`` whether the time ended during one.
     """
 
     def __init__(self, seconds: float, queue_seconds: float):
@@ -78,7 +69,6 @@ def waiting_for_worker() -> AbstractContextManager[None]:
 
 
 def current_clock() -> EpisodeClock | None:
-    """The clock of the episode that this code runs for."""
     return _current.get()
 
 

@@ -1,14 +1,12 @@
 """The conversations of an agent with the model, as a graph that holds every token once.
 
-A node holds consecutive messages and the tokens they add. Context nodes (the model's input) and sampled nodes (its
-output, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens from the root to a context
-node are exactly the input of a model call, and the sampled node below it exactly its output; nothing is ever tokenised
-again.
+Context nodes (the model's input) and sampled nodes (its output, with log-probabilities) alternate from a root to each
+leaf. Invariant: the tokens from the root to a context node are exactly the input of a model call, and the sampled node
+below it exactly its output; nothing is ever tokenised again.
 
-A request carries its whole history. The graph finds the longest recorded path with the same meaning and uses *its*
-tokens; only the messages after it are new. A history that was edited, cut or repeated becomes a branch, counted by
-cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
-context in the others. A turn that no client received is in no row, unless a later request continues it.
+A request carries its whole history, of which the longest recorded path with the same meaning keeps *its* tokens. Each
+path to a leaf is a training row; a sampled token is trained on in the first row that holds it. A turn that no client
+received is in no row, unless a later request continues it.
 """
 
 from collections import Counter
@@ -22,31 +20,17 @@ from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 
-MAX_BRANCH_POINTS = 20
-"""How many branches of an agent are described; the others are only counted."""
+MAX_BRANCH_POINTS = 20  # how many branches of an agent are described; the others are only counted
 
 
 @dataclass(eq=False)
 class Node:
     """Consecutive messages and the tokens they add.
 
-    Attributes:
-        parent: The node before it; None for a root.
-        messages: One assistant message for a sampled node, else all the messages added at once.
-        tokens: Token ids; those of context end where the assistant begins.
-        logprobs: Of each sampled token; None for context.
-        ended: Whether the model ended a sampled turn itself.
-        versions: The versions of the weights that a turn was sampled with, if the engine says.
-        wish: The text about the answer's form that the model was shown last, in this context or before it.
-        stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
-        pending: How many model calls with this context are under way.
-        received: Whether a client received a sampled turn.
-        counted: How many tokens it has where their ids are not known: as an outside endpoint has counted them.
-        keys: The messages' keys.
-        root: The first node of its path.
-        length: Tokens from the root up to and including this node.
-        images: The images from the root up to and including this node.
-        children: In order of creation.
+    ``logprobs`` is None for context, whose tokens end where the assistant begins. ``wish`` is the text about the
+    answer's form that the model was shown last. The tokens of a turn hold the ``stop`` text that ended it, its message
+    does not. ``counted`` is what an outside endpoint has counted, whose ids are not known. ``length`` and ``images``
+    are from the root up to and including this node.
     """
 
     parent: "Node | None"
@@ -84,7 +68,6 @@ class Node:
 
     @property
     def token_count(self) -> int:
-        """How many tokens it adds."""
         return self.counted or len(self.tokens)
 
     def count(self, prompt_tokens: int) -> None:
@@ -95,11 +78,9 @@ class Node:
 
     @property
     def is_received_turn(self) -> bool:
-        """Whether it is a sampled turn that a client received."""
         return self.logprobs is not None and self.received
 
     def means(self, messages: Sequence[Message], keys: tuple[Any, ...]) -> bool:
-        """Whether these messages, with these keys, are the node's own."""
         is_same = self.keys == keys or (self.stop != "" and keys == (self._key_with_stop,))
         return is_same and _same_reasoning(messages, self.messages)
 
@@ -111,7 +92,6 @@ class Node:
 
     @property
     def path(self) -> list["Node"]:
-        """From the root to this node."""
         nodes = [self]
         while nodes[-1].parent is not None:
             nodes.append(nodes[-1].parent)
@@ -119,7 +99,6 @@ class Node:
 
     @property
     def path_tokens(self) -> list[int]:
-        """All tokens from the root up to and including this node."""
         tokens: list[int] = []
         for node in self.path:
             tokens += node.tokens
@@ -130,13 +109,8 @@ class Node:
 class Match:
     """The node that a request continues.
 
-    Attributes:
-        node: The sampled node that its history leads to, or None for a new conversation.
-        new: The messages after that node.
-        context: The existing context node with exactly the new messages; None if there is none.
-        branch: Where it does not continue the newest turn; None if it does, or is the first request.
-        wish: The text about the answer's form that is in force.
-        is_wish_new: Whether the model has to be shown that text with the new messages.
+    ``node`` is None for a new conversation. ``context`` is the recorded node with exactly the new messages. ``branch``
+    is None for the first request and for one that continues the newest turn.
     """
 
     node: Node | None
@@ -151,15 +125,8 @@ class Match:
 class Row:
     """One path as a training row.
 
-    Attributes:
-        prompt: Token ids of the root.
-        response: Token ids after it.
-        mask: 1 where a token was sampled and no earlier row holds it, else 0.
-        logprobs: Of sampled tokens; 0 where they are context.
-        turns: Begin and end of each sampled turn in ``response``.
-        versions: The versions of the weights that the tokens under the mask were sampled with, if the engine says.
-        images: The images whose tokens are in it, in order.
-        leaf: The last node.
+    ``mask`` is 1 where a token was sampled and no earlier row holds it, and ``versions`` are those of these tokens;
+    ``logprobs`` are 0 where tokens are context. ``turns`` are begin and end of each sampled turn in ``response``.
     """
 
     prompt: list[int]
@@ -177,15 +144,13 @@ class Row:
         if not moved:
             return self
         n = len(moved)
-        return type(self)(
+        return replace(
+            self,
             prompt=self.prompt[:longest_prompt],
             response=moved + self.response,
             mask=[0] * n + self.mask,
             logprobs=[0.0] * n + self.logprobs,
             turns=[(begin + n, end + n) for begin, end in self.turns],
-            versions=self.versions,
-            images=self.images,
-            leaf=self.leaf,
         )
 
 
@@ -204,10 +169,7 @@ class ConversationGraph:
     def match(self, messages: Sequence[Message], tools: Any, wish: str = "") -> Match:
         """Find the node that a request continues.
 
-        Args:
-            messages: The whole history.
-            tools: Any hashable value that is equal for equal tools.
-            wish: The text about the answer's form that the model is to be shown, once in a conversation.
+        ``tools`` may be anything hashable; ``wish`` is the text about the answer's form, shown once in a conversation.
         """
         known = len(self._tip_messages)
         is_known = tuple(messages[:known]) == self._tip_messages
@@ -221,7 +183,6 @@ class ConversationGraph:
         return Match(node, new, context, self._branch(messages, keys, tools, node), wish, is_wish_new)
 
     def _context(self, node: Node | None, new: tuple[Message, ...], tools: Any, wish: str) -> Node | None:
-        """The recorded context of these messages after a turn, or of a conversation that begins with them."""
         nodes = node.children if node is not None else [root for known, root in self._roots if known == tools]
         if not nodes:
             return None
@@ -248,18 +209,8 @@ class ConversationGraph:
             self.branch_points.append(branch)
 
     def add_sampled(
-        self,
-        context: Node,
-        tools: Any,
-        message: Message,
-        sampled: SampledTokens,
-        stop: str = "",
+        self, context: Node, tools: Any, message: Message, sampled: SampledTokens, stop: str = ""
     ) -> Node:
-        """Add the model's answer below its context.
-
-        Raises:
-            ValueError: not one log-probability per token, or no token at all.
-        """
         tokens, logprobs = sampled.tokens, sampled.logprobs
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
@@ -269,31 +220,22 @@ class ConversationGraph:
         return self._add_turn(turn, tools)
 
     def add_answer(self, context: Node, tools: Any, message: Message, tokens: int, ended: bool) -> Node:
-        """Add the answer of a model whose token ids are not known, below its context.
-
-        Args:
-            context: The context.
-            tools: As in ``match``.
-            message: The answer.
-            tokens: How many tokens it has.
-            ended: Whether the model ended it itself.
-        """
+        """Add the answer of a model whose token ids are not known, only their number."""
         turn = Node(context, (message,), [], [], ended, None, context.wish, counted=tokens)
         return self._add_turn(turn, tools)
 
     def _add_turn(self, turn: Node, tools: Any) -> Node:
-        """Make a turn the newest one."""
         context = turn.parent
         assert context is not None
         if context.parent is not self._tip:
             before = context.path[:-1]
-            self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
+            self._tip_messages = tuple(message for node in before for message in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
         self._tip = turn
         self._tip_messages = (*self._tip_messages, *context.messages, *turn.messages)
-        self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
+        self._tip_keys = (*self._tip_keys, *context.keys, *turn.keys)
         self._tip_tools = tools
-        return self._tip
+        return turn
 
     def nodes(self) -> Iterator[Node]:
         """Every node, parents first, siblings in order of creation."""
@@ -308,7 +250,8 @@ class ConversationGraph:
         rows: list[Row] = []
         trained: set[int] = set()
         for node in self.nodes():
-            if not node.is_received_turn or any(_has_received_turn(child) for child in node.children):
+            later = (turn for context in node.children for turn in context.children)
+            if not node.is_received_turn or any(turn.is_received_turn for turn in later):
                 continue
             row = _row(node, trained)
             if any(row.mask):
@@ -350,11 +293,10 @@ class ConversationGraph:
     def _branch(
         self, messages: Sequence[Message], keys: tuple[Any, ...], tools: Any, node: Node | None
     ) -> BranchPoint | None:
-        """Where a request does not continue the newest turn."""
         if self._tip is None or node is self._tip:
             return None
-        same_tools = tools == self._tip_tools
-        return branch_point(self._tip_messages, messages, None if same_tools else (self._tip_tools, tools))
+        changed_tools = None if tools == self._tip_tools else (self._tip_tools, tools)
+        return branch_point(self._tip_messages, messages, changed_tools)
 
 
 def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> bool:
@@ -362,7 +304,6 @@ def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> boo
 
 
 def _deepest_below(root: Node, messages: Sequence[Message], keys: tuple[Any, ...]) -> tuple[Node, int] | None:
-    """The deepest sampled node from ``root`` on that the messages lead to, and how many of them that takes."""
     best: tuple[Node, int] | None = None
     stack = [(root, 0)]
     while stack:
@@ -375,10 +316,6 @@ def _deepest_below(root: Node, messages: Sequence[Message], keys: tuple[Any, ...
             best = (node, end)
         stack += [(child, end) for child in reversed(node.children)]
     return best
-
-
-def _has_received_turn(context: Node) -> bool:
-    return any(child.is_received_turn for child in context.children)
 
 
 def _row(leaf: Node, trained: set[int]) -> Row:

@@ -1,8 +1,5 @@
-"""The HTTP client of rollouts: aiohttp sessions that keep their connections, and JSON requests with an API key.
-
-An aiohttp session belongs to one event loop and must be closed in it. Whoever sends requests therefore has a
-`SessionPerLoop`, which opens a session at a loop's first request and closes it when the loop ends.
-"""
+"""The HTTP client of rollouts: aiohttp sessions, which belong to one event loop each, and JSON requests with an API
+key."""
 
 import asyncio
 import json
@@ -28,11 +25,8 @@ _NO_LIMIT = aiohttp.ClientTimeout(total=None)
 class RequestFailed(Exception):
     """A request has no answer, or one with an error status; the message is one line without the key.
 
-    Attributes:
-        status: The HTTP status; None without an answer.
-        retry_after: Seconds that the server asks to wait before the next request; 0 if it asks for nothing.
-        text: The text that came with the status, without the key.
-        may_pass: Whether the same request may succeed later, where there is no status.
+    ``retry_after`` are seconds, 0 if the server asks for none. Without a status, ``may_pass`` says whether the same
+    request may succeed later.
     """
 
     def __init__(
@@ -49,7 +43,6 @@ class RequestFailed(Exception):
 
     @property
     def body(self) -> Any:
-        """The text as JSON; None if it is not."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):
@@ -57,12 +50,7 @@ class RequestFailed(Exception):
 
 
 class SessionPerLoop:
-    """An aiohttp session for each event loop, without cookies and without time limits of its own.
-
-    Args:
-        keepalive_seconds: How long an unused connection is kept; shorter than the server keeps it.
-        max_connections: At one time; 0 for any number.
-    """
+    """An aiohttp session for each event loop; ``keepalive_seconds`` should be shorter than the server's."""
 
     def __init__(self, keepalive_seconds: float, max_connections: int = 0):
         self._keepalive_seconds = keepalive_seconds
@@ -73,7 +61,6 @@ class SessionPerLoop:
         ] = {}
 
     async def get(self) -> aiohttp.ClientSession:
-        """The session of this event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
             for ended in [other for other in self._sessions if other.is_closed()]:
@@ -88,9 +75,7 @@ class SessionPerLoop:
             limit=self._max_connections, keepalive_timeout=self._keepalive_seconds, ssl=tls_context()
         )
         async with aiohttp.ClientSession(
-            connector=connector,
-            timeout=_NO_LIMIT,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=connector, timeout=_NO_LIMIT, cookie_jar=aiohttp.DummyCookieJar()
         ) as session:
             try:
                 yield session
@@ -111,19 +96,7 @@ async def request_json(
 ) -> Any:
     """The JSON that a server answers; redirects are not followed, for the key would go with them.
 
-    Args:
-        session: Sends the request.
-        method: The HTTP method.
-        url: The URL.
-        key: Sent as a bearer token.
-        body: Sent as JSON, unless it is None.
-        headers: More headers.
-        time_limits: In seconds; none by default.
-        max_bytes: A longer answer is an error.
-
-    Raises:
-        RequestFailed: There is no answer, or one whose status is not 2xx.
-        ValueError: The answer is no JSON, or is nested too deep.
+    Raises ``RequestFailed``, and ``ValueError`` for an answer that is not JSON.
     """
     try:
         async with session.request(

@@ -1,11 +1,7 @@
-"""Images in messages.
+"""Images in messages, and as marks in the prompts of a dataset.
 
-A model with a processor for images sees an image as a run of equal tokens, as many as the image has patches. Where such
-a token stands in a prompt, the engine and the trainer put the features of the next image. So there must be exactly as
-many of them as the images have: text that spells the token, which a tool may write, becomes ordinary tokens.
-
-In a dataset a prompt is text. A mark, which a number of the image's digest tells from others, stands in it for each
-image, and the row has the files beside it.
+A model sees an image as a run of equal tokens, as many as it has patches, for which the engine and the trainer put the
+features of the next image. So there must be exactly as many of them: text that spells the token is ordinary tokens.
 """
 
 import base64
@@ -32,18 +28,12 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
 class NoImage(ValueError):
-    """A file that is no image, or one that is too large; the text says which."""
+    """The file is not an image, or is too large; the text says which."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image in a message.
-
-    Attributes:
-        position: The index of the character of the message's text that it stands before.
-        digest: The SHA-256 of its file.
-        file: The file, in a format that ``read`` accepts.
-    """
+    """An image before a character of the message's text, its ``position``; ``digest`` is the SHA-256 of its file."""
 
     position: int
     digest: str
@@ -51,11 +41,7 @@ class Image:
 
     @classmethod
     def read(cls, file: bytes, position: int) -> "Image":
-        """The image in a file; of an animation the first picture.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
+        """The image in a file, of an animation the first picture; raises ``NoImage``."""
         if len(file) > MAX_IMAGE_BYTES:
             raise NoImage(f"it has {len(file):,} bytes, and the most is {MAX_IMAGE_BYTES:,}")
         image = cls(position, hashlib.sha256(file).hexdigest(), file)
@@ -64,11 +50,6 @@ class Image:
 
     @classmethod
     def read_base64(cls, text: str, position: int) -> "Image":
-        """The image in a file that is written in Base64.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
         try:
             file = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
@@ -77,11 +58,6 @@ class Image:
 
     @classmethod
     def read_uri(cls, uri: str, position: int) -> "Image":
-        """The image in a ``data:`` URI.
-
-        Raises:
-            NoImage: It cannot be read.
-        """
         begin = DATA_URI.match(uri)
         if begin is None:
             raise NoImage("it is not a data: URI in Base64")
@@ -94,7 +70,6 @@ class Image:
 
     @cached_property
     def picture(self) -> Any:
-        """The picture in red, green and blue, as a ``PIL.Image.Image``."""
         import PIL.Image
 
         try:
@@ -109,17 +84,13 @@ class Image:
             return opened.convert("RGB")
         except NoImage:
             raise
-        except Exception as error:  # decoders of files that somebody else made raise anything
+        except Exception as error:  # decoders raise anything on files from outside
             formats = ", ".join(_FORMATS)
             raise NoImage(f"it cannot be read as {formats}: {type(error).__name__}: {error}"[:300]) from error
 
 
 def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...]]:
-    """A text of a dataset without the marks of these images, and the images in the places of the marks.
-
-    Raises:
-        NoImage: One cannot be read.
-    """
+    """A text of a dataset without the marks of these images, and the images in the places of the marks."""
     by_mark = {image.mark: image for image in (Image.read_uri(uri, 0) for uri in uris)}
     plain, images = "", list[Image]()
     for piece in IMAGE_MARK.split(text):
@@ -133,10 +104,8 @@ def marked_images(text: str, uris: Iterable[str]) -> tuple[str, tuple[Image, ...
 class ImageTokens(Hashable, Protocol):
     """The tokens of images in a model's prompts.
 
-    Attributes:
-        placeholder: The text that the chat template writes for an image; it is one token.
-        reserved: The texts of tokens that stand for images and video, ``placeholder`` among them.
-        options: Further arguments of the processor, which the engine needs too.
+    ``placeholder`` is one token, which the chat template writes for an image; ``reserved`` are the texts of all tokens
+    that stand for images and video. The engine needs the processor's ``options`` too.
     """
 
     placeholder: str
@@ -144,11 +113,7 @@ class ImageTokens(Hashable, Protocol):
     options: Mapping[str, Any]
 
     def tokens(self, image: Image) -> list[int]:
-        """The tokens of an image in place of its placeholder.
-
-        Raises:
-            ValueError: The processor refuses the image.
-        """
+        """The tokens of an image in place of its placeholder; ``ValueError`` if the processor refuses it."""
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,7 @@ _ENDED_BY_GATEWAY = ("expired", "idle", "revoked", "stopped")
 
 @dataclass(frozen=True)
 class LostSession:
-    """A session that gave no result.
-
-    Attributes:
-        url: MCP endpoint.
-        headers: Of its requests, without its id.
-        session_id: Its id; None where the server gave none.
-        opened: When it was opened, or earlier (monotonic clock).
-        status: The HTTP status of the refusal, if there was one.
-        reason: What the client saw.
-    """
+    """A session that gave no result; ``opened`` is on the monotonic clock, ``reason`` what the client saw."""
 
     url: str
     headers: Mapping[str, str]

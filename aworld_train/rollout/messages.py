@@ -1,9 +1,4 @@
-"""Chat messages in one form, for agents' requests, chat templates and the matching of histories.
-
-The model gateway converts every dialect (OpenAI chat, OpenAI responses, Anthropic messages) to these. A message's
-``key`` is its meaning: what the model was shown, without the parts that programs change when they send an answer back,
-such as the spacing of arguments and the identifier of a call.
-"""
+"""Chat messages in one form, for agents' requests of every dialect, chat templates and the matching of histories."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
+from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, Miss, ResponseConstraints
 from aworld_train.rollout.whole_text import load_whole, whole_text
-from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 from aworld_train.thinking import part_text
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
@@ -42,20 +37,15 @@ class ToolCall:
     arguments: str
     call_id: str = ""
 
+    def for_chat(self, arguments: Any = None) -> dict[str, Any]:
+        """The call in the form of the OpenAI chat API, with other arguments where they are given."""
+        function = {"name": self.name, "arguments": self.arguments if arguments is None else arguments}
+        return {"id": self.call_id, "type": "function", "function": function}
+
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a conversation.
-
-    Attributes:
-        role: The author.
-        content: The text.
-        tool_calls: The calls of an assistant.
-        call_id: The call that a tool's result belongs to.
-        name: The tool of a result, where it is known.
-        reasoning: The assistant's thinking, where the program sends it back.
-        images: The images in the text of a user or a tool, in order.
-    """
+    """One message of a conversation; ``name`` is the tool of a result, ``reasoning`` what the program sends back."""
 
     role: Role
     content: str
@@ -67,15 +57,7 @@ class Message:
 
     @classmethod
     def read(cls, data: Mapping[str, Any], uris: Sequence[str] = ()) -> "Message":
-        """A message from a dataset, in the chat API's form, with content as text or as text parts.
-
-        Args:
-            data: The message.
-            uris: The ``data:`` URIs of the images whose marks are in its text.
-
-        Raises:
-            NoImage: An image cannot be read.
-        """
+        """A message of a dataset, in the chat API's form; ``uris`` are the images whose marks are in its text."""
         content, images = content_text(data.get("content")), tuple[Image, ...]()
         if uris:
             content, images = marked_images(content, uris)
@@ -104,7 +86,6 @@ class Message:
 
     @property
     def size(self) -> int:
-        """How many characters of text it has."""
         texts = (self.content, self.reasoning, *(call.arguments for call in self.tool_calls))
         return sum(map(len, texts))
 
@@ -120,14 +101,7 @@ class Message:
         }
         if self.tool_calls:
             data["tool_calls"] = [
-                {
-                    "id": call.call_id,
-                    "type": "function",
-                    "function": {
-                        "name": call.name,
-                        "arguments": call.arguments if text_arguments else _object_or_text(call.arguments),
-                    },
-                }
+                call.for_chat(None if text_arguments else _object_or_text(call.arguments))
                 for call in self.tool_calls
             ]
         if self.role == "tool":
@@ -143,7 +117,6 @@ class Message:
         return replace(self, content=content, images=images)
 
     def _parts(self, part_of: Callable[[Image], dict[str, Any]]) -> list[dict[str, Any]]:
-        """The content as parts of text and images."""
         parts: list[dict[str, Any]] = []
         begin = 0
         for image in self.images:
@@ -164,14 +137,7 @@ class Message:
             )
         data: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
-            data["tool_calls"] = [
-                {
-                    "id": call.call_id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.tool_calls
-            ]
+            data["tool_calls"] = [call.for_chat() for call in self.tool_calls]
         if self.role == "tool":
             data["tool_call_id"] = self.call_id
         return data
@@ -181,20 +147,9 @@ class Message:
 class ChatRequest:
     """An agent's request to the model, independent of its dialect.
 
-    Attributes:
-        messages: The whole conversation; at least one message.
-        tools: OpenAI function schemas, which must not be changed once they are in a request.
-        use_tools: False if the agent forbids tool calls in this turn.
-        max_tokens: The limit of new tokens, or None.
-        stop: Texts that end the turn; they are not part of the answer.
-        temperature: The agent's wish; the trainer decides.
-        top_p: As above.
-        top_k: As above.
-        logprobs: Whether the answer is to hold the text and log-probability of each token.
-        top_logprobs: How many of the most likely tokens it is to hold with each.
-        wishes: What is wanted of the answer and not enforced.
-        choices: How many answers are wanted; each is sampled by a call of its own.
-        plain: Whether the only message is a text to be continued, without a chat template.
+    ``tools`` must not be changed once they are in a request. ``temperature``, ``top_p`` and ``top_k`` are the agent's,
+    and the trainer decides. Each of the ``choices`` is sampled by a call of its own. ``plain``: the only message is a
+    text to be continued, without a chat template.
     """
 
     messages: Sequence[Message]
@@ -207,7 +162,7 @@ class ChatRequest:
     top_k: int | None = None
     logprobs: bool = False
     top_logprobs: int = 0
-    wishes: Wishes = NO_WISHES
+    constraints: ResponseConstraints = NO_CONSTRAINTS
     choices: int = 1
     plain: bool = False
 
@@ -216,22 +171,9 @@ class ChatRequest:
 class Completion:
     """The model's answer.
 
-    Attributes:
-        content: The text for the reader, without reasoning and tool calls.
-        reasoning: The text inside the model's thinking tags before it.
-        tool_calls: The tool calls, each with an identifier.
-        finish_reason: ``stop``, ``tool_calls``, ``length`` (cut off), or, of an outside endpoint's answer,
-            ``content_filter`` (stopped by a filter) or ``refusal``.
-        prompt_tokens: The number of tokens in the prompt.
-        tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
-        logprobs: The log-probability of each token.
-        texts: The text of each token, if it was requested.
-        top_logprobs: For each token the texts and log-probabilities of the most likely ones, if they were requested.
-        malformed: Whether a tool call begins that cannot be parsed, or a thought has no end.
-        seconds: The time of the model call.
-        stop: The stop text that ended the turn, which is among the tokens and not in the content.
-        misses: What the model did against the client's wishes.
-        counted: How many tokens an outside endpoint has counted.
+    An outside endpoint gives no ``tokens`` and what belongs to them, only how many it ``counted``. It is ``malformed``
+    where a tool call begins that cannot be parsed, or a thought has no end. ``stop`` is the stop text that ended the
+    turn, which is among the tokens and not in the content.
     """
 
     content: str
@@ -251,7 +193,6 @@ class Completion:
 
     @property
     def token_count(self) -> int:
-        """How many tokens were sampled."""
         return self.counted or len(self.tokens)
 
     @cached_property
@@ -264,11 +205,7 @@ class Conversation(Protocol):
     """One agent's side of an episode: it answers the requests of every dialect."""
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Sample an answer.
-
-        Raises:
-            RequestRefused: with the status and code for the agent.
-        """
+        """Sample an answer; raises ``RequestRefused`` with the status and code for the agent."""
 
     def undelivered(self, completion: Completion, was_sent: bool = False) -> None:
         """Take note that an answer may not have reached the client; one that was not sent has not."""
@@ -277,11 +214,7 @@ class Conversation(Protocol):
         """Take note that a request was refused because the model's context cannot hold it."""
 
     async def count_tokens(self, request: ChatRequest) -> int:
-        """The number of tokens that a request would give the model.
-
-        Raises:
-            RequestRefused: it cannot be rendered.
-        """
+        """The number of tokens that a request would give the model."""
 
 
 @lru_cache(maxsize=8192)

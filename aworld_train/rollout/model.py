@@ -24,15 +24,7 @@ class WeightVersions(NamedTuple):
 
 @dataclass(frozen=True)
 class SampledTokens:
-    """The result of one model call.
-
-    Attributes:
-        tokens: Token ids.
-        logprobs: The log-probability of each.
-        ended: Whether the model ended its turn itself.
-        versions: The versions of the weights, which may change meanwhile; None if the engine does not say.
-        top_logprobs: For each token, the most likely ones in its place with their log-probabilities, if wanted.
-    """
+    """The result of one model call; ``versions`` is None if the engine does not say."""
 
     tokens: list[int]
     logprobs: list[float]
@@ -45,12 +37,8 @@ class SampledTokens:
 class ParsedTurn:
     """An assistant's turn, parsed.
 
-    Attributes:
-        content: The text without calls, thoughts and special tokens.
-        reasoning: The thoughts; one that has no end is thought as well.
-        calls: The tool calls; ``call_id`` is what the model wrote, if it wrote one.
-        malformed: Whether a call begins that cannot be parsed; nothing after it is read.
-        unfinished: Whether a thought has no end.
+    It is ``malformed`` where a call begins that cannot be parsed, and nothing after it is read; ``unfinished`` where a
+    thought has no end. ``call_id`` is what the model wrote, if it wrote one.
     """
 
     content: str
@@ -62,16 +50,7 @@ class ParsedTurn:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are sampled.
-
-    Attributes:
-        temperature: 0 takes the most likely token.
-        top_p: 1 is off.
-        top_k: -1 is off.
-        stop: Texts after which no more tokens are needed; an engine may go on.
-        top_logprobs: How many of the most likely tokens are wanted with each sampled one.
-        seed: Of the random numbers; None leaves it to the engine.
-    """
+    """How tokens are sampled; ``top_p`` 1 and ``top_k`` -1 are off, and engines may continue after a ``stop``."""
 
     temperature: float
     top_p: float
@@ -82,13 +61,6 @@ class SamplingParams:
 
 
 class LanguageModel(Protocol):
-    """The model that is trained or evaluated.
-
-    Attributes:
-        template: Its chat template.
-        max_top_logprobs: How many of the most likely tokens its engine can return.
-    """
-
     template: ChatTemplate
     max_top_logprobs: int
 
@@ -100,29 +72,13 @@ class LanguageModel(Protocol):
         max_tokens: int,
         images: Sequence[Image] = (),
     ) -> SampledTokens:
-        """Sample up to ``max_tokens`` after ``tokens``; requests of one conversation share a ``request_id``.
-
-        Args:
-            request_id: The conversation.
-            tokens: The prompt.
-            sampling: How tokens are sampled.
-            max_tokens: The most that are sampled.
-            images: The images whose tokens are in the prompt, in order.
-
-        Raises:
-            EpisodeFailure: the engine failed.
-        """
+        """Sample up to ``max_tokens`` after ``tokens``; requests of one conversation share a ``request_id``."""
 
     async def parse(
         self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
     ) -> ParsedTurn:
-        """Parse an assistant's turn.
-
-        Args:
-            tokens: The turn.
-            tools: OpenAI function schemas, by which arguments get their types.
-            prompt: The tokens before the turn, which may have opened a thought.
-        """
+        """Parse an assistant's turn after ``prompt``, which may have opened a thought; tools give arguments their
+        types."""
 
     def text(self, tokens: Sequence[int]) -> str:
         """Decode tokens, without special ones."""

@@ -10,14 +10,7 @@ _FIRST_PAUSE = 0.5
 
 @dataclass
 class Outage:
-    """The failures of one request in a row.
-
-    Attributes:
-        max_seconds: How long it is repeated, from its first failure on: a request may itself take longer.
-        max_pause: The longest pause, unless the server asks for a longer one.
-        now: Returns monotonic seconds.
-        seconds: How long it has failed.
-    """
+    """The failures of one request in a row; ``max_seconds`` begin at the first: a request may itself take longer."""
 
     max_seconds: float
     max_pause: float

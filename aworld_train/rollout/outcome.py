@@ -32,7 +32,6 @@ class Outcome(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """One sentence for people."""
         return _MEANINGS[self]
 
 

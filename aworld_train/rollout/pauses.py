@@ -5,7 +5,7 @@ Reference counting frees nearly all objects of an episode.
 
 import gc
 
-_NEW_OBJECTS = 200_000  # a collection is run anyway after so many; Python's default is 700
+_NEW_OBJECTS = 200_000  # after which a collection runs anyway; Python's default is 700
 
 
 def keep_pauses_short() -> None:

@@ -1,42 +1,20 @@
-"""The ReAct agent: the model answers or calls tools, tools answer, until an answer comes or a limit is reached.
-
-It uses the model through the same conversation as any other agent, and never writes an assistant turn itself: a turn
-that it cannot continue ends the episode, with the outcome that the episode then has.
-"""
+"""The ReAct agent: the model answers or calls tools, tools answer, until an answer comes or a limit is reached."""
 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
-from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord, ToolCounts
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
 from aworld_train.waits import waiting
 
 
 class Tools(Protocol):
-    """The tools of the agent."""
-
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool; a tool's error is a result, a lost environment an exception."""
-
-
-@dataclass
-class ToolCounts:
-    """The tool calls of an episode: their number, how many failed, their total time in seconds, and each of them."""
-
-    calls: int = 0
-    errors: int = 0
-    seconds: float = field(default=0.0)
-    records: list[ToolCallRecord] = field(default_factory=list)
-
-    @property
-    def was_calling(self) -> bool:
-        """Whether a call was under way when the episode ended."""
-        return bool(self.records) and self.records[-1].result == UNANSWERED
 
 
 async def play(
@@ -50,17 +28,10 @@ async def play(
     max_result_chars: int,
     with_images: bool = False,
 ) -> bool:
-    """Play an episode to its end.
+    """Play an episode to its end; whether its last turn called tools and no turn was left.
 
-    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. ``with_images``:
-    whether the model is shown the images of results, or only a note in their place.
-
-    Returns:
-        Whether it ended because the last turn called tools and no turn was left.
-
-    Raises:
-        RequestRefused: a limit was reached or the episode is over; the episode has the reason.
-        EpisodeFailure: the environment was lost.
+    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. Without
+    ``with_images`` the model is shown a note in place of each image of a result.
     """
     history = list(messages)
     for turn in range(1, max_turns + 1):
@@ -80,14 +51,12 @@ async def play(
 async def _call(
     tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int, with_images: bool
 ) -> Message:
-    """Make one call and return its result as a message, shortened to ``max_chars``."""
     counts.calls += 1
     began, clock = time.time(), time.monotonic()
     result = ToolResult(UNANSWERED, True)
     try:
         result = await _answer(tools, call)
     finally:
-        seconds = time.monotonic() - clock
         counts.records.append(
             ToolCallRecord(
                 call.name,
@@ -95,7 +64,7 @@ async def _call(
                 result.text,
                 result.is_error,
                 began,
-                seconds,
+                time.monotonic() - clock,
                 result.replayed,
                 call.call_id,
             )

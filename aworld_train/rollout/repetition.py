@@ -4,18 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_MIN_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
+_MIN_LOOP = 96  # tokens; a table or a list of zeros is not a loop yet
 _MAX_PERIOD = 48
 
 
 @dataclass(frozen=True)
 class RepetitionLimits:
-    """How many repetitions in a row end an episode; 0 switches a check off.
-
-    Attributes:
-        turns: Repetitions of the same tool calls with the same arguments, or of the same text.
-        loops: Repetitions of the same tokens at the end of a turn.
-    """
+    """How many repetitions in a row end an episode: of whole turns, or of tokens at a turn's end; 0 is never."""
 
     turns: int = 0
     loops: int = 0

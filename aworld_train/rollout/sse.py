@@ -11,11 +11,7 @@ from aworld_train.rollout.tool_answers import MAX_BYTES, too_large
 class EventReader:
     """Takes a stream in chunks of any size and gives the data of each event once it is complete.
 
-    Args:
-        last_id: The id to begin with, when the stream continues an earlier one.
-
-    Attributes:
-        last_id: The id sent last. A client that loses the stream may request what follows it; empty: it cannot.
+    ``last_id`` is the id sent last, after which a client may request what follows; empty: it cannot.
     """
 
     def __init__(self, last_id: str = "") -> None:
@@ -25,11 +21,7 @@ class EventReader:
         self._size = 0  # of what came since the last event
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The data of the events that ``chunk`` completes.
-
-        Raises:
-            AnswerExceeds: An event is too large.
-        """
+        """The data of the events that ``chunk`` completes; raises ``AnswerExceeds``."""
         self._partial.append(chunk)
         self._size += len(chunk)
         if self._size > MAX_BYTES:
@@ -54,5 +46,4 @@ class EventReader:
 
 
 def event(message: bytes) -> bytes:
-    """An event that carries a JSON-RPC message."""
     return b"event: message\ndata: " + message + b"\n\n"

@@ -1,16 +1,11 @@
 """From messages to token ids through a model's chat template, each message once.
 
-A conversation that continues is never rendered again: only new messages become tokens. The text that a template writes
-between the model's last token and its next turn is found by rendering the conversation with a marker in place of the
-last turn's text, and taking the text after the marker. What comes before it (earlier thinking, the tool list) does not
-matter. Most templates write the same text after a short stand-in conversation, which costs less: once per conversation
-and roles of the new messages, both are rendered and compared.
+The text that a template writes between the model's last token and its next turn is what follows a marker in place of
+the last turn's text. Most templates write the same text after a short stand-in conversation, which costs less: once per
+conversation and roles of the new messages, both are rendered and compared. If a template does not allow this,
+``CannotContinue`` is raised and the caller renders the whole conversation as a new one.
 
-If a template does not allow this, ``CannotContinue`` is raised and the caller renders the whole conversation as a new
-one.
-
-A text in a message that spells a special token, such as the end of a turn, is text: only the template writes such
-tokens. Before messages are rendered a mark is put into every text of that kind, and the text is cut there before it
+A text that spells a special token is text: a mark is put into it before it is rendered, and it is cut there before it
 becomes tokens, because tokenizers find a special token only in its whole text.
 """
 
@@ -19,9 +14,10 @@ import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Any
 
-from aworld_train.rollout import frames
+from aworld_train.rollout import template_cache
 from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.messages import Message, Role
 from aworld_train.rollout.tokens import encoder, special_tokens
@@ -58,9 +54,7 @@ class TemplateFailure(Exception):
 class Addition:
     """The text between an assistant's turn and its next one.
 
-    Attributes:
-        closing: The end of the turn, which the model writes itself unless it is cut off; empty if there is none.
-        text: The text after it.
+    ``closing`` is the end of the turn, which the model writes itself unless it is cut off; empty if there is none.
     """
 
     closing: str
@@ -71,10 +65,7 @@ class Addition:
 class _Way:
     """The shortest conversation after which the template writes what it writes after the real one.
 
-    Attributes:
-        closing: As in ``Addition``.
-        tools: The stand-in tools; None for the real ones, after the real first messages.
-        whole: Whether only the whole conversation will do.
+    ``tools`` are the stand-in's; None for the real ones after the real first messages, or after the ``whole``.
     """
 
     closing: str
@@ -83,14 +74,7 @@ class _Way:
 
 
 class ChatTemplate:
-    """A tokenizer's chat template.
-
-    Args:
-        tokenizer: A Hugging Face tokenizer with a chat template.
-        ends: Tokens that end a turn, ``eos_token_id`` among them.
-        options: Further arguments of the template, such as ``enable_thinking``.
-        images: The tokens of images, or why the model takes none.
-    """
+    """A tokenizer's chat template; ``ends`` are the tokens that end a turn, ``eos_token_id`` among them."""
 
     def __init__(
         self,
@@ -111,18 +95,14 @@ class ChatTemplate:
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # the tokens of all calls together
         self._after_finished = lru_cache(maxsize=256)(self._find_after_finished)
-        self._frames: dict[Hashable, frames.Frame | None] = {}
+        self._frames: dict[Hashable, template_cache.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
         self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
         self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
         self._control_tokens = _pattern([*images.reserved, *end_texts, *self._control_token_texts()])
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
-        """Token ids of a conversation, up to the beginning of the assistant's turn.
-
-        Raises:
-            TemplateFailure: the template refuses it, or there is an image and the model takes none.
-        """
+        """Token ids of a conversation, up to the beginning of the assistant's turn; raises ``TemplateFailure``."""
         images = _images_in(messages)
         if images and self._images is None:
             raise TemplateFailure(f"there is an image in them, and {self.no_images}")
@@ -143,18 +123,9 @@ class ChatTemplate:
         ended: bool,
         tools_key: Hashable,
     ) -> list[int]:
-        """Token ids that put ``new`` after a sampled turn and let the assistant begin again.
+        """Token ids that put ``new`` after a sampled turn, the last of ``history``, and let the assistant begin again.
 
-        Args:
-            history: The messages up to and including the turn.
-            new: The new messages.
-            tools: The tools of the conversation.
-            sampled: The tokens of the turn.
-            ended: Whether the model ended its turn with the last of them, rather than being cut off.
-            tools_key: A value that is equal for equal tools.
-
-        Raises:
-            CannotContinue: the whole conversation has to be rendered instead.
+        Raises ``CannotContinue`` where the whole conversation has to be rendered instead.
         """
         if not new:
             raise CannotContinue("no message follows the turn")
@@ -176,7 +147,6 @@ class ChatTemplate:
         return self._encode_new(text, images)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Decode tokens, special ones included."""
         return str(self._tokenizer.decode(list(tokens)))
 
     def _addition(
@@ -236,18 +206,18 @@ class ChatTemplate:
 
     def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
         """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
-        shape = None if self._spells_control_token(new) else frames.shape(new)
+        spells_token = any(self._control_tokens.search(message.content) for message in new)
+        shape = None if spells_token else template_cache.shape(new)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after([_STAND_IN], turn, new, tools).text
         key = (shape, tuple([call.name for call in turn.tool_calls]), bool(tools))
         if key not in self._frames and len(self._frames) < _MAX_FRAMES:
-            self._frames[key] = frames.find(self._probe(turn, new, tools), new, source)
+            self._frames[key] = template_cache.find(self._probe(turn, new, tools), new, source)
         frame = self._frames.get(key)
         return frame.render(new) if frame is not None else self._after([_STAND_IN], turn, new, tools).text
 
-    def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> frames.Render:
-        """Render other messages in place of ``new``, after a turn with their calls."""
+    def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> template_cache.Render:
         places = {message.call_id: i for i, message in enumerate(new) if message.call_id}
 
         def render(other: Sequence[Message]) -> str | None:
@@ -270,9 +240,7 @@ class ChatTemplate:
     ) -> Addition:
         """The text between ``turn`` and the assistant's next turn, with ``new`` in between.
 
-        Raises:
-            CannotContinue: the template refuses these messages or does not show the turn; with ``check`` also if it
-                writes new messages before the turn.
+        Raises ``CannotContinue``, with ``check`` also if the template writes new messages before the turn.
         """
         reason = ""
         for marked in _with_marker(turn):
@@ -290,7 +258,7 @@ class ChatTemplate:
     ) -> Addition:
         after = _parts(self._render([*before, marked, *new], tools, begin_turn=True))[1]
         finished = self._after_finished(_numbered(marked))
-        both = _common_beginning(finished, after)
+        both = commonprefix([finished, after])  # noqa: RUF071  of characters
         ends = [match.end() for match in self._any_end.finditer(both)]
         if ends and marked.tool_calls:
             return Addition(self._any_end.findall(both)[-1], after[ends[-1] :])
@@ -335,7 +303,6 @@ class ChatTemplate:
             raise CannotContinue("the template does not write a result without its call")
 
     def _find_after_finished(self, marked: Message) -> str:
-        """The text after the marker in a turn that nothing follows."""
         messages = [_STAND_IN, marked]
         try:
             return _parts(self._render(messages, [_STAND_IN_TOOL], begin_turn=False))[1]
@@ -363,11 +330,7 @@ class ChatTemplate:
         raise TemplateFailure(f"{type(failure).__name__}: {failure}") from failure
 
     def _encode(self, text: str, images: Sequence[Image]) -> list[int]:
-        """The tokens of a rendered text, those of images in place of their placeholders.
-
-        Raises:
-            TemplateFailure: The template does not write one placeholder for each image, or an image is refused.
-        """
+        """The tokens of a rendered text, those of images in place of their placeholders."""
         if self._images is None:
             tokens = self._text_tokens(text)
         else:
@@ -394,7 +357,7 @@ class ChatTemplate:
         return [token for piece in text.split(_CUT) for token in self._tokens_of(piece)]
 
     def _control_token_texts(self) -> Iterator[str]:
-        """The special tokens, and those that stand between messages: some models have these without the mark."""
+        """The special tokens, and those between messages: some models have these without the mark."""
         yield from special_tokens(self._tokenizer).values()
         try:
             frame = self._render([_STAND_IN, Message("assistant", _MARKER), _STAND_IN], (), begin_turn=False)
@@ -404,11 +367,7 @@ class ChatTemplate:
             if str(added_token) in frame:
                 yield str(added_token)
 
-    def _spells_control_token(self, messages: Sequence[Message]) -> bool:
-        return any(self._control_tokens.search(message.content) for message in messages)
-
     def _marked(self, value: Any) -> Any:
-        """A value of JSON with marks in the texts that spell control tokens."""
         match value:
             case str():
                 return _marked_text(value, self._control_tokens)
@@ -429,7 +388,7 @@ def _pattern(token_texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _marked_text(text: str, pattern: re.Pattern[str]) -> str:
-    # A text that has no such token stays the same object, since it may record that it was looked at (see ``frames``).
+    # A text that has no such token stays the same object, since it may record access (see ``template_cache``).
     return pattern.sub(rf"\g<0>{_CUT}", text) if pattern.search(text) else text
 
 
@@ -438,23 +397,17 @@ def _images_in(messages: Sequence[Message]) -> list[Image]:
 
 
 def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> Sequence[Message]:
-    """Results with the identifiers of calls that the model was shown, where the program sent others back.
-
-    Args:
-        new: The messages after the turn.
-        sent: The turn as the program sent it back.
-        recorded: The turn as it was recorded, with the same calls.
-    """
+    """Results with the identifiers of calls that the model was shown, where the program sent others back."""
     pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
     ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
-    return (
-        new
-        if not ids
-        else [
-            replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
-            for message in new
-        ]
-    )
+    return _with_ids(new, ids) if ids else new
+
+
+def _with_ids(messages: Sequence[Message], ids: Mapping[str, str]) -> list[Message]:
+    return [
+        replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
+        for message in messages
+    ]
 
 
 def _with_marker(turn: Message) -> Iterator[Message]:
@@ -473,11 +426,9 @@ def _with_marker(turn: Message) -> Iterator[Message]:
 
 
 def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
-    """The same turn and messages with other identifiers of calls."""
     calls = _numbered(turn).tool_calls
     ids = {old.call_id: call.call_id for old, call in zip(turn.tool_calls, calls, strict=True)}
-    results = [replace(message, call_id=ids.get(message.call_id, message.call_id)) for message in new]
-    return [replace(turn, tool_calls=calls), *results]
+    return [replace(turn, tool_calls=calls), *_with_ids(new, ids)]
 
 
 def _numbered(turn: Message) -> Message:
@@ -489,7 +440,6 @@ def _numbered(turn: Message) -> Message:
 
 
 def _beginning(history: Sequence[Message]) -> Sequence[Message]:
-    """The messages before the first turn."""
     first = next(i for i, message in enumerate(history) if message.role == "assistant")
     return history[:first]
 
@@ -499,11 +449,6 @@ def _parts(text: str) -> tuple[str, str]:
     if not marker or _MARKER in after:
         raise CannotContinue("the template does not show an assistant's turn once, as it is")
     return before, after
-
-
-def _common_beginning(one: str, other: str) -> str:
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))]
 
 
 def _overlap(sampled: Sequence[int], tokens: Sequence[int]) -> int:

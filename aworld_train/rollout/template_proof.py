@@ -1,8 +1,7 @@
 """Whether a chat template lets an episode stay one training row, proved with a short conversation before a run.
 
-The conversation is put together turn by turn, and each part that is added is compared with the end of the whole
-conversation as the template renders it. Where they differ, the template's own format counts: turns of that kind begin
-a new row with the whole history, which costs time and splits the episode.
+The conversation is put together turn by turn, and each added part is compared with the end of the whole conversation as
+the template renders it. Where they differ, turns of that kind begin a new row with the whole history.
 """
 
 from collections.abc import Sequence
@@ -34,19 +33,13 @@ _KINDS = {"tool": "a tool's result", "user": "a user's message"}
 
 @dataclass(frozen=True)
 class Proof:
-    """How a template continues a conversation.
-
-    Attributes:
-        anew: The kinds of messages after which the whole history is rendered anew, with the reasons.
-        refused: The kinds of messages that the template refuses, with the reasons.
-    """
+    """After which kinds of messages the whole history is rendered anew, and which are refused, with the reasons."""
 
     anew: dict[str, str]
     refused: dict[str, str]
 
     @property
     def line(self) -> str:
-        """The proof in one line."""
         parts = [
             f"The chat template {verb} {' and '.join(kinds)}{effect}: {'; '.join(dict.fromkeys(kinds.values()))}."
             for verb, kinds, effect in (
@@ -81,7 +74,6 @@ def _accepted(template: ChatTemplate, messages: Sequence[Message], tools: Sequen
 def _try(
     template: ChatTemplate, proof: Proof, history: Sequence[Message], new: Message, tools: Sequence[Any]
 ) -> None:
-    """Continue ``history`` with ``new``, and add what is found to the proof."""
     kind = _KINDS[new.role]
     try:
         whole = template.initial([*history, new], tools)
@@ -105,7 +97,6 @@ def _is_end_of(
     new: Message,
     tools: Sequence[Any],
 ) -> bool:
-    """Whether what is added for ``new`` is the end of the whole history, after one of the tokens that end a turn."""
     whole_text = template.text(whole)
     added = [
         template.continuation(history, [new], tools, [end], ended=True, tools_key="proof")

@@ -22,8 +22,8 @@ from aworld_train.rollout.episode import (
 from aworld_train.rollout.graph import Match, Node
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
+from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules
 from aworld_train.waits import waiting
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
@@ -32,13 +32,6 @@ _MAX_INLINE_CHARS = 20_000  # longer texts, and images, are rendered outside the
 
 
 class TokenEpisode(Episode):
-    """An episode with a model of which the tokens are known.
-
-    Args:
-        model: The model.
-        limits: The limits of requests.
-    """
-
     def __init__(self, model: LanguageModel, limits: EpisodeLimits):
         super().__init__(limits)
         self._model = model
@@ -46,7 +39,6 @@ class TokenEpisode(Episode):
 
     @property
     def rules(self) -> RequestRules:
-        """How requests are taken that want what the trainer does not enforce."""
         model = self._model
         template = model.template
         return RequestRules(
@@ -58,14 +50,9 @@ class TokenEpisode(Episode):
         )
 
     async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
-        """Find the history in the graph and render the new messages.
-
-        Raises:
-            RequestRefused: the chat template does not accept these messages.
-        """
         tools = request.tools
         key = PLAIN if request.plain else record.key_of(tools)
-        match = record.graph.match(messages, key, request.wishes.prompt)
+        match = record.graph.match(messages, key, request.constraints.prompt)
         if match.context is not None:
             return Prepared(match, key, [], match.branch)
         if request.plain:
@@ -103,7 +90,6 @@ class TokenEpisode(Episode):
     async def _sample_after(
         self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
     ) -> Completion:
-        """Sample an answer after a context, and record it."""
         prompt = context.path_tokens
         self.given_tokens += len(prompt)
         sampling = self._sampling(request)
@@ -111,11 +97,7 @@ class TokenEpisode(Episode):
         try:
             with waiting("model"):
                 sampled = await self._model.generate(
-                    f"{self._request_id}-{record.name}",
-                    prompt,
-                    sampling,
-                    max_tokens,
-                    context.images,
+                    f"{self._request_id}-{record.name}", prompt, sampling, max_tokens, context.images
                 )
         finally:
             seconds = time.monotonic() - began
@@ -130,37 +112,32 @@ class TokenEpisode(Episode):
                 ended=False,
             )
         tokens, finished = sampled.tokens, sampled.ended or cut is not None
-        turn = await self._parse_turn(tokens, request, prompt)
-        wishes = request.wishes
+        parsed = await self._parse_turn(tokens, request, prompt)
         completion = Completion(
-            content=turn.content,
-            reasoning=turn.reasoning,
-            tool_calls=tuple(turn.calls),
-            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
+            content=parsed.content,
+            reasoning=parsed.reasoning,
+            tool_calls=tuple(parsed.calls),
+            finish_reason="length" if not finished else "tool_calls" if parsed.calls else "stop",
             prompt_tokens=len(prompt),
             tokens=tokens,
             logprobs=sampled.logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
             top_logprobs=self._with_texts(sampled.top_logprobs) if request.top_logprobs else (),
-            malformed=(turn.malformed or turn.unfinished) and finished,
+            malformed=(parsed.malformed or parsed.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
-            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
+            misses=request.constraints.misses(parsed.content, [call.name for call in parsed.calls]),
         )
         node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
         shown_tools = request.tools if not request.plain else ()
-        self._add(
-            record,
-            SampledTurn(
-                completion, node, request_options(request), shown_tools, sampling, max_tokens, began_at
-            ),
-        )
+        options = request_options(request)
+        turn = SampledTurn(completion, node, options, shown_tools, sampling, max_tokens, began_at)
+        self._add(record, turn)
         return completion
 
     def _with_texts(
         self, top_logprobs: Sequence[Sequence[tuple[int, float]]]
     ) -> Sequence[Sequence[tuple[str, float]]]:
-        """The texts of the most likely tokens in place of their ids."""
         return [
             [(self._model.text([token]), logprob) for token, logprob in likely] for likely in top_logprobs
         ]
@@ -168,7 +145,6 @@ class TokenEpisode(Episode):
     async def _parse_turn(
         self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
     ) -> ParsedTurn:
-        """Parse sampled tokens into a turn for the agent."""
         if request.plain:
             text = self._model.text(tokens)
             stop = _first_stop(text, request.stop)
@@ -182,7 +158,6 @@ class TokenEpisode(Episode):
 
 
 def _takes_long(messages: Sequence[Message]) -> bool:
-    """Whether messages are rendered outside the event loop."""
     chars = 0
     for message in messages:
         chars += len(message.content)
@@ -192,7 +167,7 @@ def _takes_long(messages: Sequence[Message]) -> bool:
 
 
 def _first_stop(text: str, stops: Sequence[str]) -> str:
-    """The stop text that comes first; the longer one of two at the same place."""
+    """The first in the text; the longer one of two at the same place."""
     found = [stop for stop in stops if stop in text]
     return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
 

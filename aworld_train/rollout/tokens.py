@@ -1,9 +1,4 @@
-"""Text to token ids: those of the model's own tokenizer, computed by a faster library where both agree.
-
-fastokens reads the same ``tokenizer.json`` and is ten times as fast or more, but does not support every kind of
-tokenizer. It refuses most of the others. For the rest, both encode a set of difficult texts once per tokenizer; if any
-result differs, fastokens is not used.
-"""
+"""Text to token ids: by fastokens, at least ten times as fast, where it agrees with the model's own tokenizer."""
 
 import logging
 import random

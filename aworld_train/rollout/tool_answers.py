@@ -8,8 +8,7 @@ from aworld_train.rollout.whole_text import load_whole
 
 MAX_BYTES = 32 << 20  # after decompression; room for one image of the most bytes, in Base64
 MAX_VALUES = 2 << 20  # in one answer: an empty array is 3 bytes of JSON and 64 of memory
-MAX_DEPTH = 100
-"""Nesting of arguments and answers; parsers fail at some hundreds of levels."""
+MAX_DEPTH = 100  # nesting of arguments and answers; parsers fail at some hundreds of levels
 
 
 class AnswerExceeds(Exception):
@@ -17,16 +16,11 @@ class AnswerExceeds(Exception):
 
 
 def too_large() -> AnswerExceeds:
-    """The error for an answer of too many bytes."""
     return AnswerExceeds(f"the answer is larger than {MAX_BYTES >> 20} MB, ask for less at once")
 
 
 async def read_body(response: aiohttp.ClientResponse) -> bytes:
-    """A response's body.
-
-    Raises:
-        AnswerExceeds: It has more than ``MAX_BYTES``; no more is read.
-    """
+    """A response's body; raises ``AnswerExceeds`` and reads no more beyond ``MAX_BYTES``."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -38,9 +32,7 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
 def parse(data: bytes) -> Any:
     """The JSON value in ``data``, with U+FFFD for each half of a surrogate pair.
 
-    Raises:
-        AnswerExceeds: It has too many values, or they are nested too deep.
-        ValueError: It is not JSON.
+    Raises ``AnswerExceeds``, and ``ValueError`` for what is not JSON.
     """
     if len(data) > MAX_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise AnswerExceeds(f"the answer has more than {MAX_VALUES:,} values, ask for less at once")
@@ -54,11 +46,7 @@ def parse(data: bytes) -> Any:
 
 
 def depth(value: Any) -> int:
-    """How deep arrays and objects are nested.
-
-    Raises:
-        RecursionError: They are nested too deep to count.
-    """
+    """How deep arrays and objects are nested; ``RecursionError`` beyond what can be counted."""
     if not isinstance(value, dict | list):
         return 0
     return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
@@ -12,15 +12,8 @@ UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
 class ToolCallRecord:
     """One tool call.
 
-    Attributes:
-        name: The tool.
-        arguments: What was sent, as JSON text that may be anything.
-        result: The text that came back, whole; ``UNANSWERED`` if nothing did.
-        is_error: Whether it failed.
-        began: Unix time, seconds.
-        seconds: Its duration.
-        replayed: Whether a cassette answered.
-        call_id: The model's identifier of the call; empty where an outside agent made it.
+    ``result`` is the whole text, ``UNANSWERED`` if there is none; ``began`` is Unix time. ``call_id`` is the model's,
+    and empty where an outside agent made the call.
     """
 
     name: str
@@ -31,6 +24,23 @@ class ToolCallRecord:
     seconds: float
     replayed: bool = False
     call_id: str = ""
+
+
+@dataclass
+class ToolCounts:
+    """The tool calls of an episode, and their total ``seconds``; ``missed`` are errors of a cassette."""
+
+    calls: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    records: list[ToolCallRecord] = field(default_factory=list)
+    replayed: int = 0
+    missed: int = 0
+
+    @property
+    def was_calling(self) -> bool:
+        """Whether a call was under way when the episode ended."""
+        return bool(self.records) and self.records[-1].result == UNANSWERED
 
 
 def outcome_text(outcome: Mapping[str, Any] | None) -> str:

@@ -1,9 +1,8 @@
 """An episode's tools: one MCP session, opened at the first call and closed with the episode.
 
-A call whose session is lost raises ``EnvironmentLost`` or ``ToolsBroken``, as the evidence is. A tool that reports an
-error, takes too long or answers with something else than a result gives an error *result*, to which the agent can
-react. The server is notified of calls that are abandoned after a timeout or because the episode was cancelled. Only
-opening a session is retried, while the server reports that it is full.
+A tool that reports an error, takes too long or answers with something else than a result gives an error *result*, to
+which the agent can react. The server is notified of calls that are abandoned. Only opening a session is retried, while
+the server is full.
 """
 
 import asyncio
@@ -25,11 +24,11 @@ import aiohttp
 
 from aworld_train.network import proxy_for
 from aworld_train.rollout.episode_clock import waiting_for_worker
+from aworld_train.rollout.http_client import UVICORN_KEEPALIVE_SECONDS, SessionPerLoop
 from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.tls import tls_context
 from aworld_train.rollout.tool_answers import MAX_DEPTH, depth
 from aworld_train.serving.tool_results import valid_result, valid_tools
 
@@ -42,6 +41,7 @@ _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested ag
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 _HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
+_HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS)
 
 
 _log = logging.getLogger(__name__)
@@ -50,10 +50,10 @@ _logged = -math.inf  # when a wait was last logged
 
 @dataclass(frozen=True)
 class ToolResult:
-    """A tool's answer as text; ``is_error`` if the tool reported an error.
+    """A tool's answer as text.
 
-    ``raw`` is the server's result or JSON-RPC error. It is None when the text is the client's, because the call timed
-    out or was never sent. ``replayed``: whether a cassette answered.
+    ``raw`` is the server's result or JSON-RPC error; None where the text is the client's, because the call timed out or
+    was never sent.
     """
 
     text: str
@@ -66,12 +66,8 @@ class ToolResult:
 class ToolServer:
     """Where the tools are, and how long to wait for them.
 
-    Attributes:
-        url: MCP endpoint.
-        headers: Sent with every request.
-        call_timeout: Most seconds that a call may take; None: what the environment allows its tool servers, which then
-            ends the call itself, or 60 where it does not say.
-        connect_timeout: Most seconds that opening a session may take, the wait for a free worker included.
+    Without ``call_timeout`` the environment's own limits hold, which then ends the call itself, or 60 seconds.
+    ``connect_timeout`` includes the wait for a free worker.
     """
 
     url: str
@@ -80,17 +76,12 @@ class ToolServer:
     connect_timeout: float = 30.0
 
     def call_seconds(self, limits: Mapping[str, float]) -> float:
-        """How long to wait for a call in a session whose server told these limits."""
         if self.call_timeout is not None:
             return self.call_timeout
         return max(limits.values()) + _MARGIN_SECONDS if limits else _CALL_SECONDS
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas; cached for a minute.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached.
-        """
+        """The tools as OpenAI function schemas; cached for a minute."""
         with waiting_for_worker():
             return await _schemas_of(self)
 
@@ -118,12 +109,7 @@ class ToolSession:
             await _close(self._task.result())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached, or an evident fault of the environment ended the session.
-            ToolsBroken: the session is lost without such evidence.
-        """
+        """Call a tool; raises ``EnvironmentLost``, or ``ToolsBroken`` without evidence of the environment's fault."""
         if reason := _unsendable(arguments):
             return ToolResult(f"Error: the arguments of {name} {reason}", True)
         session = await self._session()
@@ -151,26 +137,15 @@ class ToolSession:
     async def _check_session(self, session: McpSession, reason: str, status: int | None = None) -> None:
         """Raise the failure that ended the session, unless it is still open."""
         lost = LostSession(
-            self._server.url,
-            self._server.headers,
-            session.session_id,
-            self._opened,
-            status,
-            reason,
+            self._server.url, self._server.headers, session.session_id, self._opened, status, reason
         )
         if (failure := await failure_of(lost)) is not None:
             raise failure
 
     async def open(self) -> None:
-        """Open the session now.
-
-        Raises:
-            EnvironmentLost: It cannot be opened.
-        """
         await self._session()
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools of this session as OpenAI function schemas."""
         session = await self._session()
         tools: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
@@ -178,7 +153,7 @@ class ToolSession:
             async with asyncio.timeout(self._server.connect_timeout):
                 for _ in range(_MAX_PAGES):
                     page = await session.request("tools/list", params).answer
-                    tools += [_function(tool) for tool in valid_tools(page["tools"])]
+                    tools += [function_schema(tool) for tool in valid_tools(page["tools"])]
                     cursor = page.get("nextCursor")
                     if not cursor or params == {"cursor": cursor}:
                         break
@@ -190,7 +165,6 @@ class ToolSession:
         return tools
 
     async def _session(self) -> McpSession:
-        """The open session, opening it if this is the first use."""
         if self._task is None:
             self._task = asyncio.create_task(self._open())
         with waiting_for_worker():
@@ -235,47 +209,31 @@ class ToolSession:
 
 
 async def _close(session: McpSession) -> None:
-    """Close a session; give up after some seconds."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await session.close()
 
 
 async def _cancel(session: McpSession, request: PendingRequest, reason: str) -> None:
-    """Notify the server that a call is abandoned; give up after a second."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_GIVE_UP_SECONDS):
             await session.cancel(request, reason)
-
-
-def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool as an OpenAI function schema."""
-    function = {
-        "name": tool["name"],
-        "description": tool.get("description") or "",
-        "parameters": tool["inputSchema"],
-    }
-    return {"type": "function", "function": function}
 
 
 async def wait_until_healthy(health_url: str, seconds: float) -> bool:
     """Poll a health endpoint until it answers 200 or ``seconds`` have passed."""
     deadline = time.monotonic() + seconds
     proxy = proxy_for(health_url)
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls_context()),
-        timeout=aiohttp.ClientTimeout(total=_HEALTH_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    ) as session:
-        while True:
-            with contextlib.suppress(aiohttp.ClientError, OSError):
-                async with session.get(health_url, proxy=proxy, allow_redirects=False) as response:
-                    await response.read()
-                if response.status == HTTPStatus.OK:
-                    return True
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(0.5)
+    session, limit = await _HTTP.get(), aiohttp.ClientTimeout(total=_HEALTH_SECONDS)
+    while True:
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with session.get(health_url, proxy=proxy, allow_redirects=False, timeout=limit) as response:
+                await response.read()
+            if response.status == HTTPStatus.OK:
+                return True
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(0.5)
 
 
 _schema_cache: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, list[dict[str, Any]]]] = {}
@@ -311,6 +269,15 @@ def _unsendable(arguments: Mapping[str, Any]) -> str | None:
         return f"cannot be written as JSON: {error}"
 
 
+def function_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = {
+        "name": tool["name"],
+        "description": tool.get("description") or "",
+        "parameters": tool["inputSchema"],
+    }
+    return {"type": "function", "function": function}
+
+
 def text_of(result: Mapping[str, Any]) -> str:
     """The text parts of a tool result, with a note in place of each part of another type."""
     return "\n".join([_text_of_part(part) for part in result["content"]])
@@ -340,9 +307,9 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
         case {"type": "resource", "resource": {"uri": str(uri), **resource}}:
             kind = str(resource.get("mimeType") or "binary")
             decoded = _decoded(resource.get("blob")) if kind.startswith("text/") else None
-            return (
-                f"[resource {uri}, {kind}, not shown]" if decoded is None else f"[resource {uri}]\n{decoded}"
-            )
+            if decoded is None:
+                return f"[resource {uri}, {kind}, not shown]"
+            return f"[resource {uri}]\n{decoded}"
         case {"type": "resource_link", "uri": uri}:
             fields = (part.get(key) for key in ("name", "mimeType", "title", "description"))
             return f"[link to {uri}: {', '.join(str(field) for field in fields if field)}]"

@@ -1,8 +1,4 @@
-"""Text as tokenizers and UTF-8 can hold it.
-
-JSON can hold half of a surrogate pair as an escape. Tools that cut a text in the middle of an emoji send one, and
-models write them.
-"""
+"""Text as tokenizers and UTF-8 can hold it: tools cut emojis in two, and JSON can hold half of a surrogate pair."""
 
 import json
 from typing import Any
@@ -18,12 +14,7 @@ def whole_text(text: str) -> str:
 
 
 def load_whole(text: str) -> Any:
-    """The JSON value in ``text``, with whole text.
-
-    Raises:
-        ValueError: It is not JSON.
-        RecursionError: It is nested too deep.
-    """
+    """The JSON value in ``text``, with whole text; raises as ``json.loads``."""
     value = json.loads(text)
     if text.isascii() and "\\u" not in text:
         return value

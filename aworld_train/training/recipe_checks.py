@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aworld_train.adapter.base import recipe_faults
 from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, RecipeError
-from aworld_train.model.recipe_files import file_faults
+from aworld_train.model.check import file_faults
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.faults import Check

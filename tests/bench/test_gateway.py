@@ -431,7 +431,8 @@ def calls_of(episode: int) -> list[float]:
 async def play_slowly(server: Any, episode: int) -> None:
     """An episode of our own loop whose model takes no time and whose tools take long."""
     from aworld_train.rollout.messages import Completion, Message, ToolCall
-    from aworld_train.rollout.react import ToolCounts, play
+    from aworld_train.rollout.react import play
+    from aworld_train.rollout.tool_record import ToolCounts
     from aworld_train.rollout.tools import ToolSession
 
     delays = calls_of(episode)

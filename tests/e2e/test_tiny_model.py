@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from aworld_train.model import attempt, measurement, tasks, tiny
+from aworld_train.model import attempt, tasks, tiny
 from aworld_train.model.transcripts import TranscriptEncoder
 from tests.e2e.conftest import Workspace
 
@@ -29,7 +29,7 @@ def test_the_shipped_model_loads_as_qwen3_and_measures_what_it_says(workspace: W
     assert model.config.tie_word_embeddings
     assert model.generation_config.eos_token_id == encoder.tokenizer.eos_token_id
     _, measured = tasks.gather(None, None, tiny.SHIPPED_SEED)
-    assert measurement.greedy(model, encoder, measured).accuracy == pytest.approx(
+    assert attempt.greedy(model, encoder, measured).accuracy == pytest.approx(
         workspace.model_report["accuracy"], abs=0.01
     )
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.wishes import RequestRules
 from tests.gateways import MODEL, serving
 from tests.templates import ScriptedModel, cut_up
 

@@ -16,7 +16,7 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.env import down
-from aworld_train.model import architecture
+from aworld_train.model import attempt
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe import shipped_folder
 from aworld_train.reward.scored import ScoreOutcome
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("confinement")
     build("arithmetic", made / "data" / "arithmetic", limit=40)
     TOKENIZER.save_pretrained(made / "models" / "tiny")
-    architecture.build(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
+    attempt.new_model(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
     line = {"id": 1, "prediction": "<answer>def add(a, b): return a + b</answer>", "answer": TRUTH}
     (made / "predictions.jsonl").write_text(json.dumps({**line, "scorer": "code_tests"}) + "\n")
     return made

@@ -18,7 +18,7 @@ import yaml
 
 from aworld_train.env.directory import find_directory
 from aworld_train.env.interpreter import find_interpreter
-from aworld_train.model import architecture
+from aworld_train.model import attempt
 from aworld_train.model import tokenizer as tiny_tokenizer
 from tests import gaia_tasks, warm
 from tests.gaia_tasks import TASKS, GaiaTask
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = cli(made, "dataset", "build", "gaia", "--file", "snapshot", "--out", "data/gaia", at, *split)
     assert report["rows"]["val"] == len(TASKS), report
     TOKENIZER.save_pretrained(made / "model")
-    model = architecture.build(TOKENIZER, 0)
+    model = attempt.new_model(TOKENIZER, 0)
     model.config.max_position_embeddings = _TOKENS + _RESPONSE_TOKENS
     model.save_pretrained(made / "model")
     recipe = {

@@ -12,7 +12,7 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import NoImages
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import ToolCounts
+from aworld_train.rollout.tool_record import ToolCounts
 from tests.published_templates import Played, Scenario, Step, Tokenizer, played, templates
 from tests.vision import VISION_TEMPLATES, image, processor
 

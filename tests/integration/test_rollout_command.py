@@ -11,7 +11,7 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.dataset.check import find_row
-from aworld_train.model import architecture
+from aworld_train.model import attempt
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe import shipped_folder
 from tests import warm
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("rollout")
     build("arithmetic", made / "data" / "arithmetic", limit=40)
     TOKENIZER.save_pretrained(made / "models" / "tiny")
-    architecture.build(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
+    attempt.new_model(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
     return made
 
 

@@ -14,7 +14,7 @@ from aworld_train.agent import (
     agent_from,
     get_agent_tool_env_and_servers,
 )
-from aworld_train.agent.carried import carry, load_carried
+from aworld_train.agent.pickled_agent import load_pickled, pickle_agent
 from aworld_train.env import EnvConnection
 from aworld_train.errors import UsageError
 from tests.agents import around, question
@@ -40,7 +40,7 @@ def trap_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def carried(agent: Any, folder: Path) -> Any:
     """The agent as a worker process has it."""
-    reference = carry(agent, folder / "data", "t-agent")
+    reference = pickle_agent(agent, folder / "data", "t-agent")
     assert (folder / "data/t-agent.pickle").stat().st_mode & 0o777 == 0o600
     loaded = agent_from({"builder": reference})
     loaded.check()
@@ -146,15 +146,15 @@ def test_no_secret_is_written_with_an_agent(tmp_path: Path, monkeypatch: pytest.
         mcp_config={"mcpServers": {"gaia_server": server}},
         mcp_servers=["gaia_server"],
     )
-    reference = carry(agent, tmp_path, "agent")
+    reference = pickle_agent(agent, tmp_path, "agent")
     content = (tmp_path / "agent.pickle").read_bytes()
     assert b"inv-4711" not in content and KEY.encode() not in content
-    loaded = load_carried(reference)()
+    loaded = load_pickled(reference)()
     assert loaded.mcp_config == agent.mcp_config and loaded.conf.llm_config.llm_api_key == KEY
     assert loaded.sandbox is not agent.sandbox
     monkeypatch.delenv("INVITATION_CODE")
     with pytest.raises(UsageError, match="INVITATION_CODE, which is not set"):
-        load_carried(reference)()
+        load_pickled(reference)()
 
 
 @pytest.mark.parametrize("place", ["conf", "header", "attribute"])
@@ -171,7 +171,7 @@ def test_a_secret_that_is_written_out_is_refused(
     if place == "attribute":
         agent.note = f"use {KEY}"
     with pytest.raises(UsageError, match=r"os.environ\[\.\.\.\]"):
-        carry(agent, tmp_path, "a")
+        pickle_agent(agent, tmp_path, "a")
     assert not list(tmp_path.glob("*.pickle"))
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_written_is_refused_with_the_form_that_works(tmp_path: Pa
     agent = Agent(name="a", conf=AgentConfig())
     agent.file = (tmp_path / "open").open("w")
     with agent.file, pytest.raises(UsageError, match=r"cannot be carried.*AgentTrainer\(agent=build\)"):
-        carry(agent, tmp_path, "a")
+        pickle_agent(agent, tmp_path, "a")
 
 
 class OwnAgent(Agent):  # type: ignore[misc]

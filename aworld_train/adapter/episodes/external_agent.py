@@ -8,6 +8,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,7 @@ class ExternalAgent(EpisodeAgent):
             return await self._run(external_agent(self.settings.agent), agent_task, context, result, tools)
         finally:
             llm.close()
-            counts = tools.counts
-            result.tools.calls, result.tools.errors = counts.calls, counts.errors
-            result.tools.seconds = counts.seconds
-            result.tools.records = counts.records
+            result.tools = replace(tools.counts)
             if tools.lost is not None:
                 result.episode.fail(tools.lost)  # also where the agent is ended because its time is over
             await tools.close()

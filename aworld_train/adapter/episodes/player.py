@@ -27,8 +27,8 @@ from aworld_train.rollout.graph import Row
 from aworld_train.rollout.messages import Message, RequestRefused
 from aworld_train.rollout.model import LanguageModel
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolsBroken
-from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
+from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.rollout.tools import wait_until_healthy
 from aworld_train.waits import waiting
 

@@ -1,8 +1,6 @@
 """The cassette: finds the recorded answer to a call, and adds answers to the file.
 
-Equal calls of one episode are numbered: the second ``read_page`` of an episode gets the recorded answer of a second
-``read_page``. If an episode makes a call more often than was recorded, the last answer is repeated. If a call was
-recorded twice (by two episodes, or again later) the last record counts.
+Equal calls of one episode are numbered: the second gets the answer of a second, or the last that was recorded.
 """
 
 import json
@@ -27,11 +25,7 @@ _MAX_COMPARED_CHARS = 100  # the part of their arguments that is compared
 
 
 class Mode(Enum):
-    """How calls are handled.
-
-    ``record``: made and recorded. ``replay``: answered from the file, or with an error. ``replay_or_record``: answered
-    from the file if recorded, else made and recorded.
-    """
+    """With ``replay_or_record``, a call is answered from the file if it was recorded, else made and recorded."""
 
     record = "record"
     replay = "replay"
@@ -41,13 +35,7 @@ class Mode(Enum):
 class Cassette:
     """Recorded calls of any number of servers and episodes.
 
-    Args:
-        path: The file; created unless the mode is ``replay``.
-        mode: See ``Mode``.
-        ignore: By tool, the arguments that do not identify its calls. They are not recorded either.
-
-    Raises:
-        CassetteError: The file does not exist, or is no cassette.
+    ``ignore`` are, by tool, the arguments that do not identify its calls; they are not recorded either.
     """
 
     def __init__(self, path: str | Path, mode: Mode, ignore: Mapping[str, Collection[str]] | None = None):
@@ -62,12 +50,10 @@ class Cassette:
 
     @property
     def records(self) -> bool:
-        """Whether calls that are made are recorded."""
         return self.mode is not Mode.replay
 
     @property
     def replays(self) -> bool:
-        """Whether recorded calls are answered from the file."""
         return self.mode is not Mode.record
 
     def playback(self, server: str) -> "CassetteReplay":
@@ -75,15 +61,10 @@ class Cassette:
         return CassetteReplay(self, server)
 
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
-        """The key of a call.
-
-        Raises:
-            ValueError: The arguments cannot be written as JSON.
-        """
+        """The key of a call; ``ValueError`` if the arguments cannot be written as JSON."""
         return CallKey(server, tool, canonical(arguments, self._ignore.get(tool, ())), nth)
 
     def find(self, call: CallKey) -> Answer | None:
-        """The recorded answer to a call, or None."""
         location = self._locate(call)
         return None if location is None else _answer(self._file.record_at(location))
 
@@ -104,26 +85,24 @@ class Cassette:
     def tools(self, server: str) -> list[dict[str, Any]]:
         """The recorded MCP tool list of a server: ``name``, ``description``, ``inputSchema`` and all other fields."""
         if not self.has_tools(server):
-            available = (
+            recorded = (
                 f"only those of {', '.join(sorted(self._tools))}"
                 if self._tools
                 else "nor of any other server"
             )
             raise CassetteError(
-                f"The cassette {self.path} has no tool list of the server {server!r}, {available}. Record it with "
+                f"The cassette {self.path} has no tool list of the server {server!r}, {recorded}. Record it with "
                 "env.cassette.mode=record and the same env.servers."
             )
         tools: list[dict[str, Any]] = self._file.record_at(self._tools[server])["tools"]
         return tools
 
     def has_tools(self, server: str) -> bool:
-        """Whether the tool list of a server was recorded."""
         if server not in self._tools:
             self._catch_up()
         return server in self._tools
 
     def keep_tools(self, server: str, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Record a server's tool list, unless the file holds the same one already."""
         record = {"server": server, "tools": list(tools)}
         self._catch_up()
         if server not in self._tools or self._file.bytes_at(self._tools[server]) != encode(record):
@@ -160,28 +139,45 @@ class Cassette:
                 call = self.key(record["server"], record["tool"], record["arguments"], record["nth"])
             except (ValueError, AttributeError, TypeError) as error:
                 raise CassetteError(
-                    f"The cassette {self.path} cannot be read: at byte {location.offset} is no call ({error}). Mend or "
-                    "remove that line, or record a new cassette."
+                    f"The cassette {self.path} cannot be read: at byte {location.offset} is not a call ({error}). "
+                    "Mend or remove that line, or record a new cassette."
                 ) from error
             digest = call.digest()
             self._calls.setdefault(digest, {})[call.nth] = location
             self._by_tool.setdefault((call.server, call.tool), {})[digest] = location
 
 
-class CassetteReplay:
-    """One episode's calls to one server."""
+class NoTools(Cassette):
+    """In place of a cassette, for an agent without tools: an empty list of tools, and no answer to any call."""
 
+    def __init__(self) -> None:
+        self.path = Path()
+        self.mode = Mode.replay
+
+    def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
+        return CallKey(server, tool, canonical(arguments), nth)
+
+    def find(self, call: CallKey) -> Answer | None:
+        return None
+
+    def tools(self, server: str) -> list[dict[str, Any]]:
+        return []
+
+    def has_tools(self, server: str) -> bool:
+        return True
+
+    def miss(self, call: CallKey) -> str:
+        return f"Error: there is no tool {call.tool}; there are no tools"
+
+
+class CassetteReplay:
     def __init__(self, cassette: Cassette, server: str):
         self.cassette = cassette
         self.server = server
         self._counts: Counter[bytes] = Counter()
 
     def next(self, tool: str, arguments: Mapping[str, Any] | None) -> CallKey:
-        """The key of the episode's next call.
-
-        Raises:
-            ValueError: The arguments cannot be written as JSON.
-        """
+        """The key of the episode's next call; raises as ``Cassette.key``."""
         call = self.cassette.key(self.server, tool, arguments)
         digest = call.digest()
         self._counts[digest] += 1
@@ -191,13 +187,7 @@ class CassetteReplay:
 def open_cassette(
     path: str | Path | None, mode: str | Mode, rules: Mapping[str, Any] | None = None
 ) -> Cassette | None:
-    """The cassette that a recipe's ``env.cassette`` names, one for all episodes of a process; None for mode ``off``.
-
-    Args:
-        path: The file.
-        mode: ``off``, or a ``Mode``.
-        rules: By tool, ``{"ignore": [argument, ...]}``.
-    """
+    """The cassette that a recipe's ``env.cassette`` names, one for all episodes of a process; None for mode ``off``."""
     name = mode.value if isinstance(mode, Mode) else mode
     if name == "off":
         return None
@@ -218,7 +208,6 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(arguments: str, others: list[str]) -> str:
-    """The most similar of ``others`` to ``arguments``, by their beginnings."""
     matcher = SequenceMatcher(b=arguments[:_MAX_COMPARED_CHARS], autojunk=False)
     nearest, likeness = others[0], -1.0
     for other in others:

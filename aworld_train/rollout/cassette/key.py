@@ -18,10 +18,7 @@ _SERVERS_HEADERS = ("mcp_servers", "mcp-servers")
 
 @dataclass(frozen=True)
 class CallKey:
-    """One call: server, tool, arguments, and how many times its episode has made it, this time included.
-
-    ``arguments`` is canonical JSON, without the arguments that the tool's rule ignores.
-    """
+    """One call, with how many times its episode has made it; ``arguments`` are canonical JSON without ignored ones."""
 
     server: str
     tool: str
@@ -37,8 +34,7 @@ class CallKey:
 def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ()) -> str:
     """``arguments`` as canonical JSON, without those named in ``ignore``.
 
-    Raises:
-        ValueError: They cannot be written as JSON: NaN, half a surrogate pair, too deep nesting.
+    Raises ``ValueError`` for NaN, half a surrogate pair and too deep nesting.
     """
     compared = {name: value for name, value in (arguments or {}).items() if name not in ignore}
     try:
@@ -54,8 +50,7 @@ def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ())
 def server_identity(url: str, headers: Mapping[str, str]) -> str:
     """A name of a tool server that does not depend on where it runs: ``local`` or its host, and the chosen servers.
 
-    Port, path and user are not part of it: an environment gets another port each time, and the path of a hosted
-    server may be a secret. ``local`` is this machine, its network, and every host without a domain.
+    An environment gets another port each time, and the path of a hosted server may be a secret.
     """
     host = urlsplit(url).hostname or ""
     location = "local" if "." not in host or is_near(url) else host
@@ -65,7 +60,6 @@ def server_identity(url: str, headers: Mapping[str, str]) -> str:
 
 
 def _normalized(value: Any) -> Any:
-    """``value`` with every whole number as an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

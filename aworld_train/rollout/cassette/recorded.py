@@ -6,22 +6,14 @@ from typing import Any, Self
 
 from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
 from aworld_train.rollout.cassette.key import server_identity
-from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, text_of
+from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, function_schema, text_of
 from aworld_train.serving.tool_results import valid_result
 
 
 class RecordedTools:
     """The tools of one episode: ``async with RecordedTools(server, cassette) as tools: await tools.call(...)``.
 
-    A session is opened at the first call that is not replayed, so a replayed episode opens none.
-
-    Args:
-        server: The tool server; it need not run in mode ``replay``.
-        cassette: With None every call is made.
-
-    Attributes:
-        replayed: Calls that the cassette answered.
-        missed: Calls that it should have answered but had no recording of.
+    A session is opened at the first call that is not replayed. ``missed`` counts calls that were not recorded.
     """
 
     def __init__(self, server: ToolServer, cassette: Cassette | None):
@@ -41,28 +33,17 @@ class RecordedTools:
         await self._session.__aexit__(kind, error, trace)
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached.
-            CassetteError: the tool list was not recorded, or cannot be.
-        """
         if self._playback is None:
             return await self._server.schemas()
         cassette, identity = self._playback.cassette, self._playback.server
         if cassette.mode is Mode.replay or (cassette.replays and cassette.has_tools(identity)):
-            return [_as_function(tool) for tool in cassette.tools(identity)]
+            return [function_schema(tool) for tool in cassette.tools(identity)]
         functions = await self._server.schemas()
         cassette.keep_tools(identity, [_as_tool(function["function"]) for function in functions])
         return functions
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded.
-
-        Raises:
-            EnvironmentLost: the server cannot be reached or went away during the call.
-            CassetteError: the answer cannot be recorded.
-        """
+        """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded."""
         if self._playback is None:
             return await self._session.call(name, arguments)
         cassette = self._playback.cassette
@@ -78,30 +59,15 @@ class RecordedTools:
             return ToolResult(cassette.miss(call), True)
         result = await self._session.call(name, arguments)
         if result.raw is not None:
-            cassette.keep(call, _answer(result.raw))
+            cassette.keep(call, {"result" if "content" in result.raw else "error": result.raw})
         return result
 
 
 def tool_result(answer: Answer) -> ToolResult:
-    """A recorded answer as a tool result."""
     if "error" in answer:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"], replayed=True)
     result = valid_result(answer["result"])
     return ToolResult(text_of(result), bool(result.get("isError")), result, replayed=True)
-
-
-def _answer(raw: Mapping[str, Any]) -> Answer:
-    """A server's answer in JSON-RPC's form."""
-    return {"result": raw} if "content" in raw else {"error": raw}
-
-
-def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = {
-        "name": tool["name"],
-        "description": tool.get("description") or "",
-        "parameters": tool["inputSchema"],
-    }
-    return {"type": "function", "function": function}
 
 
 def _as_tool(function: Mapping[str, Any]) -> dict[str, Any]:

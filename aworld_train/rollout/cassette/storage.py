@@ -1,9 +1,8 @@
 """The file of a cassette: JSON lines that any number of processes append to.
 
-The first line holds format and version (processes that begin at the same time may repeat it); then come lines
-``{"server", "tool", "arguments", "nth", "result" | "error"}``, one per call, and ``{"server", "tools"}``, a server's
-tool list. Of several lines for the same call, the last counts. A line that a killed process left half-written is
-skipped; the next writer begins a new line.
+The first line holds format and version; processes that begin at the same time may repeat it. Of several lines for the
+same call, the last counts. A line that a killed process left half-written is skipped; the next writer begins a new
+line.
 """
 
 import contextlib
@@ -27,23 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 class LineLocation(NamedTuple):
-    """The position of a line in the file, in bytes."""
-
     offset: int
     length: int
 
 
 class CassetteFile:
-    """The lines of one file; ``read_new`` also reads lines that other processes append.
-
-    Args:
-        path: The file.
-        writable: Whether it is created if it does not exist.
-
-    Raises:
-        CassetteError: It cannot be opened, or does not exist and is not writable.
-    """
-
     def __init__(self, path: Path, writable: bool):
         self.path = path
         self._read_to = 0
@@ -66,7 +53,6 @@ class CassetteFile:
             os.close(self._descriptor)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a line."""
         line = encode(record) + b"\n"
         try:
             size = os.fstat(self._descriptor).st_size
@@ -96,11 +82,9 @@ class CassetteFile:
                     yield location, record
 
     def bytes_at(self, location: LineLocation) -> bytes:
-        """The line at a location, without its end."""
         return os.pread(self._descriptor, location.length, location.offset).rstrip(b"\n")
 
     def record_at(self, location: LineLocation) -> dict[str, Any]:
-        """The record at a location."""
         record: dict[str, Any] = json.loads(self.bytes_at(location))
         return record
 
@@ -110,7 +94,7 @@ class CassetteFile:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             if not line.startswith(b"{") or (self._line_number == 1 and line[:-1] not in _HEADER_LINE):
-                raise self._unreadable("is no JSON") from error
+                raise self._unreadable("is not valid JSON") from error
             _log.warning("%s, line %d: half a line, passed over", self.path, self._line_number)
             return None
         if isinstance(record, dict) and record.get("format") == FORMAT:
@@ -133,7 +117,6 @@ class CassetteFile:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
-    """Whether it is a complete tool list, or a complete call with its answer."""
     if "tools" in record:
         return "server" in record and isinstance(record["tools"], list)
     outcomes = [record[kind] for kind in ("result", "error") if kind in record]
@@ -141,7 +124,6 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """A record as a line of the file, without the line's end."""
     try:
         return json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape

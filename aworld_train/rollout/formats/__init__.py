@@ -24,11 +24,9 @@ def unknown_name(name: str) -> str | None:
     """What is wrong with a name of ``agent.tool_parser``; None if nothing is."""
     if name == AUTO or name in FORMATS:
         return None
-    near = nearest(name, [AUTO, *FORMATS])
-    hint = f" Did you mean {near}?" if near else ""
-    return (
-        f"no format of tool calls is called {name!r}.{hint} There are {AUTO}, {', '.join(sorted(FORMATS))}."
-    )
+    similar = nearest(name, [AUTO, *FORMATS])
+    hint = f" Did you mean {similar}?" if similar else ""
+    return f"unknown tool-call format {name!r}.{hint} There are {AUTO}, {', '.join(sorted(FORMATS))}."
 
 
 __all__ = ["AUTO", "FORMATS", "CallFormat", "read_turn", "unknown_name"]

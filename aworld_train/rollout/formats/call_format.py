@@ -32,8 +32,7 @@ class Calls:
     end: int = 0
 
 
-NONE = Calls([])
-"""What looked like the beginning of a call is text."""
+NONE = Calls([])  # what looked like the beginning of a call is text
 
 
 Reader = Callable[[str, re.Match[str], Tools], Calls | None]
@@ -44,14 +43,9 @@ Reader = Callable[[str, re.Match[str], Tools], Calls | None]
 class CallFormat:
     """One family's notation of calls.
 
-    Attributes:
-        name: As in ``agent.tool_parser``.
-        begins: A pattern for the beginning of calls. What its group ``bare`` matches could be text as well, and
-            begins a call only where the agent has tools; after other text, only one of a tool that it has.
-        read: Reads calls from there.
-        families: The models that write it, for people.
-        stops: Tokens after which the model's turn is over.
-        read_whole: Reads a whole turn, for a format that divides turns in its own way.
+    What the group ``bare`` of ``begins`` matches could be text as well, and begins a call only where the agent has
+    tools; after other text, only one of a tool that it has. ``stops`` are tokens after which the turn is over, and
+    ``read_whole`` is for a format that divides turns in its own way.
     """
 
     name: str
@@ -63,7 +57,6 @@ class CallFormat:
 
     @cached_property
     def call(self) -> re.Pattern[str]:
-        """The beginning of a call."""
         return re.compile(self.begins)
 
     @cached_property
@@ -119,18 +112,15 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
 
 
 def _known(section: Calls | None, tools: Tools) -> bool:
-    """Whether these are calls of tools that the agent has."""
     names = tool_names(tools)
     return section is not None and all(call.name in names for call in section.calls)
 
 
 def joined(pieces: Sequence[str]) -> str:
-    """The pieces that are not blank, each on lines of its own."""
     return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
 
 def skip_space(text: str, position: int) -> int:
-    """The position of the next character that is no space."""
     space = _SPACE.match(text, position)
     return space.end() if space else position
 
@@ -144,7 +134,7 @@ def json_at(text: str, position: int) -> tuple[Any, int] | None:
 
 
 def after(text: str, position: int, *closings: str) -> int | None:
-    """The position after the first of these closing marks that stands here, spaces skipped; None if none does."""
+    """The position after the first of these closing marks at a position, spaces skipped; None if none does."""
     position = skip_space(text, position)
     return next((position + len(mark) for mark in closings if text.startswith(mark, position)), None)
 

@@ -1,12 +1,10 @@
-"""Chooses the notation of calls by a model's chat template, and refuses one that does not fit.
-
-A call is rendered with the template, and the notation that reads the same call out of it is the model's. Where a
-template does not show calls, marks in its text and among the tokenizer's tokens decide.
-"""
+"""Chooses the notation that reads a call out of a turn that the chat template renders, and refuses one that does not
+fit."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from aworld_train.errors import ModelError
@@ -72,10 +70,7 @@ def choose_for(name: str, tokenizer: Any, options: Mapping[str, Any] | None = No
 def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
     """The notation that ``agent.tool_parser`` names, or the one that fits the chat template.
 
-    Args:
-        name: A notation's name, or ``auto``.
-        render: The model's chat template.
-        marks: Gives the texts in which a notation's marks may stand: the template's source and the tokenizer's tokens.
+    ``marks`` gives the texts in which a notation's marks may be: the template's source and the tokenizer's tokens.
     """
     problem = unknown_name(name)
     if problem is not None:
@@ -105,7 +100,6 @@ def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
 
 
 def _unseen(name: str, marks: str) -> Choice:
-    """The choice where the template shows no calls."""
     if name != AUTO:
         return Choice(FORMATS[name], "by agent.tool_parser")
     for entry in FORMATS.values():
@@ -159,6 +153,5 @@ def _shared(prompt: str, whole: str) -> int:
     """The length of the prompt in the whole; a template may begin the turn otherwise once it is over."""
     if whole.startswith(prompt):
         return len(prompt)
-    pairs = enumerate(zip(prompt, whole, strict=False))
-    length = next((index for index, (a, b) in pairs if a != b), len(whole))
+    length = len(commonprefix([prompt, whole]))  # noqa: RUF071  of characters
     return max(whole.rfind(end, 0, length) for end in "\n>]") + 1

@@ -1,20 +1,9 @@
-"""The format of gpt-oss: a turn is a row of messages, each with a channel and perhaps a recipient.
-
-Described in OpenAI's harmony response format: ``analysis`` is thought, ``final`` is for the reader, ``commentary`` is
-too unless a recipient makes it a call.
-"""
+"""OpenAI's harmony, the format of gpt-oss: a turn is a row of messages, each with a channel and perhaps a recipient."""
 
 import re
 from typing import Any
 
-from aworld_train.rollout.formats.call_format import (
-    CallFormat,
-    Calls,
-    after,
-    call_of,
-    joined,
-    json_at,
-)
+from aworld_train.rollout.formats.call_format import CallFormat, Calls, after, call_of, joined, json_at
 from aworld_train.rollout.formats.schemas import Tools
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
@@ -59,7 +48,6 @@ def _read_turn(text: str, tools: Tools) -> ParsedTurn:
 
 
 def _call(recipient: str, text: str, start: int) -> tuple[ToolCall, int] | None:
-    """The call whose arguments begin here, and the position after its end mark."""
     arguments: tuple[Any, int] | None = json_at(text, start)
     call = call_of(recipient.removeprefix("functions."), arguments[0]) if arguments else None
     end = after(text, arguments[1], *_ENDS, "") if arguments else None

@@ -10,20 +10,13 @@ from aworld_train.rollout.messages import ToolCall
 
 @dataclass(frozen=True)
 class _Headed:
-    """The marks of such a format.
-
-    Attributes:
-        header: A pattern with the group ``name``, and ``id`` where the model writes one.
-        call_end: Stands after the arguments.
-        section_end: Stands after the last call; empty where nothing does.
-    """
+    """The marks of such a format; ``header`` has the group ``name``, and ``id`` where the model writes one."""
 
     header: re.Pattern[str]
     call_end: str = ""
     section_end: str = ""
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """Calls up to the section's end."""
         calls: list[ToolCall] = []
         position = begin.end()
         while header := self.header.match(text, position):
@@ -37,10 +30,6 @@ class _Headed:
             position = end
         section_end = after(text, position, self.section_end)
         return Calls(calls, section_end) if calls and section_end is not None else None
-
-
-def _format(name: str, families: str, begins: str, headed: _Headed) -> CallFormat:
-    return CallFormat(name, begins, headed.read, families)
 
 
 # The first of Mistral's notations is a list of objects with identifiers; the next ones head each call.
@@ -90,9 +79,9 @@ def _read_mistral(text: str, begin: re.Match[str], tools: Tools) -> Calls | None
 
 FORMATS = (
     CallFormat("mistral", r"\[TOOL_CALLS\]", _read_mistral, "Mistral, Ministral, Magistral, Devstral"),
-    _format("deepseek_v3", "DeepSeek V3 and R1", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V3),
-    _format("deepseek_v31", "DeepSeek V3.1", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V31),
-    _format("kimi", "Kimi K2", r"<\|tool_calls_section_begin\|>", _KIMI),
-    _format("solar", "Solar Open", r"<\|tool_calls\|>", _SOLAR),
-    _format("functionary", "Functionary 3.1", "(?=<function=)", _FUNCTIONARY),
+    CallFormat("deepseek_v3", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V3.read, "DeepSeek V3 and R1"),
+    CallFormat("deepseek_v31", "<｜tool▁calls▁begin｜>", _DEEPSEEK_V31.read, "DeepSeek V3.1"),
+    CallFormat("kimi", r"<\|tool_calls_section_begin\|>", _KIMI.read, "Kimi K2"),
+    CallFormat("solar", r"<\|tool_calls\|>", _SOLAR.read, "Solar Open"),
+    CallFormat("functionary", "(?=<function=)", _FUNCTIONARY.read, "Functionary 3.1"),
 )

@@ -23,7 +23,6 @@ _ToCall = Callable[[dict[str, Any]], ToolCall | None]
 
 
 def _named(value: dict[str, Any]) -> ToolCall | None:
-    """A call whose name and arguments are values of the object."""
     name, call_id = (next((value[key] for key in keys if key in value), None) for keys in (_NAMES, _IDS))
     arguments = next((value[key] for key in _ARGUMENTS if key in value), ...)
     return None if arguments is ... else call_of(name, arguments, call_id)
@@ -55,7 +54,7 @@ def _objects(
 def _bare(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
     """Objects or a list of objects without marks; several are divided by spaces or semicolons.
 
-    An object that is no call is an answer in JSON.
+    An object that is not a call is an answer in JSON.
     """
     calls: list[ToolCall] = []
     position = begin.start() if begin["bare"] else skip_space(text, begin.end())

@@ -24,7 +24,6 @@ def _typed(name: str, arguments: dict[str, Any], tools: Tools) -> dict[str, Any]
 
 
 def _expressions(text: str, position: int, tools: Tools) -> Calls | None:
-    """``[name(key=value), ...]``."""
     position = skip_space(text, position)
     if not text.startswith("[", position):
         return None
@@ -45,7 +44,6 @@ def _expressions(text: str, position: int, tools: Tools) -> Calls | None:
 
 
 def _marked(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-    """Expressions between marks."""
     section = _expressions(text, begin.end(), tools)
     end = after(text, section.end, begin.group().replace("start", "end")) if section else None
     return Calls(section.calls, end) if section and end is not None else None
@@ -69,7 +67,6 @@ class _Gemma:
     closes: str
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """One call."""
         head = _GEMMA_NAME.match(text, begin.end())
         notation = Notation(delimited(self.quote), bare_keys=True)
         arguments = pairs_at(text, head.end(), "}", ":", notation) if head else None
@@ -89,11 +86,7 @@ FORMATS = (
         "Llama 3.2 and 4, Gemma 3, ToolACE",
     ),
     CallFormat(
-        "gemma4",
-        r"<\|tool_call>",
-        _Gemma('<|"|>', "<tool_call|>").read,
-        "Gemma 4",
-        stops=("<tool_call|>",),
+        "gemma4", r"<\|tool_call>", _Gemma('<|"|>', "<tool_call|>").read, "Gemma 4", stops=("<tool_call|>",)
     ),
     CallFormat(
         "functiongemma",

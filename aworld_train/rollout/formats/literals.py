@@ -24,12 +24,7 @@ Found = tuple[Any, int]
 
 @dataclass(frozen=True)
 class Notation:
-    """How strings, and keys without quotes, are written.
-
-    Attributes:
-        string_at: The string at a position and the position after it.
-        bare_keys: Whether keys of mappings may stand without quotes.
-    """
+    """How a string is read at a position, and whether keys of mappings may have no quotes."""
 
     string_at: Callable[[str, int], Found | None]
     bare_keys: bool = False
@@ -57,7 +52,6 @@ def value_at(text: str, position: int, notation: Notation, depth: int = 0) -> Fo
 
 
 def items_at(text: str, position: int, closes: str, notation: Notation, depth: int) -> Found | None:
-    """The values of a list up to its end."""
     values: list[Any] = []
     while depth < _MAX_DEPTH:
         position = skip_space(text, position)
@@ -108,7 +102,6 @@ def _after_item(text: str, position: int, closes: str) -> int | None:
 
 
 def python_string_at(text: str, position: int) -> Found | None:
-    """A string as Python writes it."""
     found = _PYTHON_STRING.match(text, position)
     if found is None:
         return None
@@ -120,7 +113,6 @@ def python_string_at(text: str, position: int) -> Found | None:
 
 
 def delimited(mark: str) -> Callable[[str, int], Found | None]:
-    """Reads a string between two of these marks."""
 
     def string_at(text: str, position: int) -> Found | None:
         if not text.startswith(mark, position):

@@ -14,12 +14,10 @@ _MAX_LITERAL = 10_000  # characters of a value that is read as a Python literal
 
 
 def tool_names(tools: Tools) -> set[Any]:
-    """The names of the tools."""
     return {function.get("name") for function in _functions(tools)}
 
 
 def parameter_schemas(tools: Tools, name: str) -> Mapping[str, Any]:
-    """The schemas of a tool's arguments by name; empty for an unknown tool."""
     function = next((function for function in _functions(tools) if function.get("name") == name), {})
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, Mapping) else None

@@ -17,15 +17,9 @@ from aworld_train.rollout.messages import ToolCall
 class _Tagged:
     """The marks of such a format.
 
-    Attributes:
-        function: The beginning of a call, with the group ``name``.
-        parameter: The beginning of an argument, with the group ``key``, and ``string`` where the model says whether the
-            value is a string.
-        parameter_end: The end of a value.
-        function_end: The end of a call.
-        section_end: The end of all calls; empty where each call stands alone.
-        lines: Whether a value stands on lines of its own.
-        quotes: What may stand around a value with odd characters.
+    ``function`` has the group ``name``, and ``parameter`` the group ``key``, and ``string`` where the model says
+    whether the value is one. ``lines``: a value is on lines of its own; ``quotes`` may be around a value with odd
+    characters.
     """
 
     function: re.Pattern[str]
@@ -37,7 +31,6 @@ class _Tagged:
     quotes: tuple[str, str] = ("", "")
 
     def read(self, text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-        """Calls up to the section's end."""
         calls: list[ToolCall] = []
         position = begin.end()
         while function := self.function.match(text, position):
@@ -54,7 +47,6 @@ class _Tagged:
         return Calls(calls, end) if calls and end is not None else None
 
     def _arguments(self, text: str, position: int, schemas: Any) -> tuple[dict[str, Any], int] | None:
-        """The arguments of a call, and the position after the call."""
         arguments: dict[str, Any] = {}
         while parameter := self.parameter.match(text, position):
             end = self._value_end(text, parameter.end())
@@ -78,7 +70,6 @@ class _Tagged:
         return None if end is None else (arguments, end)
 
     def _value_end(self, text: str, start: int) -> int | None:
-        """The position of the tag that ends a value."""
         end = text.find(self.parameter_end, start)
         while end != -1:
             position = end + len(self.parameter_end)
@@ -131,10 +122,7 @@ def _read_dsml(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
 
 FORMATS = (
     CallFormat(
-        "qwen3_coder",
-        "<tool_call>",
-        _QWEN3_CODER.read,
-        "Qwen3-Coder, Qwen 3.5 and later, Nemotron 3, Step",
+        "qwen3_coder", "<tool_call>", _QWEN3_CODER.read, "Qwen3-Coder, Qwen 3.5 and later, Nemotron 3, Step"
     ),
     CallFormat("glm", "<tool_call>", _GLM.read, "GLM 4.5 and later, Ling 3, Laguna, Spark"),
     CallFormat("seed", "<seed:tool_call>", _SEED.read, "Seed-OSS"),

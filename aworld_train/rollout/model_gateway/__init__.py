@@ -1,8 +1,4 @@
-"""The model gateway: an HTTP server that reads three dialects and passes each request to a conversation.
-
-It knows the dialects and nothing of sampling; each rollout brings its
-:class:`~aworld_train.rollout.messages.Conversation`, which samples the answers.
-"""
+"""The model gateway: an HTTP server that reads three dialects and passes each request to a conversation."""
 
 from aworld_train.rollout.model_gateway.app import ModelGateway, ModelGatewaySession, model_gateway
 

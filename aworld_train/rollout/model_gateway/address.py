@@ -20,12 +20,7 @@ _MARK = "~"
 
 @dataclass(frozen=True)
 class Target:
-    """The destination of a request.
-
-    Attributes:
-        callers: Pairs of a key and an agent's name; the first with a known key counts.
-        endpoint: The path after ``/v1/``; may be empty.
-    """
+    """The destination of a request: of pairs of a key and an agent's name, the first with a known key counts."""
 
     callers: tuple[tuple[str, str], ...]
     endpoint: str
@@ -37,19 +32,16 @@ def path(key: str, agent: str | None) -> str:
 
 
 def api_key(key: str, agent: str | None) -> str:
-    """The API key of a rollout, or of one agent in it."""
     return key if agent is None else f"{key}.{_segment(agent)}"
 
 
 def read(raw_path: str, headers: Mapping[str, str]) -> Target:
-    """The destination of a request, from its raw path and its headers."""
     in_path = _from_path(raw_path)
     return in_path if in_path.callers else Target(tuple(_from_headers(headers)), in_path.endpoint)
 
 
 @lru_cache(maxsize=4096)
 def _from_path(raw_path: str) -> Target:
-    """The destination that a path names."""
     steps = [step for step in raw_path.split("/") if step]
     callers: tuple[tuple[str, str], ...] = ()
     if steps[:1] == ["rollouts"] and len(steps) > 1:

@@ -1,9 +1,8 @@
 """Anthropic's messages: POST /v1/messages.
 
-A user's message may hold tool results: they become separate messages, before the user's text. A call's input is always
-an object in this dialect, so arguments that are no JSON object are sent as text under a special key, and are read back
-from it. A thinking block has a signature, since clients take one without for a block that they must not send back; what
-is compared is the thinking itself. Streams hold the whole answer, sampled before the first event.
+Tool results in a user's message become separate messages, before the user's text. A call's input is always an object in
+this dialect, so other arguments are sent as text under a special key. A thinking block has a signature, since clients
+do not send back one without; what is compared is the thinking itself.
 """
 
 import base64
@@ -16,7 +15,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content, of_parts
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -25,27 +24,14 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 
-TEXT_ARGUMENTS = "_arguments_as_text"
-"""The key in a call's input for arguments that are no JSON object."""
+TEXT_ARGUMENTS = "_arguments_as_text"  # the key in a call's input for arguments that are not a JSON object
 
 _READ = frozenset(
     {
-        "chat_template_kwargs",
-        "max_tokens",
-        "messages",
-        "model",
-        "output_config",
-        "output_format",
-        "stop_sequences",
-        "stream",
-        "system",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_p",
+        *("chat_template_kwargs", "max_tokens", "messages", "model", "output_config", "output_format"),
+        *("stop_sequences", "stream", "system", "temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {**sampling.NEUTRAL, "mcp_servers": ([],)}
@@ -67,10 +53,7 @@ _ERROR_TYPES = {
 }
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -82,7 +65,9 @@ def read(
         use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
-        wishes=Wishes(choice.must_call, choice.tools, one_call, _output(body, around.rules)),
+        constraints=ResponseConstraints(
+            choice.must_call, choice.tools, one_call, _output(body, around.rules)
+        ),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
@@ -93,7 +78,6 @@ def _tool(tool: Any, where: str) -> Json:
 
 
 def _choice(body: Json, functions: Sequence[Json], rules: RequestRules) -> tuple[tools.ToolChoice, bool]:
-    """What is wanted of the model's calls, and whether it is to make one at most."""
     sent = fields.as_object(body.get("tool_choice") or {"type": "auto"}, "tool_choice")
     one = sent.get("disable_parallel_tool_use") is True
     one_call = tools.one_call(one, "tool_choice.disable_parallel_tool_use", functions, rules)
@@ -197,7 +181,6 @@ def _as_json(value: Json, where: str) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     (completion,) = completions
     return {
         **_empty_message(completion, model),
@@ -208,7 +191,6 @@ def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str)
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     (completion,) = completions
     for data in _events(completion, model):
         yield event(data, data["type"])
@@ -231,7 +213,6 @@ def _events(completion: Completion, model: str) -> Iterator[Json]:
 
 
 def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
-    """An empty block, and the deltas that fill it."""
     if block["type"] == "tool_use":
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         return {**block, "input": {}}, [delta]
@@ -271,13 +252,11 @@ def _blocks(completion: Completion) -> list[Json]:
 
 
 def _signature(thinking: str) -> str:
-    """Opaque text that belongs to this thinking alone."""
     digest = hashlib.blake2b(thinking.encode(errors="surrogatepass"), digest_size=48).digest()
     return base64.b64encode(digest).decode()
 
 
 def token_count(tokens: int) -> Json:
-    """The body of an answer of ``/v1/messages/count_tokens``."""
     return {"input_tokens": tokens}
 
 
@@ -292,7 +271,7 @@ def _input(arguments: str) -> Json:
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal; ``param`` and ``code`` are additions to Anthropic's format."""
+    """``param`` and ``code`` are additions to Anthropic's format."""
     default = "api_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "type": "error",
@@ -306,7 +285,6 @@ def error(refused: RequestRefused) -> Json:
 
 
 def error_event(refused: RequestRefused) -> bytes:
-    """A refusal in a stream that has begun."""
     return event(error(refused), "error")
 
 

@@ -1,9 +1,7 @@
 """The model gateway's server: finds the rollout of a request, and answers in every case.
 
-One server per process, on loopback, and one `ModelGatewaySession` per rollout, with a key that cannot be guessed. Only
-the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, which has one, or when the
-client disconnects. The clients of OpenAI and Anthropic retry by themselves, which would sample twice, so every error
-tells them not to. An answer that does not reach its client is reported to its conversation.
+Only the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, or when the client
+disconnects. The clients of OpenAI and Anthropic retry, which would sample twice, so every error tells them not to.
 """
 
 import asyncio
@@ -18,7 +16,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, RequestRefused
 from aworld_train.rollout.model_gateway import (
     address,
     anthropic,
@@ -33,7 +31,7 @@ from aworld_train.rollout.model_gateway.bodies import BodyReader, text_bytes
 from aworld_train.rollout.model_gateway.delivery import Delivery, DeliveryServer
 from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, encode
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +64,7 @@ _SERVED = (
 
 
 class ModelGatewaySession:
-    """One rollout's access to the model, from `ModelGateway.open_session` to `close`.
-
-    Attributes:
-        key: The rollout's secret in its addresses and API keys.
-        model: The model's name.
-    """
+    """One rollout's access to the model, from `ModelGateway.open_session` to `close`."""
 
     def __init__(
         self,
@@ -88,9 +81,7 @@ class ModelGatewaySession:
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
         self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
         self._rules = rules
-        self._max_text_bytes = rules.max_text_bytes
         self._surroundings: dict[str, Surroundings] = {}
-        self._responses: dict[str, dict[str, Sequence[Message]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -103,7 +94,7 @@ class ModelGatewaySession:
         return self.root(agent) + "/v1"
 
     def api_key(self, agent: str | None = None) -> str:
-        """The API key for clients of the common base URL, `ModelGateway.url` with ``/v1``."""
+        """For clients of the common base URL, `ModelGateway.url` with ``/v1``."""
         return address.api_key(self.key, agent)
 
     def close(self) -> None:
@@ -126,15 +117,15 @@ class ModelGatewaySession:
 
     def _refuse_text(self, agent: str, body: bytes, request: ChatRequest | None = None) -> None:
         """Refuse a body with more text than the model's context can hold; ``request`` is what it was read as."""
-        if len(body) <= self._max_text_bytes:
+        if len(body) <= self._rules.max_text_bytes:
             return
         # What looks like a file in the body may be read as text.
         size = sum(message.size for message in request.messages) if request else text_bytes(body)
-        if size > self._max_text_bytes:
+        if size > self._rules.max_text_bytes:
             self._conversation(agent).note_overlong()
             raise RequestRefused(
                 f"the request has {size:,} bytes of text, and what the model's context holds has at most "
-                f"{self._max_text_bytes:,}; shorten the conversation",
+                f"{self._rules.max_text_bytes:,}; shorten the conversation",
                 code="context_length_exceeded",
             )
 
@@ -144,14 +135,11 @@ class ModelGatewaySession:
         return self._conversations[agent]
 
     def _around(self, agent: str) -> Surroundings:
-        """What the agent's requests are read with."""
         if agent not in self._surroundings:
-            self._responses[agent] = {}
-            self._surroundings[agent] = Surroundings(self._rules, self._responses[agent])
+            self._surroundings[agent] = Surroundings(self._rules)
         return self._surroundings[agent]
 
     async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
-        """The answers, one for each choice, or `RequestRefused` with the reason why there are none."""
         choices = parsed.request.choices
         if choices == 1:
             sampled: Sequence[Completion] = (await self._sample(agent, parsed.request, delivery),)
@@ -169,11 +157,10 @@ class ModelGatewaySession:
                     task.cancel()
                 await asyncio.wait(tasks)
         if parsed.response_id:
-            self._responses[agent][parsed.response_id] = (*parsed.carried, sampled[0].message)
+            self._around(agent).responses[parsed.response_id] = (*parsed.carried, sampled[0].message)
         return sampled
 
     async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:
-        """One answer."""
         completion = await self._call(agent, lambda conversation: conversation.complete(request))
         delivery.add(self._conversations[agent], completion)
         return completion
@@ -182,7 +169,6 @@ class ModelGatewaySession:
         return await self._call(agent, lambda conversation: conversation.count_tokens(request))
 
     async def _call(self, agent: str, call: Callable[[Conversation], Coroutine[Any, Any, T]]) -> T:
-        """The result of a call of the agent's conversation, or `RequestRefused`."""
         if self._closed:  # while the body was read
             raise _rollout_ended()
         task = asyncio.current_task()
@@ -218,13 +204,11 @@ class ModelGateway:
 
     @property
     def url(self) -> str:
-        """``http://127.0.0.1:PORT``."""
         if not self._url:
             raise RuntimeError("the gateway has not been started")
         return self._url
 
     async def start(self) -> None:
-        """Listen on a free port of 127.0.0.1."""
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
         # Not an aiohttp application: its routes and middlewares take as long as all the rest.
@@ -250,19 +234,9 @@ class ModelGateway:
         self._runner, self._url = None, ""
 
     def open_session(
-        self,
-        model: str,
-        conversation_of: Callable[[str], Conversation],
-        rules: RequestRules | None = None,
+        self, model: str, conversation_of: Callable[[str], Conversation], rules: RequestRules | None = None
     ) -> ModelGatewaySession:
-        """Open a session for a rollout.
-
-        Args:
-            model: The model name in answers; requests may name any.
-            conversation_of: Returns the conversation of an agent by its name; called once per agent, at its first
-                request. It may raise `RequestRefused`.
-            rules: How requests are taken that want what the trainer does not enforce; default: as wishes.
-        """
+        """Open a session for a rollout; ``conversation_of`` is called once per agent and may raise `RequestRefused`."""
         session = ModelGatewaySession(self, model, conversation_of, rules or RequestRules())
         self._sessions[session.key] = session
         return session

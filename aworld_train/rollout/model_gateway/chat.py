@@ -1,8 +1,4 @@
-"""OpenAI's chat completions: POST /v1/chat/completions.
-
-Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's name and arguments,
-the finish reason and, with ``stream_options.include_usage``, the number of tokens.
-"""
+"""OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole, sampled before the first event."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +8,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import content
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -22,31 +18,15 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.model_gateway.written_calls import split_calls
-from aworld_train.rollout.wishes import NO_WISHES, RequestRules, Wishes
+from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
+from aworld_train.rollout.response_constraints import RequestRules, ResponseConstraints
 
 _READ = frozenset(
     {
-        "chat_template_kwargs",
-        "function_call",
-        "functions",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "model",
-        "n",
-        "parallel_tool_calls",
-        "response_format",
-        "stop",
-        "stream",
-        "stream_options",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
+        *("chat_template_kwargs", "function_call", "functions", "logprobs", "max_completion_tokens"),
+        *("max_tokens", "messages", "model", "n", "parallel_tool_calls", "response_format", "stop"),
+        *("stream", "stream_options", "temperature", "tool_choice", "tools", "top_k"),
+        *("top_logprobs", "top_p"),
     }
 )
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system"}
@@ -54,10 +34,7 @@ _MAX_CHOICES = 128  # as at OpenAI
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -76,7 +53,12 @@ def read(
         stop=sampling.stop_texts(body, "stop"),
         logprobs=fields.flag(body, "logprobs"),
         top_logprobs=_top_logprobs(body, around.rules),
-        wishes=_wishes(body, choice, offered.functions, around.rules),
+        constraints=ResponseConstraints(
+            choice.must_call,
+            choice.tools,
+            one_call_wanted(body, offered.functions, around.rules),
+            output_format.wanted(body.get("response_format"), "response_format", around.rules),
+        ),
         choices=choices(body),
         **sampling.requested_sampling(body),
     )
@@ -89,17 +71,7 @@ def read(
     )
 
 
-def _wishes(body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rules: RequestRules) -> Wishes:
-    form = body.get("response_format")
-    one_call = one_call_wanted(body, functions, rules)
-    if form is None and not one_call and not choice.must_call and not choice.tools:
-        return NO_WISHES
-    output = output_format.wanted(form, "response_format", rules)
-    return Wishes(choice.must_call, choice.tools, one_call, output)
-
-
 def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) -> bool:
-    """Whether ``parallel_tool_calls`` wants one call at most."""
     name = "parallel_tool_calls"
     return body.get(name) is not None and tools.one_call(not fields.flag(body, name), name, functions, rules)
 
@@ -112,7 +84,6 @@ def _top_logprobs(body: Json, rules: RequestRules) -> int:
 
 
 def choices(body: Json) -> int:
-    """The number of answers that are wanted."""
     count = fields.integer(body, "n", min_value=1) or 1
     if count > _MAX_CHOICES:
         raise fields.wrong(count, "n", f"an integer from 1 to {_MAX_CHOICES}")
@@ -129,7 +100,7 @@ def _messages(sent: Sequence[Any], last: ParsedRequest | None, rules: RequestRul
 
 
 def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
-    """The number of equal messages at the beginning of both. ``==`` is exact: only their text is used."""
+    """The number of equal messages at the beginning of both."""
     for index, (sent_message, earlier) in enumerate(zip(sent, before, strict=False)):
         if sent_message is not earlier and sent_message != earlier:
             return index
@@ -204,7 +175,6 @@ def _max_tokens(body: Json) -> int | None:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     choices = [_choice(index, completion, parsed) for index, completion in enumerate(completions)]
     return {**_head("chat.completion", model), "choices": choices, "usage": usage(completions)}
 
@@ -215,14 +185,7 @@ def _choice(index: int, completion: Completion, parsed: ParsedRequest) -> Json:
         message["reasoning_content"] = completion.reasoning
     if completion.tool_calls:
         message["content"] = completion.content or None
-        message["tool_calls"] = [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in completion.tool_calls
-        ]
+        message["tool_calls"] = [call.for_chat() for call in completion.tool_calls]
     return {
         "index": index,
         "message": message,
@@ -236,7 +199,6 @@ def _finish_reason(completion: Completion) -> str:
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     head = _head("chat.completion.chunk", model)
     if parsed.usage:
         head["usage"] = None
@@ -289,7 +251,6 @@ def usage(completions: Sequence[Completion]) -> Json:
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal."""
     default = "server_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "error": {

@@ -11,7 +11,7 @@ from typing import Any
 from aworld_train.rollout.messages import ChatRequest, Completion, Message
 from aworld_train.rollout.model_gateway import chat, fields, sampling
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -19,31 +19,18 @@ from aworld_train.rollout.model_gateway.dialect import (
     new_id,
 )
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _READ = frozenset(
     {
-        "logprobs",
-        "max_tokens",
-        "model",
-        "n",
-        "prompt",
-        "stop",
-        "stream",
-        "stream_options",
-        "suffix",
-        "temperature",
-        "top_k",
-        "top_p",
+        *("logprobs", "max_tokens", "model", "n", "prompt", "stop", "stream", "stream_options"),
+        *("suffix", "temperature", "top_k", "top_p"),
     }
 )
 _ONE_TEXT = "one text is possible: token ids may be those of another tokenizer, and several texts are several requests"
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
-    """A request's body, read; nothing is taken from the agent's last request."""
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     if body.get("suffix"):
@@ -81,12 +68,10 @@ def _prompt(prompt: Any) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     return {**_head(model), "choices": _choices(completions, parsed), "usage": chat.usage(completions)}
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events."""
     head = _head(model)
     for choice in _choices(completions, parsed):
         yield event({**head, "choices": [choice]})

@@ -1,9 +1,8 @@
 """What users and tools write: text, and images where the model takes them.
 
-An image comes with its request, as a data URL or in Base64. Nothing is fetched from an address: whoever writes a
-request would choose what this process asks for. A note stands for what the model cannot take, a document or an image
-for a model of text, and for an image of a tool that cannot be read: the model may have brought it about, and a refusal
-would end an episode that is to be scored.
+Images come with their request; nothing is fetched, since whoever writes a request would choose what this process asks
+for. A note stands for what the model cannot take, and for an image of a tool that cannot be read: the model may have
+brought it about, and a refusal would end an episode that is to be scored.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from aworld_train.rollout.images import DATA_URI, MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _IMAGE_PARTS = ("image_url", "input_image", "image")
 _OTHER_PARTS = (
@@ -23,18 +22,12 @@ _OTHER_PARTS = (
 
 
 class Content(NamedTuple):
-    """A text and the images in it."""
-
     text: str
     images: tuple[Image, ...] = ()
 
 
 def content(value: Any, parameter: str, rules: RequestRules, *, of_tool: bool = False) -> Content:
-    """Content that is a string or parts; parts of text that follow each other are joined by newlines.
-
-    Raises:
-        RequestRefused: it holds a part of an unknown kind, or an image that cannot be read.
-    """
+    """Content that is a string or parts; parts of text that follow each other are joined by newlines."""
     if type(value) is list:
         parts = [(f"{parameter}[{index}]", part) for index, part in enumerate(value)]
         return of_parts(parts, rules, of_tool=of_tool)
@@ -81,7 +74,6 @@ def _image(part: fields.Json, where: str, position: int, count: int) -> Image:
 
 
 def _written(part: fields.Json, where: str) -> str:
-    """The image's file in Base64, as the dialects have it."""
     if part["type"] == "image":
         source = fields.as_object(part.get("source"), f"{where}.source")
         if source.get("type") != "base64":

@@ -14,14 +14,10 @@ from aiohttp import web
 
 from aworld_train.rollout.messages import Completion, Conversation
 
-_TCP_CLOSE = (
-    7  # include/net/tcp_states.h: after a reset; a connection that the client ended in order is in CLOSE_WAIT
-)
+_TCP_CLOSE = 7  # include/net/tcp_states.h: after a reset; where the client ended it in order, CLOSE_WAIT
 
 
 class Delivery:
-    """The answers to one request, until it is known whether they arrived."""
-
     __slots__ = ("_answers", "_failed", "_response")
 
     def __init__(self) -> None:
@@ -30,13 +26,11 @@ class Delivery:
         self._failed = False
 
     def add(self, conversation: Conversation, completion: Completion) -> None:
-        """An answer that is to be delivered."""
         self._answers.append((conversation, completion))
         if self._failed:
             self.fail()
 
     def written_as(self, response: web.StreamResponse) -> None:
-        """The response that holds the answers."""
         self._response = response
 
     @property
@@ -44,7 +38,6 @@ class Delivery:
         return self._response is not None and self._response.prepared
 
     def end(self, was_reset: bool) -> None:
-        """The connection is gone."""
         if was_reset or not self._was_sent:
             self.fail()
 

@@ -6,7 +6,7 @@ trainer has recorded it, and a refusal still has its HTTP status.
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.tools import OfferedTools
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 _RANDOM = random.Random()  # not the global one, which programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -23,17 +23,9 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A parsed request.
+    """A parsed request; ``tools``, and ``sent`` messages where each is parsed separately, are those of the client.
 
-    Attributes:
-        request: The request for the conversation.
-        stream: Whether the answer is to be a stream of events.
-        usage: Whether a stream of the chat dialect ends with the number of tokens.
-        sent: The messages as they were sent, in dialects that parse each message separately.
-        tools: The tools as they were sent and parsed.
-        response_id: The identifier of the answer, in the dialect whose requests may name an earlier one.
-        previous_id: The earlier answer that the request names.
-        carried: The messages that a request finds which names this answer, without the answer.
+    ``carried`` are the messages that a request finds which names this answer by ``response_id``, without the answer.
     """
 
     request: ChatRequest
@@ -48,33 +40,21 @@ class ParsedRequest:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a request is read with.
-
-    Attributes:
-        rules: How requests are taken that want what the trainer does not enforce.
-        responses: The agent's conversations up to and including an answer, by the answer's identifier.
-    """
+    """What a request is read with; ``responses`` are the agent's conversations up to an answer, by its identifier."""
 
     rules: RequestRules = field(default_factory=RequestRules)
-    responses: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    responses: dict[str, Sequence[Message]] = field(default_factory=dict)
 
 
-NO_SURROUNDINGS = Surroundings()
+EMPTY = Surroundings()
 
 
 @dataclass(frozen=True)
 class Dialect:
     """One request format with its answers.
 
-    Attributes:
-        history: The parameter that holds the history.
-        read: Parses a body; raises `RequestRefused`. Takes the parts that are equal in the agent's last request in this
-            dialect from there, since an agent sends its whole history every time.
-        answer: The answer's body; the string is the model's name. Only requests for several choices have several
-            completions.
-        events: The answer as server-sent events.
-        error: The body of a refusal.
-        error_event: A refusal as an event, once a stream has begun.
+    ``read`` parses a body, or raises `RequestRefused`; parts that are equal in the agent's last request are taken from
+    there. Only requests for several choices have several completions.
     """
 
     history: str
@@ -86,12 +66,10 @@ class Dialect:
 
 
 def new_id(prefix: str) -> str:
-    """A fresh identifier."""
     return f"{prefix}{_RANDOM.getrandbits(96):024x}"
 
 
 def encode(value: Any) -> bytes:
-    """``value`` as JSON."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can only escape

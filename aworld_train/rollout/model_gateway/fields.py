@@ -29,15 +29,10 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
 def parse_body(body: bytes) -> Json:
-    """A request's body as an object.
-
-    Raises:
-        RequestRefused: it is no JSON, or no object.
-    """
     try:
         value = _parsed(body)
     except (ValueError, RecursionError) as error:
-        raise RequestRefused(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise RequestRefused(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestRefused(f"the body must be a JSON object, and is {kind(value)}", code="invalid_json")
     return value
@@ -57,12 +52,10 @@ def _parsed(body: bytes) -> Any:
 
 
 def kind(value: Any) -> str:
-    """The JSON type of a value."""
     return _KINDS.get(type(value), "something else")
 
 
 def wrong(value: Any, parameter: str, expected: str) -> RequestRefused:
-    """The error for a value of the wrong type or range."""
     # Python does not write integers of thousands of digits in decimal.
     described = (
         f"{value}" if type(value) is float or (type(value) is int and abs(value) < 1 << 64) else kind(value)
@@ -78,21 +71,18 @@ def unsupported(parameter: str, reason: str) -> RequestRefused:
 
 
 def as_object(value: Any, parameter: str) -> Json:
-    """``value``, an object."""
     if type(value) is dict:
         return value
     raise wrong(value, parameter, "an object")
 
 
 def as_text(value: Any, parameter: str) -> str:
-    """``value``, a string."""
     if type(value) is str:
         return value
     raise wrong(value, parameter, "a string")
 
 
 def as_name(value: Any, parameter: str) -> str:
-    """``value``, a string that is not empty."""
     if type(value) is str and value:
         return value
     raise wrong(value, parameter, "a string that is not empty")
@@ -123,7 +113,7 @@ def flag(body: Mapping[str, Any], parameter: str) -> bool:
 
 
 def integer(body: Mapping[str, Any], parameter: str, min_value: int) -> int | None:
-    """The integer under ``parameter``, ``least`` or more."""
+    """The integer under ``parameter``, ``min_value`` or more."""
     value = body.get(parameter)
     if value is None or (type(value) is int and value >= min_value):
         return value
@@ -131,7 +121,7 @@ def integer(body: Mapping[str, Any], parameter: str, min_value: int) -> int | No
 
 
 def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf) -> float | None:
-    """The number under ``parameter``, between 0 and ``most``."""
+    """The number under ``parameter``, from 0 to ``max_value``."""
     value = body.get(parameter)
     if value is None:
         return None
@@ -141,24 +131,16 @@ def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf)
         converted = math.nan
     if math.isfinite(converted) and 0 <= converted <= max_value:
         return converted
-    raise wrong(
-        value,
-        parameter,
-        "a number from 0 on" if max_value == math.inf else f"a number from 0 to {max_value:g}",
-    )
+    limits = "from 0 on" if max_value == math.inf else f"from 0 to {max_value:g}"
+    raise wrong(value, parameter, f"a number {limits}")
 
 
 def unsupported_content(where: str, reason: str) -> RequestRefused:
-    """The refusal of a part that does not reach the model."""
     return RequestRefused(f"{where}: {reason}", code="unsupported_content", parameter=where)
 
 
 def joined_text(content: Any, parameter: str) -> str:
-    """Content that is a string or text parts, joined by newlines, as vLLM joins them for text templates.
-
-    Raises:
-        RequestRefused: it holds another part: an image, audio, a file.
-    """
+    """Content that is a string or text parts, joined by newlines, as vLLM joins them for text templates."""
     if type(content) is str:
         return content
     if type(content) is not list:

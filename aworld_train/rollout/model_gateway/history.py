@@ -13,15 +13,12 @@ class History:
         self.messages = list(messages)
 
     def add(self, message: Message) -> None:
-        """Add a message."""
         self.messages.append(message)
 
     def add_call(self, call: ToolCall) -> None:
         """Add a call to the last message, which is an assistant's."""
         last = self.messages.pop()
-        self.add(
-            Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning),
-        )
+        self.add(Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning))
 
     def add_result(self, call_id: str, content: Content, name: str = "") -> None:
         """Add a tool's result; ``name`` is needed only if there is no identifier."""
@@ -29,7 +26,6 @@ class History:
         self.add(Message("tool", content.text, call_id=call_id, name=name, images=content.images))
 
     def _called(self, call_id: str) -> str:
-        """The tool that was called last with this identifier."""
         for message in reversed(self.messages):
             for call in reversed(message.tool_calls):
                 if call_id and call.call_id == call_id:
@@ -37,11 +33,6 @@ class History:
         return ""
 
     def complete(self, parameter: str) -> tuple[Message, ...]:
-        """All of them.
-
-        Raises:
-            RequestRefused: there are none; ``parameter`` is where they should be.
-        """
         if not self.messages:
             raise RequestRefused(
                 f"{parameter} must hold a message", code="invalid_value", parameter=parameter

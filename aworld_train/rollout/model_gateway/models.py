@@ -7,22 +7,10 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 def listing(model: str) -> Json:
-    """All models."""
-    return {
-        "object": "list",
-        "data": [_entry(model)],
-        "has_more": False,
-        "first_id": model,
-        "last_id": model,
-    }
+    return {"object": "list", "data": [_entry(model)], "has_more": False, "first_id": model, "last_id": model}
 
 
 def entry(name: str, model: str) -> Json:
-    """The model called ``name``.
-
-    Raises:
-        RequestRefused: it is not the rollout's.
-    """
     if name != model:
         raise RequestRefused(
             f"there is no model {name!r}, only {model!r}", status=404, code="model_not_found"

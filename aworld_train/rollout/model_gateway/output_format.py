@@ -5,7 +5,7 @@ from typing import Any
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, schema_fault
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, schema_fault
 
 _NOT_ENFORCED = (
     "a grammar would change how tokens are sampled, which the trainer learns from; with `agent.requests: relaxed` the "
@@ -14,16 +14,7 @@ _NOT_ENFORCED = (
 
 
 def wanted(form: Any, where: str, rules: RequestRules) -> OutputFormat | None:
-    """The form of an answer; None for any text.
-
-    Args:
-        form: The parameter's value, in the format of any dialect.
-        where: The parameter's name.
-        rules: How such requests are taken.
-
-    Raises:
-        RequestRefused: the form is none of those known, or its schema is no JSON schema, or requests are strict.
-    """
+    """The form of an answer that the parameter ``where`` asks for, in the format of any dialect; None for any text."""
     if form is None or fields.as_object(form, where).get("type") == "text":
         return None
     kind = fields.as_text(form.get("type"), f"{where}.type")
@@ -39,6 +30,6 @@ def wanted(form: Any, where: str, rules: RequestRules) -> OutputFormat | None:
     schema = json.dumps(fields.as_object(form.get("schema"), f"{where}.schema"), ensure_ascii=False)
     if fault := schema_fault(schema):
         raise RequestRefused(
-            f"{where}.schema is no JSON schema: {fault}", code="invalid_value", parameter=f"{where}.schema"
+            f"{where}.schema is not a JSON schema: {fault}", code="invalid_value", parameter=f"{where}.schema"
         )
     return OutputFormat(schema)

@@ -14,7 +14,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -24,29 +24,13 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.wishes import RequestRules, Wishes
+from aworld_train.rollout.response_constraints import RequestRules, ResponseConstraints
 
 _READ = frozenset(
     {
-        "background",
-        "chat_template_kwargs",
-        "conversation",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "model",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "stream",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_k",
-        "top_logprobs",
-        "top_p",
+        *("background", "chat_template_kwargs", "conversation", "include", "input", "instructions"),
+        *("max_output_tokens", "model", "parallel_tool_calls", "previous_response_id", "prompt"),
+        *("stream", "temperature", "text", "tool_choice", "tools", "top_k", "top_logprobs", "top_p"),
     }
 )
 _ROLES: Mapping[str, Role] = {
@@ -63,10 +47,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(
-    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
-) -> ParsedRequest:
-    """A request's body, read; ``last`` is the agent's last request, where there was one."""
+def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -90,7 +71,7 @@ def read(
         max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
         top_logprobs=sampling.top_logprobs(body, around.rules),
-        wishes=Wishes(choice.must_call, choice.tools, one_call, output),
+        constraints=ResponseConstraints(choice.must_call, choice.tools, one_call, output),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(
@@ -109,7 +90,6 @@ def _tool(tool: Any, where: str) -> Json:
 
 
 def _messages(body: Json, around: Surroundings) -> tuple[Message, ...]:
-    """The conversation without the instructions."""
     history = History(_earlier(fields.text(body, "previous_response_id"), around.responses))
     items = body.get("input")
     if type(items) is str:
@@ -144,7 +124,6 @@ class _Items:
         self._thinking_only = False  # that turn holds only reasoning so far
 
     def read(self, item: Json, where: str) -> None:
-        """Read the next item."""
         kind = item.get("type")
         if kind == "message" or (kind is None and "role" in item):
             self._message(item, where)
@@ -197,7 +176,6 @@ class _Items:
 
 
 def _reasoning_text(item: Json, where: str) -> str:
-    """The text of a reasoning item, or its summary if it has no text."""
     for member in ("content", "summary"):
         parts = fields.array(item, member, f"{where}.{member}")
         texts = [
@@ -213,13 +191,11 @@ def _reasoning_text(item: Json, where: str) -> str:
 
 
 def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
-    """The body of an answer."""
     (completion,) = completions
     return _finished(_response(parsed, model), completion, _items(completion, parsed))
 
 
 def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
-    """An answer as events, numbered from 0 on."""
     (completion,) = completions
     for index, data in enumerate(_events(completion, parsed, model)):
         yield event({**data, "sequence_number": index}, data["type"])
@@ -325,12 +301,7 @@ def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
         )
     if completion.content or not completion.tool_calls:
         logprobs = token_logprobs(completion) if parsed.request.logprobs else []
-        text = {
-            "type": "output_text",
-            "text": completion.content,
-            "annotations": [],
-            "logprobs": logprobs,
-        }
+        text = {"type": "output_text", "text": completion.content, "annotations": [], "logprobs": logprobs}
         items.append(
             {
                 "id": new_id("msg_"),
@@ -355,14 +326,12 @@ def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
 
 
 def _own_name(name: str, parsed: ParsedRequest) -> Json:
-    """The name of a function as its client knows it, with its namespace if it has one."""
     namespaces = parsed.tools.namespaces if parsed.tools else {}
     namespace, own_name = namespaces.get(name, ("", name))
     return {"name": own_name} | ({"namespace": namespace} if namespace else {})
 
 
 def error_event(refused: RequestRefused) -> bytes:
-    """A refusal in a stream that has begun."""
     body = chat.error(refused)
     data = {"type": "error", **body, **body["error"], "sequence_number": 0}
     return event(data | {"type": "error"}, "error")

@@ -10,44 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("audio", "web_search_options"), ()),
+    **dict.fromkeys(("frequency_penalty", "min_p", "min_tokens", "presence_penalty"), (0,)),
+    **dict.fromkeys(("prompt_logprobs", "top_logprobs"), (0,)),  # or False
+    **dict.fromkeys(("best_of", "length_penalty", "n", "repetition_penalty", "typical_p"), (1,)),
+    **dict.fromkeys(("continue_final_message", "echo", "ignore_eos", "use_beam_search"), (False,)),
+    **dict.fromkeys(("chat_template", "ebnf", "guided_grammar", "guided_regex", "regex"), ("",)),
+    **dict.fromkeys(("allowed_token_ids", "bad_words", "documents"), ([],)),
+    **dict.fromkeys(("guided_choice", "logits_processors", "stop_token_ids"), ([],)),
+    **dict.fromkeys(("logit_bias", "structured_outputs"), ({},)),
     "add_generation_prompt": (True,),
-    "allowed_token_ids": ([],),
-    "audio": (),
-    "bad_words": ([],),
-    "best_of": (1,),
-    "chat_template": ("",),
-    "continue_final_message": (False,),
-    "documents": ([],),
-    "ebnf": ("",),
-    "echo": (False,),
-    "frequency_penalty": (0,),
-    "guided_choice": ([],),
-    "guided_grammar": ("",),
     "guided_json": ("", {}),
-    "guided_regex": ("",),
-    "ignore_eos": (False,),
-    "length_penalty": (1,),
-    "logit_bias": ({},),
-    "logits_processors": ([],),
-    "min_p": (0,),
-    "min_tokens": (0,),
     "modalities": (["text"],),
-    "n": (1,),
-    "presence_penalty": (0,),
-    "prompt_logprobs": (0,),  # or False
-    "regex": ("",),
-    "repetition_penalty": (1,),
-    "stop_token_ids": ([],),
-    "structured_outputs": ({},),
-    "top_logprobs": (0,),
-    "typical_p": (1,),
-    "use_beam_search": (False,),
-    "web_search_options": (),
 }
 """The values that change nothing, by parameter; ``null`` always changes nothing."""
 
@@ -75,16 +54,7 @@ _ignored: set[str] = set()
 def refuse_changes(
     body: Mapping[str, Any], read: frozenset[str], neutral: Mapping[str, tuple[Any, ...]] = NEUTRAL
 ) -> None:
-    """Refuse a request with a parameter that changes sampling.
-
-    Args:
-        body: The request.
-        read: The parameters that are read elsewhere.
-        neutral: The values that change nothing, by parameter.
-
-    Raises:
-        RequestRefused: it has such a parameter.
-    """
+    """Refuse a request with a parameter that changes sampling, unless it is among those ``read`` elsewhere."""
     for name, value in body.items():
         if name in read or value is None:
             continue
@@ -96,11 +66,7 @@ def refuse_changes(
 
 
 def refuse_other_template_options(body: Mapping[str, Any], rules: RequestRules) -> None:
-    """Refuse ``chat_template_kwargs`` that differ from the recipe's, or any if the rules are strict.
-
-    Raises:
-        RequestRefused: it has such.
-    """
+    """Refuse ``chat_template_kwargs`` that differ from the recipe's, or any if the rules are strict."""
     name = "chat_template_kwargs"
     options = body.get(name)
     if not options:
@@ -127,11 +93,7 @@ def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = "top_logprobs") -> int:
-    """How many of the most likely tokens are wanted with each sampled one.
-
-    Raises:
-        RequestRefused: more than the engine can return.
-    """
+    """How many of the most likely tokens are wanted with each sampled one."""
     count = fields.integer(body, parameter, min_value=0) or 0
     if count and not rules.max_top_logprobs:
         raise fields.unsupported(
@@ -143,7 +105,6 @@ def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = 
 
 
 def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
-    """The texts that end a turn: one, several or none."""
     value = body.get(parameter)
     if value is None:
         return ()

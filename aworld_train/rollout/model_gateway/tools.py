@@ -2,7 +2,7 @@
 
 Other fields of a function (``strict``, ``cache_control``) concern constrained sampling or billing, and an empty
 description has no content: they are left out, so that the same tools give the same prompt for every client. So are
-tools that are no functions, which coding agents offer by default: a provider's own, such as web search, and those with
+tools that are not functions, which coding agents offer by default: a provider's own, such as web search, and those with
 a grammar.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,8 @@ _OTHER_KIND = "only a function, allowed_tools, 'auto', 'none' and 'required' are
 class OfferedTools:
     """The tools of a request.
 
-    Attributes:
-        sent: The tools as they were sent.
-        text: Their ``repr``, which identifies them; ``==`` would take 1 for ``True``, and JSON does not.
-        functions: The functions in the model's prompt.
-        namespaces: The namespace and the own name of functions that are offered in one, by their name in the prompt.
+    ``text``, the ``repr`` of what was ``sent``, identifies them; ``==`` would take 1 for ``True``. ``namespaces`` has
+    the namespace and the own name of functions by their name in the prompt.
     """
 
     sent: Sequence[Any]
@@ -50,13 +47,7 @@ class OfferedTools:
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """What a request wants of the model's calls.
-
-    Attributes:
-        may_call: Whether the model may call tools.
-        must_call: Whether it is to.
-        tools: The tools that it may call; empty for all.
-    """
+    """What a request wants of the model's calls; no ``tools`` are all that are offered."""
 
     may_call: bool = True
     must_call: bool = False
@@ -70,14 +61,9 @@ def offered(
     function_types: Sequence[str],
     rules: RequestRules,
 ) -> OfferedTools:
-    """The tools of a request; the object from the last request if they are the same.
+    """The tools of a request; the object of the last request if they are the same.
 
-    Args:
-        body: The request.
-        last: The tools of the agent's last request.
-        read: Parses one function; the string is its parameter's name.
-        function_types: The types of tools that are functions in this dialect.
-        rules: Whether other tools are refused or left out.
+    ``read`` parses one function, given its parameter's name; ``function_types`` are the dialect's names for functions.
     """
     sent = fields.array(body, "tools")
     if last is not None and sent is last.sent:
@@ -148,7 +134,6 @@ def function(tool: Mapping[str, Any], where: str, schema: str = "parameters") ->
 
 
 def _without_empty_descriptions(schema: Any) -> Any:
-    """The same schema without the empty descriptions that some frameworks add."""
     if isinstance(schema, dict):
         return {
             key: _without_empty_descriptions(value)
@@ -159,11 +144,7 @@ def _without_empty_descriptions(schema: Any) -> Any:
 
 
 def choice(value: Any, functions: Sequence[Json], rules: RequestRules) -> ToolChoice:
-    """The choice in OpenAI's ``tool_choice``, of chat completions or of responses.
-
-    Raises:
-        RequestRefused: it is none, names a tool that is not offered, or wants more than strict rules allow.
-    """
+    """The choice in OpenAI's ``tool_choice``, of chat completions or of responses."""
     if value is None or value == "auto":
         return ToolChoice()
     if value == "none":
@@ -186,11 +167,7 @@ def choice(value: Any, functions: Sequence[Json], rules: RequestRules) -> ToolCh
 def wanted(
     names: tuple[str, ...], must_call: bool, functions: Sequence[Json], rules: RequestRules
 ) -> ToolChoice:
-    """A choice that the model is free to miss.
-
-    Raises:
-        RequestRefused: the rules are strict, or a tool is not offered.
-    """
+    """A choice that the model is free to miss."""
     if rules.strict:
         raise fields.unsupported("tool_choice", _FORCED)
     known = {function["function"]["name"] for function in functions}
@@ -209,11 +186,7 @@ def _name(value: Any, where: str) -> str:
 
 
 def one_call(requested: bool, parameter: str, functions: Sequence[Json], rules: RequestRules) -> bool:
-    """Whether at most one call is wanted in a turn, if tools are offered at all.
-
-    Raises:
-        RequestRefused: it is, and the rules are strict.
-    """
+    """Whether at most one call is wanted in a turn, if tools are offered at all."""
     if requested and functions and rules.strict:
         raise fields.unsupported(parameter, _ONE_AT_A_TIME)
     return bool(requested and functions)

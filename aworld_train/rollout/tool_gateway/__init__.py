@@ -1,17 +1,10 @@
 """The tool gateway, for agents that speak MCP themselves: AWorld, LangGraph, any user-defined program.
 
-Such an agent gets the address of its episode's gateway session in place of the environment's. Its requests are passed
-on unchanged. The session records what the episode has to know: how many calls there were and how they ended, whether
-the environment was lost, and, with a cassette, the answer to each call. The agent never sees the environment's token.
-
-    gateway = await tool_gateway()
-    session = await gateway.open_session(ToolServer(url, headers), cassette)
-    ...  # the agent uses session.url
-    await session.close()
-    print(session.counts, session.lost)
+Such an agent gets the address of its episode's session in place of the environment's, and never sees its token.
+Requests are passed on unchanged; the session records calls and losses.
 """
 
 from aworld_train.rollout.tool_gateway.server import ToolGateway, tool_gateway
-from aworld_train.rollout.tool_gateway.session import CallCounts, ToolGatewaySession
+from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 
-__all__ = ["CallCounts", "ToolGateway", "ToolGatewaySession", "tool_gateway"]
+__all__ = ["ToolGateway", "ToolGatewaySession", "tool_gateway"]

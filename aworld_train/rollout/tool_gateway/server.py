@@ -10,9 +10,9 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.rollout.cassette import Cassette, Mode
-from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
-from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
+from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, failure
 from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
+from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
 
@@ -51,14 +51,12 @@ class ToolGateway:
             self._runner = runner
 
     async def stop(self) -> None:
-        """Close all episodes and stop listening."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
         closing = [session.close() for session in list(self._sessions.values())]
-        await asyncio.gather(
-            *closing, return_exceptions=True
-        )  # a failed recording is reported by its episode
+        # A failed recording is reported by its episode.
+        await asyncio.gather(*closing, return_exceptions=True)
         await runner.cleanup()
         client, self._client = self._client, None
         if client is not None:
@@ -67,12 +65,8 @@ class ToolGateway:
     async def open_session(
         self, upstream: ToolServer, cassette: Cassette | None = None
     ) -> ToolGatewaySession:
-        """Open a session for one episode, valid until its ``close``; starts the gateway if necessary.
-
-        Args:
-            upstream: The real environment; its headers go with every request and are hidden from the agent.
-            cassette: Records, replays, or both.
-        """
+        """Open a session for one episode, valid until its ``close``; the agent does not see the headers of
+        ``upstream``."""
         await self.start()
         session = ToolGatewaySession(upstream, cassette, self._address, self._http_client(), self._remove)
         self._sessions[session.token] = session
@@ -82,7 +76,6 @@ class ToolGateway:
         self._sessions.pop(session.token, None)
 
     def _http_client(self) -> aiohttp.ClientSession:
-        """The HTTP client of all sessions."""
         if self._client is None:
             self._client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
@@ -94,7 +87,6 @@ class ToolGateway:
         return self._client
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        """Find the session of a request and handle it."""
         session = self._sessions.get(request.match_info["key"])
         if session is None:
             return _refusal(404, "there is no such episode: it is over")
@@ -119,11 +111,9 @@ async def _handle(session: ToolGatewaySession, request: web.Request) -> web.Stre
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):
-            return _refusal(400, "the body is no JSON")
-        if not isinstance(message, dict):
-            return _refusal(
-                400, "the body is no single JSON-RPC message"
-            )  # batches: no revision since 2025-06-18
+            return _refusal(400, "the body is not valid JSON")
+        if not isinstance(message, dict):  # batches are in no revision since 2025-06-18
+            return _refusal(400, "the body is not a single JSON-RPC message")
     if session.cassette is not None and session.cassette.mode is Mode.replay:
         return play(session, request, message)
     mcp_session = request.headers.get(SESSION_HEADER)
@@ -160,9 +150,7 @@ async def _answer_request(
         session.end_call(call, failed=True)
     if message is None or method is None:
         return web.Response(status=404)
-    return web.Response(
-        body=answer(message, failure("environment_lost", LOST)), content_type="application/json"
-    )
+    return reply(message, failure("environment_lost", LOST))
 
 
 def _refusal(status: int, reason: str) -> web.Response:

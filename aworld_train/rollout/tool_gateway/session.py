@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import AnswerExceeds, parse
-from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
+from aworld_train.rollout.tool_record import ToolCallRecord, ToolCounts, outcome_text
 from aworld_train.rollout.tools import ToolServer
 from aworld_train.rollout.whole_text import whole_text
 from aworld_train.serving.call_limits import read_limits
@@ -35,30 +34,7 @@ from aworld_train.serving.call_limits import read_limits
 _CLOSE_SECONDS = 5.0
 
 
-@dataclass
-class CallCounts:
-    """An episode's tool calls.
-
-    Attributes:
-        calls: All calls of the agent.
-        errors: Calls that ended in an error: the tool's, the protocol's, a timeout, or a missing recording.
-        replayed: Calls that a cassette answered.
-        missed: Calls that the cassette should have answered but had no recording of.
-        seconds: The sum of the times to their answers.
-        records: Each call that has ended.
-    """
-
-    calls: int = 0
-    errors: int = 0
-    replayed: int = 0
-    missed: int = 0
-    seconds: float = 0.0
-    records: list[ToolCallRecord] = field(default_factory=list)
-
-
 class Call:
-    """A tool call under way."""
-
     def __init__(self, tool: str, arguments: str, recorded: CallKey | None):
         self.tool = tool
         self.arguments = arguments
@@ -73,19 +49,14 @@ class _ToolList:
     """A requested tool list; a long one comes in several answers."""
 
 
-_PendingKey = tuple[str | None, str]
-"""A session, and the id of a request as JSON: 1 and "1" are two."""
+_PendingKey = tuple[str | None, str]  # a session, and the id of a request as JSON: 1 and "1" are two
 
 
 class ToolGatewaySession:
     """An episode's use of the tool gateway; opened by ``ToolGateway.open_session``.
 
-    Attributes:
-        url: The MCP endpoint for the episode's agent. It holds the token, so the agent needs no other credential.
-        token: For agents that insist on a bearer token; any other token is refused.
-        counts: Its tool calls so far.
-        lost: Why its tools were lost, and by whose doing, once they were.
-        tool_timeouts: The limits of calls that the environment told, by tool server.
+    ``url`` holds the ``token``, so the agent needs no other credential. ``lost`` is why its tools were lost, once they
+    were.
     """
 
     def __init__(
@@ -98,7 +69,7 @@ class ToolGatewaySession:
     ):
         self.token = secrets.token_urlsafe()
         self.url = f"{address}/{self.token}/mcp"
-        self.counts = CallCounts()
+        self.counts = ToolCounts()
         self.lost: EnvironmentLost | None = None
         self.upstream = upstream
         self.http = http
@@ -120,7 +91,6 @@ class ToolGatewaySession:
         self._opened = time.monotonic()
 
     def waiting(self) -> AbstractContextManager[None]:
-        """A wait of the episode for a worker."""
         return self._clock.waiting() if self._clock else contextlib.nullcontext()
 
     async def close(self) -> None:
@@ -144,12 +114,11 @@ class ToolGatewaySession:
 
     def begin_call(self, mcp_session: str | None, request: Mapping[str, Any]) -> Call:
         """Count a tool call, and remember it until its answer comes."""
-        params = request.get("params")
-        params = params if isinstance(params, dict) else {}
+        params = _params(request)
         tool, arguments = str(params.get("name", "")), params.get("arguments")
         recorded = None
         if self.playback is not None:
-            # Arguments that are no object, or cannot be written as JSON, are never recorded.
+            # Arguments that are not an object, or cannot be written as JSON, are never recorded.
             with contextlib.suppress(ValueError, AttributeError):
                 recorded = self.playback.next(tool, arguments)
         self.counts.calls += 1
@@ -161,8 +130,7 @@ class ToolGatewaySession:
         """Remember a request for a tool list, if the list is to be recorded."""
         if self.cassette is None or not self.cassette.records:
             return
-        params = request.get("params")
-        if not (isinstance(params, dict) and params.get("cursor")):
+        if not _params(request).get("cursor"):
             self._tools = []
         self._pending[_pending_key(mcp_session, request)] = _ToolList()
 
@@ -171,11 +139,7 @@ class ToolGatewaySession:
     ) -> None:
         """Count and record how a call ended; only its first end counts.
 
-        Args:
-            call: The call.
-            failed: Whether it ended in an error.
-            outcome: The JSON-RPC answer that the agent gets; None if there is none from a tool.
-            replayed: Whether a cassette answered.
+        ``outcome`` is the JSON-RPC answer that the agent gets; None if there is none from a tool.
         """
         waits.end(call.wait)
         if call.open:
@@ -185,34 +149,22 @@ class ToolGatewaySession:
             self.counts.seconds += seconds
             self.counts.records.append(
                 ToolCallRecord(
-                    call.tool,
-                    call.arguments,
-                    outcome_text(outcome),
-                    failed,
-                    call.began_at,
-                    seconds,
-                    replayed,
+                    call.tool, call.arguments, outcome_text(outcome), failed, call.began_at, seconds, replayed
                 )
             )
 
     def cancel(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
         """End a call that the agent cancelled; a late answer to it is not recorded."""
-        params = request.get("params")
-        request_id = params.get("requestId") if isinstance(params, dict) else None
-        call = self._pending.pop(_pending_key(mcp_session, {"id": request_id}), None)
+        cancelled = {"id": _params(request).get("requestId")}
+        call = self._pending.pop(_pending_key(mcp_session, cancelled), None)
         if isinstance(call, Call):
             self.end_call(call, failed=True)
 
     def forget(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
-        """Stop waiting for the answer to this request."""
         self._pending.pop(_pending_key(mcp_session, request), None)
 
     def observe(self, mcp_session: str | None, data: bytes) -> str | None:
-        """Read a message on its way to the agent: it may be an answer; returns the loss that it tells of.
-
-        Raises:
-            AnswerExceeds: It is beyond the limits of answers.
-        """
+        """Read a message on its way to the agent: it may be an answer; returns the loss that it tells of."""
         if not self._pending and b'"error"' not in data:
             return None
         try:
@@ -237,7 +189,6 @@ class ToolGatewaySession:
                 self.mark_lost(f"did not open a session: {message['error']['message']}")
 
     def mark_lost(self, reason: str) -> None:
-        """Record that the environment is lost; the first reason counts."""
         self._lose(EnvironmentLost, reason)
 
     async def check(self, mcp_session: str | None, reason: str, status: int | None = None) -> None:
@@ -291,6 +242,11 @@ class ToolGatewaySession:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 async with self.http.delete(self.upstream.url, headers=headers, proxy=self.proxy):
                     pass
+
+
+def _params(request: Mapping[str, Any]) -> dict[str, Any]:
+    params = request.get("params")
+    return params if isinstance(params, dict) else {}
 
 
 def _pending_key(mcp_session: str | None, message: Mapping[str, Any]) -> _PendingKey:

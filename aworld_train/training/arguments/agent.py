@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
-from aworld_train.agent.aworld_yaml import AgentDescription, SwarmDescription
-from aworld_train.agent.carried import carry
+from aworld_train.agent.aworld_yaml import KEYS
 from aworld_train.agent.in_process import is_aworld
+from aworld_train.agent.pickled_agent import pickle_agent
 from aworld_train.errors import UsageError
 from aworld_train.recipe.schema import AGENT_KINDS, AgentSection
 from aworld_train.user_code import load_user_code
@@ -22,7 +22,6 @@ _FORMS = (
     "object or mapping"
 )
 _SECTION_KEYS = {field.name for field in fields(AgentSection)}
-_DESCRIPTION_KEYS = {field.name for kind in (AgentDescription, SwarmDescription) for field in fields(kind)}
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class AgentArgument:
         """
         section = dict(self.section)
         if self.carried is not None:
-            section["builder"] = carry(self.carried, folder, f"{name}-agent")
+            section["builder"] = pickle_agent(self.carried, folder, f"{name}-agent")
         if any(section.get(kind) for kind in AGENT_KINDS):
             return {**{kind: [] if kind == "command" else None for kind in AGENT_KINDS}, **section}
         return section
@@ -113,9 +112,9 @@ def _from_yaml(path: Path) -> dict[str, Any]:
     if isinstance(content.get("agent"), dict):
         return dict(content["agent"])
     keys = set(content)
-    if keys & (_DESCRIPTION_KEYS - _SECTION_KEYS):
+    if keys & (KEYS - _SECTION_KEYS):
         return {"aworld": str(path)}
-    if keys <= _DESCRIPTION_KEYS:
+    if keys <= KEYS:
         raise UsageError(
             f"The agent file {path} has only {', '.join(sorted(keys))}, which an AWorld agent and an agent section "
             "both have. Put them under `agent:` if it is a section; add `tools: true` if it is an AWorld agent."

@@ -14,9 +14,10 @@ from aworld_train.agent import (
     AworldAgentLoop,
     agent_from,
     get_agent_tool_env_and_servers,
+    tools_config,
 )
 from aworld_train.agent.task import AgentTask
-from aworld_train.agent.tools_config import current_context, use_context
+from aworld_train.agent.tools_config import use_context
 from aworld_train.errors import EnvironmentFailure, UsageError
 from tests.agents import around, question
 
@@ -152,7 +153,7 @@ async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
 
     found = await asyncio.gather(*(episode(number) for number in range(50)))
     assert found == [(f"http://127.0.0.1:9/{number}", "a,b") for number in range(50)]
-    assert current_context() is None
+    assert tools_config._current.get() is None
 
 
 def test_outside_an_episode_the_environment_variables_say_where_the_tools_are(

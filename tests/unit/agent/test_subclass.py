@@ -44,8 +44,8 @@ async def test_each_episode_has_an_object_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "name", "sentence"),
     [
-        ("class Mine: pass", "Mine", "is no subclass of AworldAgentLoop"),
-        ("def Mine(): pass", "Mine", "is no subclass of AworldAgentLoop"),
+        ("class Mine: pass", "Mine", "is not a subclass of AworldAgentLoop"),
+        ("def Mine(): pass", "Mine", "is not a subclass of AworldAgentLoop"),
         (GOOD, "Mina", "Did you mean 'Mine'?"),
         ("import nothing_like_it", "Mine", "No module named 'nothing_like_it'"),
         (

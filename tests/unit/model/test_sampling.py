@@ -9,14 +9,14 @@ pytest.importorskip("torch")
 
 import torch
 
-from aworld_train.model import architecture, measurement
+from aworld_train.model import attempt
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.sampling import generate, play, tool_result
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
-MODEL = architecture.build(TOKENIZER, seed=0)
+MODEL = attempt.new_model(TOKENIZER, seed=0)
 EXPRESSIONS = ["1+1", "12.5*(3-1)", "100/8"]
 
 
@@ -99,7 +99,7 @@ def test_greedy_measurement_counts_right_answers_and_calls() -> None:
         {"48/2": "<answer>24</answer><|im_end|>"},
     )
     tasks = [ArithmeticTask("48/2", "24"), ArithmeticTask("3*9", "27"), ArithmeticTask("1+1", "2")]
-    found = measurement.greedy(model, ENCODER, tasks)
+    found = attempt.greedy(model, ENCODER, tasks)
     assert (found.accuracy, found.tool_use) == (
         pytest.approx(2 / 3, abs=1e-4),
         pytest.approx(1 / 3, abs=1e-4),

@@ -125,7 +125,7 @@ def test_a_directory_that_is_no_tiny_model_is_refused_before_any_work(
 ) -> None:
     monkeypatch.setattr(tiny, "_make", no_training)
     (tmp_path / name).write_text("{}")
-    with pytest.raises(UsageError, match="no tiny model; name"):
+    with pytest.raises(UsageError, match="other than a tiny model; name"):
         tiny.build(tmp_path)
 
 

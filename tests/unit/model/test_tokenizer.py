@@ -78,9 +78,9 @@ def test_it_is_the_same_every_time() -> None:
 def test_a_saved_model_directory_loads_it_unchanged(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from aworld_train.model import architecture
+    from aworld_train.model import attempt
 
-    architecture.build(TOKENIZER, seed=0).save_pretrained(tmp_path)
+    attempt.new_model(TOKENIZER, seed=0).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     loaded: Any = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     text = TOKENIZER.apply_chat_template(EPISODE, tools=[CALCULATOR], tokenize=False)

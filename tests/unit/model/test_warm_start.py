@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from aworld_train.model import architecture, warm_start
+from aworld_train.model import attempt, warm_start
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
@@ -21,7 +21,7 @@ TASKS = [
 
 
 def test_passing_the_common_beginning_once_changes_neither_loss_nor_gradients() -> None:
-    model = architecture.build(TOKENIZER, seed=0)
+    model = attempt.new_model(TOKENIZER, seed=0)
     episodes = [ENCODER.encode(task, with_tool=at % 2 == 0) for at, task in enumerate(TASKS)]
     warm_start.assistant_loss(model, ENCODER.preamble, episodes).backward()
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
@@ -39,7 +39,7 @@ def test_passing_the_common_beginning_once_changes_neither_loss_nor_gradients() 
 
 def learn(seed: int, steps: int) -> tuple[list[float], list[float]]:
     """Losses of some steps of the first lesson, and the last weights."""
-    model = architecture.build(TOKENIZER, seed)
+    model = attempt.new_model(TOKENIZER, seed)
     updater = warm_start.Updater(model, ENCODER.preamble)
     batches = warm_start.tool_batches(ENCODER, TASKS, seed)
     losses = [updater.step(next(batches), 1.0) for _ in range(steps)]

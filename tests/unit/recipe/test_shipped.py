@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train import recipe
-from aworld_train.model.recipe_files import file_faults
+from aworld_train.model.check import file_faults
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.faults import Check
 from aworld_train.recipe.locate import commands_for, shipped_file

@@ -37,10 +37,12 @@ async def no_question(messages: list[Message]) -> str:
         ("discard_tools", 0, [REMOVED if m in RESULTS else m for m in HISTORY]),
         ("discard_tools", 1, [REMOVED if m in RESULTS[:2] else m for m in HISTORY]),
         ("discard_tools", 3, None),
+        ("discard_tools", 4, None),
         ("keep_last_k", 0, HEAD),
         ("keep_last_k", 1, [*HEAD, *HISTORY[7:]]),
         ("keep_last_k", 2, [*HEAD, *HISTORY[5:]]),
         ("keep_last_k", 3, None),
+        ("keep_last_k", 4, None),
     ],
 )
 async def test_a_history_is_replaced_by_a_shorter_one_and_grows_from_there(

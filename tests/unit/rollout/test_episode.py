@@ -18,8 +18,8 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model import SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
+from aworld_train.rollout.response_constraints import ResponseConstraints
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.wishes import Wishes
 from tests.templates import ScriptedModel, cut_up
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
@@ -282,7 +282,12 @@ async def test_a_turn_that_was_lost_answers_the_same_request_again() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"use_tools": False}, {"max_tokens": 5}, {"stop": ("END",)}, {"wishes": Wishes(must_call=True)}),
+        *(
+            {"use_tools": False},
+            {"max_tokens": 5},
+            {"stop": ("END",)},
+            {"constraints": ResponseConstraints(must_call=True)},
+        ),
         *({"logprobs": True}, {"top_logprobs": 1}, {"temperature": 0.5}, {"top_p": 0.5}, {"top_k": 3}),
         {"messages": [QUESTION, QUESTION]},
     ],
@@ -432,7 +437,7 @@ async def test_branches_and_misses_of_all_agents_are_counted() -> None:
     assert episode.versions is None
     for name in ("planner", "worker"):
         talk = Talk(episode, name)
-        await talk.ask(wishes=Wishes(must_call=True))
+        await talk.ask(constraints=ResponseConstraints(must_call=True))
         talk.history[0] = Message("user", "Another question.")
         await talk.ask()
     assert (episode.branches, episode.misses) == ({"new": 2}, {"no_call": 2})
@@ -526,7 +531,9 @@ async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
     episode = TokenEpisode(model, shortened("summarize", 1200))
     talk = Talk(episode)
     for number in range(4):
-        await talk.ask(result=numbered(number), stop=("two",), wishes=Wishes(must_call=True))
+        await talk.ask(
+            result=numbered(number), stop=("two",), constraints=ResponseConstraints(must_call=True)
+        )
     prompts = texts(model)
     assert contexts.ASK_FOR_SUMMARY in prompts[3]
     assert contexts.SUMMARY_FOLLOWS + "I found two results." in prompts[4]

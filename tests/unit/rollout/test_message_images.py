@@ -7,7 +7,8 @@ from aworld_train.rollout.context import DISCARDED, ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, ToolCall
 from aworld_train.rollout.model import SampledTokens
-from aworld_train.rollout.react import ToolCounts, play
+from aworld_train.rollout.react import play
+from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.rollout.tools import ToolResult, text_of
 from tests.vision import image, png
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.react import ToolCounts, play, shorten
-from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord
+from aworld_train.rollout.react import play, shorten
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord, ToolCounts
 from aworld_train.rollout.tools import ToolResult
 from tests.properties import examples
 from tests.vision import image, png

@@ -18,7 +18,6 @@ from aworld_train.rollout.template import (
     CannotContinue,
     ChatTemplate,
     TemplateFailure,
-    _common_beginning,
     _overlap,
     with_recorded_ids,
 )
@@ -494,10 +493,3 @@ def test_a_result_gets_the_recorded_identifier_of_its_call() -> None:
 )
 def test_the_end_that_a_turn_has_already_is_found(sampled: list[int], tokens: list[int], size: int) -> None:
     assert _overlap(sampled, tokens) == size
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "both"), [("abc", "abd", "ab"), ("ab", "abc", "ab"), ("abc", "ab", "ab"), ("a", "b", "")]
-)
-def test_two_texts_have_a_common_beginning(one: str, other: str, both: str) -> None:
-    assert _common_beginning(one, other) == both

@@ -15,9 +15,9 @@ from aworld_train.rollout.episode import SampledTurn, request_options, with_wish
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from aworld_train.rollout.template import TemplateFailure
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
 from tests.unit.rollout.test_episode import CALL, LIMITS, QUESTION, TOOLS, Model, Talk, texts
 from tests.vision import image
 
@@ -34,7 +34,7 @@ async def test_an_answer_holds_what_was_sampled_up_to_the_stop_text_and_what_was
         stop=("HALT", "STOP"),
         logprobs=True,
         top_logprobs=2,
-        wishes=Wishes(must_call=True),
+        constraints=ResponseConstraints(must_call=True),
     )
     began_at, began = time.time(), time.monotonic()
     completion = await episode.complete("agent", request)
@@ -56,7 +56,7 @@ async def test_an_answer_holds_what_was_sampled_up_to_the_stop_text_and_what_was
         ],
         seconds=completion.seconds,
         stop="STOP",
-        misses=["no_call"],
+        misses=("no_call",),
     )
     [turn] = episode.agents["agent"].turns
     sampling, _ = model.sampling_calls[0]
@@ -162,7 +162,7 @@ async def test_a_wish_that_comes_late_is_shown_with_the_new_messages() -> None:
     episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     await talk.ask()
-    await talk.ask(wishes=Wishes(output=OutputFormat()))
+    await talk.ask(constraints=ResponseConstraints(output=OutputFormat()))
     assert texts(model)[1].count(OutputFormat().prompt) == 1
     assert f"Go on.\n\n{OutputFormat().prompt}" in texts(model)[1]
     assert (len(episode.rows()), episode.branches) == (1, {})
@@ -215,13 +215,13 @@ async def test_messages_that_the_template_refuses_are_refused_and_the_next_ones_
 async def test_a_turn_that_cannot_be_continued_is_rendered_with_all_before_it(
     more: list[Message], role: str
 ) -> None:
-    wish = Wishes(output=OutputFormat())
+    wish = ResponseConstraints(output=OutputFormat())
     model = Model("a", "b")
     model.template.anew = {"user": "too long " * 100}
     episode = TokenEpisode(model, LIMITS)
-    answer = await episode.complete("agent", ChatRequest([QUESTION], TOOLS, wishes=wish))
+    answer = await episode.complete("agent", ChatRequest([QUESTION], TOOLS, constraints=wish))
     history = [QUESTION, answer.message, *more]
-    await episode.complete("agent", ChatRequest(history, TOOLS, wishes=wish))
+    await episode.complete("agent", ChatRequest(history, TOOLS, constraints=wish))
     assert model.calls[1][0] == model.template.initial(with_wish(history, wish.prompt), TOOLS)
     reason = ("too long " * 100)[:200] if more else "no message follows the turn"
     assert episode.agents["agent"].graph.branch_points == [BranchPoint("template", 2, role, 0, "", reason)]

@@ -23,8 +23,8 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
+from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.store.content import StoredScore
 from aworld_train.store.events import EpisodeBegun, EpisodeEnded
 from tests.stored_runs import task_row, written_events

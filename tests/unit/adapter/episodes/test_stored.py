@@ -17,9 +17,8 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message, ToolCall
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.tool_record import ToolCallRecord
+from aworld_train.rollout.tool_record import ToolCallRecord, ToolCounts
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,

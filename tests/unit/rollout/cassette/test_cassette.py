@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from aworld_train.errors import CassetteError, UsageError
 from aworld_train.rollout.cassette import Cassette, Mode, open_cassette, server_identity
 from aworld_train.rollout.cassette import cassette as cassette_module
+from aworld_train.rollout.cassette.cassette import NoTools
 from aworld_train.rollout.cassette.key import CallKey, canonical
-from aworld_train.rollout.cassette.no_tools import NoTools
 from aworld_train.rollout.cassette.storage import CassetteFile, encode
 from tests.properties import examples
 
@@ -383,12 +383,12 @@ HEADER = '{"format": "aworld-train cassette", "version": 1}\n'
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("hello\n", "line 1 is no JSON"),
-        ("\x00\x01\n", "line 1 is no JSON"),
+        ("hello\n", "line 1 is not valid JSON"),
+        ("\x00\x01\n", "line 1 is not valid JSON"),
         ("{}\n", "line 1 does not say that this is one"),
-        ('{"a": \n', "line 1 is no JSON"),
+        ('{"a": \n', "line 1 is not valid JSON"),
         (HEADER.replace("1}", "2}"), "line 1 says version 2, and this program reads version 1"),
-        (HEADER + "<<<<<<< HEAD\n", "line 2 is no JSON"),
+        (HEADER + "<<<<<<< HEAD\n", "line 2 is not valid JSON"),
         (HEADER + '\n{"server": "a"}\n', "line 3 is neither a call nor a tool list"),
         (HEADER + '{"tools": []}\n', "line 2 is neither a call nor a tool list"),
         (HEADER + '{"server": "a", "tools": 5}\n', "line 2 is neither a call nor a tool list"),
@@ -404,7 +404,7 @@ HEADER = '{"format": "aworld-train cassette", "version": 1}\n'
         (HEADER + '{"server": "a", "tool": "t", "arguments": {}, "nth": 1}\n', "line 2 is neither a call"),
         (
             HEADER + '{"server": "a", "tool": "t", "arguments": 5, "nth": 1, "result": {}}\n',
-            "at byte 50 is no call",
+            "at byte 50 is not a call",
         ),
     ],
     ids=[

@@ -12,7 +12,7 @@ import pytest
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import anthropic as dialect
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12])
@@ -320,7 +320,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         found.request.tools,
         max_tokens=1,
         stop=("END",),
-        wishes=Wishes(True, ("add",), True, OutputFormat()),
+        constraints=ResponseConstraints(True, ("add",), True, OutputFormat()),
     )
     assert len(found.request.tools) == 2
     plain = dialect.read({"messages": USER, "system": "", "mcp_servers": []})
@@ -328,23 +328,23 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "wishes", "may_call"),
+    ("choice", "constraints", "may_call"),
     [
-        ({"type": "auto"}, Wishes(), True),
-        ({"type": "none"}, Wishes(), False),
-        ({"type": "any"}, Wishes(must_call=True), True),
-        ({"type": "auto", "disable_parallel_tool_use": True}, Wishes(one_call=True), True),
+        ({"type": "auto"}, ResponseConstraints(), True),
+        ({"type": "none"}, ResponseConstraints(), False),
+        ({"type": "any"}, ResponseConstraints(must_call=True), True),
+        ({"type": "auto", "disable_parallel_tool_use": True}, ResponseConstraints(one_call=True), True),
     ],
 )
-def test_a_choice_is_a_wish(choice: Any, wishes: Wishes, may_call: bool) -> None:
+def test_a_choice_is_a_wish(choice: Any, constraints: ResponseConstraints, may_call: bool) -> None:
     request = dialect.read({"messages": USER, "tools": [ADD], "tool_choice": choice}).request
-    assert (request.wishes, request.use_tools) == (wishes, may_call)
+    assert (request.constraints, request.use_tools) == (constraints, may_call)
 
 
 def test_the_form_of_an_answer_may_be_given_in_either_place() -> None:
     schema: Any = {"type": "json_schema", "schema": {"type": "string"}}
     both = {"output_config": {"format": schema}, "output_format": {"type": "json_object"}}
-    outputs = [dialect.read({"messages": USER, **extra}).request.wishes.output for extra in ({}, both)]
+    outputs = [dialect.read({"messages": USER, **extra}).request.constraints.output for extra in ({}, both)]
     assert outputs == [None, OutputFormat('{"type": "string"}')]
 
 

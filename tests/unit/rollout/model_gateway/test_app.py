@@ -16,7 +16,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model_gateway import ModelGateway, app
 from aworld_train.rollout.model_gateway.app import model_gateway
 from aworld_train.rollout.model_gateway.delivery import Delivery
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from tests.gateways import MODEL, Scripted, rollout_session, serving
 from tests.vision import data_url, png
 

@@ -12,7 +12,12 @@ import pytest
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import chat
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
-from aworld_train.rollout.wishes import NO_WISHES, OutputFormat, RequestRules, Wishes
+from aworld_train.rollout.response_constraints import (
+    NO_CONSTRAINTS,
+    OutputFormat,
+    RequestRules,
+    ResponseConstraints,
+)
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o.é"])
@@ -499,24 +504,24 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         logprobs=True,
         top_logprobs=3,
         choices=128,
-        wishes=Wishes(True, ("add",), True, OutputFormat()),
+        constraints=ResponseConstraints(True, ("add",), True, OutputFormat()),
     )
     assert len(found.request.tools) == 2
-    assert chat.read(body).request.wishes is NO_WISHES
+    assert chat.read(body).request.constraints == NO_CONSTRAINTS
 
 
 @pytest.mark.parametrize(
-    ("wish", "wishes"),
+    ("wish", "constraints"),
     [
-        ({"tool_choice": "required"}, Wishes(must_call=True)),
-        ({"tool_choice": {"type": "allowed_tools", "tools": [ADD]}}, Wishes(tools=("add",))),
-        ({"parallel_tool_calls": False}, Wishes(one_call=True)),
-        ({"response_format": {"type": "json_object"}}, Wishes(output=OutputFormat())),
-        ({"parallel_tool_calls": True}, Wishes()),
+        ({"tool_choice": "required"}, ResponseConstraints(must_call=True)),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [ADD]}}, ResponseConstraints(tools=("add",))),
+        ({"parallel_tool_calls": False}, ResponseConstraints(one_call=True)),
+        ({"response_format": {"type": "json_object"}}, ResponseConstraints(output=OutputFormat())),
+        ({"parallel_tool_calls": True}, ResponseConstraints()),
     ],
 )
-def test_one_wish_is_enough(wish: Any, wishes: Wishes) -> None:
-    assert chat.read({"messages": USER, "tools": [ADD], **wish}).request.wishes == wishes
+def test_one_wish_is_enough(wish: Any, constraints: ResponseConstraints) -> None:
+    assert chat.read({"messages": USER, "tools": [ADD], **wish}).request.constraints == constraints
 
 
 @pytest.mark.parametrize(

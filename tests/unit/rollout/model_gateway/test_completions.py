@@ -9,7 +9,7 @@ import pytest
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model_gateway.completions import answer, events, read
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 COMPLETION = Completion(
     "a word",

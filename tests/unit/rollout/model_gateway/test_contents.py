@@ -8,7 +8,7 @@ import pytest
 from aworld_train.rollout.images import TEXT_ONLY
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import contents
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from tests.vision import data_url, png
 
 FILE = png()

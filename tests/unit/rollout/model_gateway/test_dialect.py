@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import anthropic, chat, completions, responses, sampling
 from aworld_train.rollout.model_gateway.dialect import (
-    NO_SURROUNDINGS,
+    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -20,7 +20,7 @@ from aworld_train.rollout.model_gateway.dialect import (
     new_id,
     token_logprobs,
 )
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 from tests.gateways import rollout_session
 from tests.properties import examples
 
@@ -120,7 +120,7 @@ ASKED = ParsedRequest(chat.read({"messages": [{"role": "user", "content": ""}]})
 
 
 def read(dialect: Dialect, body: dict[str, Any]) -> Any:
-    return dialect.read(json.loads(json.dumps(body)), None, NO_SURROUNDINGS).request
+    return dialect.read(json.loads(json.dumps(body)), None, EMPTY).request
 
 
 @given(conversations, tools_offered)
@@ -147,10 +147,9 @@ def test_what_the_last_request_held_too_is_read_no_differently(
         (anthropic.DIALECT, in_blocks),
     ):
         body = json.dumps(write(messages, now))
-        last = dialect.read(json.loads(json.dumps(write(earlier, once))), None, NO_SURROUNDINGS)
+        last = dialect.read(json.loads(json.dumps(write(earlier, once))), None, EMPTY)
         alone, with_last = (
-            dialect.read(json.loads(body), earlier_request, NO_SURROUNDINGS)
-            for earlier_request in (None, last)
+            dialect.read(json.loads(body), earlier_request, EMPTY) for earlier_request in (None, last)
         )
         assert repr(with_last.request) == repr(alone.request)
 
@@ -298,7 +297,7 @@ def test_nothing_that_is_read_is_noted_as_doing_nothing(
     dialect: Dialect, body: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "_ignored", set())
-    dialect.read({**SAMPLING, **body, "seed": 1}, None, NO_SURROUNDINGS)
+    dialect.read({**SAMPLING, **body, "seed": 1}, None, EMPTY)
     assert sampling._ignored == {"seed"}
 
 

@@ -40,7 +40,7 @@ def test_a_wrong_value_is_described_and_never_repeated_at_length(value: Any, des
     ("body", "message", "code"),
     [
         (b"[1]", "the body must be a JSON object, and is an array", "invalid_json"),
-        (b"{", "the body is no JSON: ", "invalid_json"),
+        (b"{", "the body is not valid JSON: ", "invalid_json"),
     ],
 )
 def test_a_body_that_is_no_object_is_refused_with_the_reason(body: bytes, message: str, code: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.output_format import wanted
-from aworld_train.rollout.wishes import OutputFormat, RequestRules
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules
 
 SCHEMA = {"type": "string", "const": "é"}
 STRICT, RELAXED = RequestRules(strict=True), RequestRules()
@@ -45,7 +45,11 @@ def test_a_form_is_a_wish_unless_requests_are_strict(form: Any, output: OutputFo
         ({"type": "json_schema"}, "must be an object", "f.schema"),
         ({"type": "json_schema", "json_schema": 1}, "must be an object", "f.json_schema"),
         ({"type": "json_schema", "json_schema": {}}, "must be an object", "f.json_schema.schema"),
-        ({"type": "json_schema", "schema": {"type": 1}}, "is no JSON schema: $.type: 1 is not", "f.schema"),
+        (
+            {"type": "json_schema", "schema": {"type": 1}},
+            "is not a JSON schema: $.type: 1 is not",
+            "f.schema",
+        ),
     ],
 )
 def test_another_form_is_refused_by_its_name(form: Any, message: str, parameter: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import responses
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o."])
@@ -395,7 +395,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         logprobs=True,
         top_logprobs=2,
         top_p=1,
-        wishes=Wishes(must_call=True, one_call=True, output=OutputFormat()),
+        constraints=ResponseConstraints(must_call=True, one_call=True, output=OutputFormat()),
     )
     plain = responses.read({"input": "1+1?"})
     assert (plain.stream, plain.previous_id, plain.request) == (

@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import sampling
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 # What servers and clients send without wanting anything.
 NEUTRAL: Any = {

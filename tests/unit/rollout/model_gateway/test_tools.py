@@ -9,7 +9,7 @@ from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import anthropic, chat, responses, tools
 from aworld_train.rollout.model_gateway.dialect import Surroundings
 from aworld_train.rollout.model_gateway.tools import ToolChoice
-from aworld_train.rollout.wishes import RequestRules
+from aworld_train.rollout.response_constraints import RequestRules
 
 STRICT, RELAXED = RequestRules(strict=True), RequestRules()
 FUNCTIONS: Any = [{"type": "function", "function": {"name": name}} for name in ("add", "say")]

@@ -13,8 +13,8 @@ import pytest
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.model_gateway import ModelGatewaySession
+from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, schema_fault
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.wishes import OutputFormat, RequestRules, schema_fault
 from tests.gateways import MODEL, serving
 from tests.templates import ENDS, ScriptedModel, cut_up
 
@@ -178,7 +178,7 @@ async def test_wishes_are_taken_in_every_dialect() -> None:
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "number of"}}}},
             "response_format.json_schema.schema",
-            "no JSON schema: $.type",
+            "not a JSON schema: $.type",
         ),
         (
             {"chat_template_kwargs": {"enable_thinking": True}},

@@ -1,10 +1,7 @@
-"""Starts a Python program whose arguments must not appear on its command line.
+"""Starts a Python program whose arguments must not appear on its command line, which every user can read.
 
-Every user of a machine can read the command lines of all processes, and an argument that a recipe takes from the
-environment may be a secret. So the arguments come in an environment variable, which is removed before the program
-begins; the command line holds references to them.
-
-    AGENT_ARGUMENTS='["my_agent.py", "--key", "..."]' python hidden_arguments.py my_agent.py --key '${oc.env:KEY}'
+An argument that a recipe takes from the environment may be a secret. So the arguments come in an environment variable,
+which is removed before the program begins; the command line holds references to them.
 """
 
 import json

@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway import ToolGatewaySession
-from aworld_train.rollout.tool_gateway.player import play, replay_call
+from aworld_train.rollout.tool_gateway.replay import play, replay_call
 from aworld_train.rollout.tools import ToolServer
 
 TOOLS = [{"name": "t", "inputSchema": {"type": "object"}}]
@@ -91,7 +91,7 @@ def test_a_recorded_call_gets_its_answer_and_is_counted(tmp_path: Path, how: str
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [({"how": "other"}, "has no call of t with"), ([1], "Error: the arguments of t are no JSON object")],
+    [({"how": "other"}, "has no call of t with"), ([1], "Error: the arguments of t are not a JSON object")],
 )
 def test_another_call_is_an_error_result(tmp_path: Path, arguments: Any, text: str) -> None:
     session = opened(tmp_path)

@@ -20,7 +20,6 @@ _PROTOCOL = "2025-06-18"  # for a client that names no version
 
 
 def play(session: ToolGatewaySession, request: web.Request, message: Message | None) -> web.Response:
-    """Answer a request without an environment."""
     if message is None:
         # There is no stream for messages from the server, since none will come, and no session to end.
         return web.Response(status=200 if request.method == "DELETE" else 405)
@@ -45,7 +44,7 @@ def replay_call(session: ToolGatewaySession, call: Call) -> dict[str, Any] | Non
         return None
     session.counts.missed += 1
     if call.recorded is None:
-        text = f"Error: the arguments of {call.tool} are no JSON object, and so no recorded call"
+        text = f"Error: the arguments of {call.tool} are not a JSON object, so no call of them was recorded"
     else:
         text = cassette.miss(call.recorded)
     missed = tool_failure(text, "cassette_miss")
@@ -54,7 +53,6 @@ def replay_call(session: ToolGatewaySession, call: Call) -> dict[str, Any] | Non
 
 
 def reply(message: Message, outcome: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
-    """``outcome`` as an HTTP response."""
     return web.Response(body=answer(message, outcome), content_type="application/json", headers=headers)
 
 

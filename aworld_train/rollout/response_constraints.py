@@ -26,17 +26,12 @@ _AS_OBJECT = "Write your answer, unless you call a tool, as one JSON object, and
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """The form of an answer: a JSON object, or what a schema describes.
-
-    Attributes:
-        schema: The schema as JSON text, with its keys in the client's order; empty for any object.
-    """
+    """The form of an answer: a JSON object, or what a schema describes, as JSON text in the client's order."""
 
     schema: str = ""
 
     @property
     def prompt(self) -> str:
-        """The text that tells the model of it."""
         return f"{_AS_SCHEMA}\n{self.schema}" if self.schema else _AS_OBJECT
 
     def fits(self, text: str) -> bool:
@@ -51,15 +46,8 @@ class OutputFormat:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a client wants of one answer.
-
-    Attributes:
-        must_call: The model is to call a tool.
-        tools: The tools that it may call; empty for all that are offered.
-        one_call: It is to call one tool at most.
-        output: The form of an answer without calls.
-    """
+class ResponseConstraints:
+    """What a client wants of one answer; no ``tools`` are all that are offered."""
 
     must_call: bool = False
     tools: tuple[str, ...] = ()
@@ -68,16 +56,10 @@ class Wishes:
 
     @property
     def prompt(self) -> str:
-        """The text that is added to the prompt, or an empty one."""
         return self.output.prompt if self.output is not None else ""
 
-    def misses(self, content: str, called: Sequence[str]) -> list[Miss]:
-        """What an answer does against these wishes.
-
-        Args:
-            content: Its text.
-            called: The names of the tools that it calls.
-        """
+    def misses(self, content: str, called: Sequence[str]) -> tuple[Miss, ...]:
+        """What an answer does against these wishes; ``called`` are the names of the tools that it calls."""
         misses: list[Miss] = []
         if self.must_call and not called:
             misses.append("no_call")
@@ -87,22 +69,17 @@ class Wishes:
             misses.append("several_calls")
         if self.output is not None and not called and not self.output.fits(content):
             misses.append("schema")
-        return misses
+        return tuple(misses)
 
 
-NO_WISHES = Wishes()
+NO_CONSTRAINTS = ResponseConstraints()
 
 
 @dataclass(frozen=True)
 class RequestRules:
-    """How requests are taken that want what the trainer does not enforce.
+    """How requests are taken that want what the trainer does not enforce: refused, or as wishes.
 
-    Attributes:
-        strict: Whether they are refused; else they are taken as wishes.
-        template_options: The recipe's arguments of the chat template, which a request may repeat.
-        max_top_logprobs: How many of the most likely tokens the engine can return.
-        no_images: Why the model takes no images; empty if it does.
-        max_text_bytes: Most bytes of text in a request.
+    A request may repeat the recipe's ``template_options``. ``no_images`` is why the model takes none; empty if it does.
     """
 
     strict: bool = False
@@ -114,7 +91,7 @@ class RequestRules:
 
 @lru_cache(maxsize=256)
 def schema_fault(schema: str) -> str:
-    """Why a text is no JSON schema; empty if it is one."""
+    """Why a text is not a JSON schema; empty if it is one."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -133,16 +110,12 @@ def _validator(schema: str) -> Any:
     from referencing import Registry
 
     keywords = Draft202012Validator.VALIDATORS
-    unchecked = dict.fromkeys(("pattern", "patternProperties"), _unchecked)
+    unchecked = dict.fromkeys(("pattern", "patternProperties"), lambda *_: None)
     others = {
         name: _unless_patterns(keywords[name]) for name in ("additionalProperties", "unevaluatedProperties")
     }
     kind = validators.extend(Draft202012Validator, {**unchecked, **others})
     return kind(json.loads(schema), registry=Registry())
-
-
-def _unchecked(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """A keyword that every value fits."""
 
 
 def _unless_patterns(check: Callable[..., Any]) -> Callable[..., Any]:

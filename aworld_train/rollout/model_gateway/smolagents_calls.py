@@ -2,7 +2,7 @@
 
 It sends neither ``tool_calls`` nor tool messages: after the text of the turn comes a line ``Calling tools:`` and the
 calls as a Python list. Read as calls again, the turn is the one that was sampled. A code agent's call of the Python
-interpreter holds the code that is in the turn's text already, so it is no call of the model.
+interpreter holds the code that is in the turn's text already, so it is not a call of the model.
 """
 
 import ast

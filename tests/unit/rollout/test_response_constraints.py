@@ -6,40 +6,49 @@ from typing import Any
 import pytest
 
 from aworld_train.rollout.images import TEXT_ONLY
-from aworld_train.rollout.wishes import NO_WISHES, Miss, OutputFormat, RequestRules, Wishes, schema_fault
+from aworld_train.rollout.response_constraints import (
+    NO_CONSTRAINTS,
+    Miss,
+    OutputFormat,
+    RequestRules,
+    ResponseConstraints,
+    schema_fault,
+)
 
 OBJECT = OutputFormat()
 NUMBER = OutputFormat(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}}))
 
 
 @pytest.mark.parametrize(
-    ("wishes", "content", "called", "misses"),
+    ("constraints", "content", "called", "misses"),
     [
-        (NO_WISHES, "no JSON", ["a", "b"], []),
-        (Wishes(must_call=True), "", [], ["no_call"]),
-        (Wishes(must_call=True), "", ["a"], []),
-        (Wishes(tools=("a", "b")), "", ["b", "a", "b"], []),
-        (Wishes(tools=("a",)), "", ["a", "b"], ["other_tool"]),
-        (Wishes(tools=("a",)), "", [], []),
-        (Wishes(one_call=True), "", ["a"], []),
-        (Wishes(one_call=True), "", ["a", "a"], ["several_calls"]),
-        (Wishes(output=NUMBER), '{"n": 1}', [], []),
-        (Wishes(output=NUMBER), '{"n": "1"}', [], ["schema"]),
-        (Wishes(output=NUMBER), "I call.", ["a"], []),
-        (Wishes(True, ("a",), True, OBJECT), "no JSON", [], ["no_call", "schema"]),
-        (Wishes(True, ("a",), True, OBJECT), "", ["a", "b"], ["other_tool", "several_calls"]),
+        (NO_CONSTRAINTS, "no JSON", ["a", "b"], []),
+        (ResponseConstraints(must_call=True), "", [], ["no_call"]),
+        (ResponseConstraints(must_call=True), "", ["a"], []),
+        (ResponseConstraints(tools=("a", "b")), "", ["b", "a", "b"], []),
+        (ResponseConstraints(tools=("a",)), "", ["a", "b"], ["other_tool"]),
+        (ResponseConstraints(tools=("a",)), "", [], []),
+        (ResponseConstraints(one_call=True), "", ["a"], []),
+        (ResponseConstraints(one_call=True), "", ["a", "a"], ["several_calls"]),
+        (ResponseConstraints(output=NUMBER), '{"n": 1}', [], []),
+        (ResponseConstraints(output=NUMBER), '{"n": "1"}', [], ["schema"]),
+        (ResponseConstraints(output=NUMBER), "I call.", ["a"], []),
+        (ResponseConstraints(True, ("a",), True, OBJECT), "no JSON", [], ["no_call", "schema"]),
+        (ResponseConstraints(True, ("a",), True, OBJECT), "", ["a", "b"], ["other_tool", "several_calls"]),
     ],
 )
 def test_every_wish_that_an_answer_misses_is_named(
-    wishes: Wishes, content: str, called: list[str], misses: list[Miss]
+    constraints: ResponseConstraints, content: str, called: list[str], misses: list[Miss]
 ) -> None:
-    assert wishes.misses(content, called) == misses
+    assert list(constraints.misses(content, called)) == misses
 
 
 def test_only_a_form_is_written_into_the_prompt() -> None:
-    assert Wishes(True, ("a",), True).prompt == ""
-    assert Wishes(output=NUMBER).prompt == NUMBER.prompt and NUMBER.prompt.endswith(f":\n{NUMBER.schema}")
-    assert Wishes(output=OBJECT).prompt == OBJECT.prompt and "one JSON object" in OBJECT.prompt
+    assert ResponseConstraints(True, ("a",), True).prompt == ""
+    assert ResponseConstraints(output=NUMBER).prompt == NUMBER.prompt and NUMBER.prompt.endswith(
+        f":\n{NUMBER.schema}"
+    )
+    assert ResponseConstraints(output=OBJECT).prompt == OBJECT.prompt and "one JSON object" in OBJECT.prompt
 
 
 @pytest.mark.parametrize(
@@ -82,4 +91,4 @@ def test_requests_want_nothing_that_is_enforced_by_default() -> None:
     assert RequestRules() == RequestRules(
         strict=False, template_options={}, max_top_logprobs=0, no_images=TEXT_ONLY
     )
-    assert Wishes(must_call=False, tools=(), one_call=False, output=None) == NO_WISHES
+    assert ResponseConstraints(must_call=False, tools=(), one_call=False, output=None) == NO_CONSTRAINTS

@@ -1,9 +1,8 @@
-"""AWorld agents that a program has made, carried to the processes that play its episodes.
+"""AWorld agents that a program has made, pickled for the processes that play its episodes.
 
-An agent is written once, with cloudpickle, and every episode loads one of its own: AWorld's agents have a state. What
-cannot be written is replaced by what makes it anew: the sandbox by its arguments, the tools of the run's environment by
-a reference to those of the episode. The file is in the run's folder and so may hold no secret: a key that comes from
-an environment variable is written as a reference to it, and a key that comes from nowhere else is refused.
+Every episode loads an agent of its own, since AWorld's agents have a state. What cannot be pickled is replaced by what
+makes it anew. The file is in the run's folder and must hold no secret: a key from an environment variable is written as
+a reference to it, and any other key is refused.
 """
 
 import io
@@ -21,7 +20,6 @@ from aworld_train.masking import MIN_LENGTH
 from aworld_train.recipe.secret_keys import looks_secret
 
 SUFFIX = ".pickle:agent"
-"""The end of a carried agent's reference, ``path/file.pickle:agent``."""
 
 # Header names of credentials that `looks_secret` does not know, because no recipe has them.
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
@@ -34,12 +32,8 @@ _BUILDER = (
 )
 
 
-def carry(agent: Any, folder: Path, name: str) -> str:
-    """Write an AWorld ``Agent`` or ``Swarm`` into a file of ``folder``, readable for this user only.
-
-    Returns:
-        Its reference, for the key ``agent.builder``.
-    """
+def pickle_agent(agent: Any, folder: Path, name: str) -> str:
+    """Write an AWorld ``Agent`` or ``Swarm`` into a file that only this user can read; returns its reference."""
     import cloudpickle  # type: ignore[import-untyped]
 
     buffer = io.BytesIO()
@@ -67,8 +61,7 @@ def carry(agent: Any, folder: Path, name: str) -> str:
     return f"{path}:agent"
 
 
-def load_carried(reference: str) -> Callable[[], Any]:
-    """A function that returns the agent that `carry` wrote: a new one at each call."""
+def load_pickled(reference: str) -> Callable[[], Any]:
     path = Path(reference.rpartition(":")[0])
     try:
         content = path.read_bytes()
@@ -100,7 +93,6 @@ def _reducer(cloudpickle: Any) -> Callable[[Any, Any], Any]:
 
 
 def _state(agent: Any) -> dict[str, Any]:
-    """The agent's attributes, without secrets and without the client of a language model."""
     state = {name: value for name, value in vars(agent).items() if name != "_llm"}
     return {name: _without_secrets(value, agent) for name, value in state.items()}
 
@@ -136,8 +128,6 @@ class _Reference:
 
 @dataclass(frozen=True)
 class _EpisodeTools:
-    """Stands for the connection to the run's tool environment."""
-
     servers: tuple[str, ...]
 
     def value(self) -> dict[str, Any]:
@@ -160,14 +150,11 @@ def _without_secrets(value: Any, owner: Any, key: str = "") -> Any:
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A mapping of AWorld's own class, such as its configurations."""
-
     mapping_class: type
     items: Mapping[str, Any]
 
 
 def _resolved(value: Any) -> Any:
-    """The data that `_without_secrets` made a copy of."""
     if isinstance(value, _Reference | _EpisodeTools):
         return value.value()
     if isinstance(value, _Mapping):
@@ -192,7 +179,6 @@ def _reference(text: str, owner: Any, key: str) -> Any:
 
 
 def _episode_tools(server: Mapping[str, Any]) -> _EpisodeTools | None:
-    """What stands for a server's connection if it is the run's tool environment."""
     try:
         config, _ = get_agent_tool_env_and_servers()
     except AworldTrainError:
