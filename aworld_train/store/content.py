@@ -69,6 +69,11 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.logprobs is not None
 
     @property
+    def has_tokens(self) -> bool:
+        """Whether its tokens are neither redacted nor missing."""
+        return 4 * self.token_count == len(self.tokens)
+
+    @property
     def token_ids(self) -> list[int]:
         return unpacked_tokens(self.tokens)
 
@@ -207,10 +212,10 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def spans(self, row: int) -> "Iterator[RowSpan]":
         stored = self.rows[row]
-        agent, begin = self.agents[stored.agent], 0
+        agent, own, begin = self.agents[stored.agent], set(stored.own), 0
         for node in stored.path:
             end = begin + agent.nodes[node].token_count
-            yield RowSpan(node, begin, end, node in stored.own)
+            yield RowSpan(node, begin, end, node in own)
             begin = end
 
 
@@ -232,7 +237,8 @@ def packed_tokens(tokens: Sequence[int]) -> bytes:
 
 
 def unpacked_tokens(data: bytes) -> list[int]:
-    return list(map(int, np.frombuffer(data, "<i4")))
+    ids: list[int] = np.frombuffer(data, "<i4").tolist()
+    return ids
 
 
 def packed_floats(values: Sequence[float]) -> bytes:
@@ -245,7 +251,8 @@ def packed_floats(values: Sequence[float]) -> bytes:
 
 
 def unpacked_floats(data: bytes) -> list[float]:
-    return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
+    values: list[float] = np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8").tolist()
+    return values
 
 
 encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode
