@@ -120,7 +120,7 @@ def _content(
                     "calculator",
                     arguments,
                     result,
-                    rng.random() < 0.1,
+                    failed,
                     BEGAN + turn,
                     0.1,
                     "local",

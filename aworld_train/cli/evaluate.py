@@ -144,9 +144,9 @@ def evaluate(
             progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
         )
         from aworld_train.evaluation.summary_text import summary_lines
-        from aworld_train.view.eval_report import write_reports
+        from aworld_train.view.eval_report import update_reports
 
-        written = write_reports(evaluation, figures)
+        page = update_reports(evaluation, figures)
     finally:
         folder.close()
     if as_json:
@@ -155,7 +155,7 @@ def evaluate(
     else:
         for line in summary_lines(figures, contamination):
             console.out.print(line, markup=False, soft_wrap=True, highlight=False)
-        console.out.print(f"report: {written.html}", markup=False, soft_wrap=True, highlight=False)
+        console.out.print(f"report: {page}", markup=False, soft_wrap=True, highlight=False)
     if figures.errors > plan.section.max_errors:
         raise EvaluationFailure(
             f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "

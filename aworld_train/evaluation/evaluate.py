@@ -116,8 +116,9 @@ class _EvaluationRun:
 
     @property
     def seconds(self) -> float:
-        """How long all processes have worked on it."""
-        return self._folder.seconds + time.monotonic() - self._began
+        """How long all processes have worked on it; one that has nothing to make does not."""
+        own = time.monotonic() - self._began if self._missing else 0.0
+        return round(self._folder.seconds + own, 1)
 
     def play(self) -> None:
         """Make what is missing."""
@@ -259,7 +260,7 @@ def _summary(
         "steps_planned": 0,
         "val": {"before": None, "after": after},
         **figures,
-        "seconds": round(seconds, 1),
+        "seconds": seconds,
         "run_dir": str(folder.path),
         "error": error,
     }
