@@ -84,10 +84,11 @@ def evaluate(
         error = {"kind": failure.kind, "message": failure.message}
         raise
     finally:
+        seconds = run.seconds
         try:
-            evaluation, figures = _read(folder, run.seconds)
+            evaluation, figures = _read(folder, seconds)
             found = {"contamination": contamination.to_json() if contamination else None}
-            folder.write_summary(_summary(folder, status, run.seconds, figures.to_json() | found, error))
+            folder.write_summary(_summary(folder, status, seconds, figures.to_json() | found, error))
         except AworldTrainError:
             if error is None:
                 raise  # otherwise the error on the way counts, which may have left no store to read

@@ -45,7 +45,7 @@ MAX_LIST_RATIO = 4.0
 """Processor time of the list over that of a process that reads the same small files, both with their start."""
 MAX_MEMORY = 150  # MiB
 TURNS, TURN_EPISODES = (5, 10, 20), 64
-MAX_EXPORT_RATIOS = {ExportFormat.parquet: 9.0, ExportFormat.atif: 10.0, ExportFormat.messages: 3.5}
+MAX_EXPORT_RATIOS = {ExportFormat.parquet: 14.0, ExportFormat.atif: 13.0, ExportFormat.messages: 4.0}
 """Processor time of an export over that of reading the same episodes, at 20 turns."""
 STORE_SIZES, BATCH = (512, 1024, 2048), 50
 MAX_LOAD_RATIO = 9.0
