@@ -135,9 +135,9 @@ def evaluate(
             progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
         )
         from aworld_train.evaluation.summary_text import summary_lines
-        from aworld_train.view.eval_report import write_reports
+        from aworld_train.view.eval_report import update_reports
 
-        written = write_reports(evaluation, figures)
+        page = update_reports(evaluation, figures)
     finally:
         folder.close()
     if as_json:
@@ -146,7 +146,7 @@ def evaluate(
     else:
         for line in summary_lines(figures, contamination):
             console.print_line(line)
-        console.print_line(f"report: {written.html}")
+        console.print_line(f"report: {page}")
     if figures.errors > plan.section.max_errors:
         raise EvaluationFailure(
             f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "

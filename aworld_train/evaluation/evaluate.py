@@ -84,10 +84,11 @@ def evaluate(
         error = {"kind": failure.kind, "message": failure.message}
         raise
     finally:
+        seconds = run.seconds
         try:
-            evaluation, figures = _read(folder, run.seconds)
+            evaluation, figures = _read(folder, seconds)
             found = {"contamination": contamination.to_json() if contamination else None}
-            folder.write_summary(_summary(folder, status, run.seconds, figures.to_json() | found, error))
+            folder.write_summary(_summary(folder, status, seconds, figures.to_json() | found, error))
         except AworldTrainError:
             if error is None:
                 raise  # otherwise the error on the way counts, which may have left no store to read
@@ -116,8 +117,9 @@ class _EvaluationRun:
 
     @property
     def seconds(self) -> float:
-        """How long all processes have worked on it."""
-        return self._folder.seconds + time.monotonic() - self._began
+        """How long all processes have worked on it; one that has nothing to make does not."""
+        own = time.monotonic() - self._began if self._missing else 0.0
+        return round(self._folder.seconds + own, 1)
 
     def play(self) -> None:
         """Make what is missing."""
@@ -259,7 +261,7 @@ def _summary(
         "steps_planned": 0,
         "val": {"before": None, "after": after},
         **figures,
-        "seconds": round(seconds, 1),
+        "seconds": seconds,
         "run_dir": str(folder.path),
         "error": error,
     }

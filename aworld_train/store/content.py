@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 
-class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool call that the model wrote; ``arguments`` is JSON text that may be anything."""
 
     name: str
@@ -19,14 +19,14 @@ class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True):
     call_id: str = ""
 
 
-class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An image in a message: the character that it stands before, and the SHA-256 of its file, a blob of the store."""
 
     position: int
     digest: str
 
 
-class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of a conversation; see ``rollout.messages.Message``."""
 
     role: str
@@ -38,7 +38,7 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     images: tuple[StoredImage, ...] = ()
 
 
-class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Consecutive messages and the tokens that they add; see ``rollout.graph.Node``.
 
     Attributes:
@@ -69,6 +69,11 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.logprobs is not None
 
     @property
+    def has_tokens(self) -> bool:
+        """Whether its tokens are neither redacted nor missing."""
+        return 4 * self.token_count == len(self.tokens)
+
+    @property
     def token_ids(self) -> list[int]:
         return unpacked_tokens(self.tokens)
 
@@ -78,7 +83,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
         return unpacked_floats(self.logprobs or b"")
 
 
-class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True):
+class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Messages and tokens of nodes that many episodes have in common: a task's prompt."""
 
     messages: tuple[StoredMessage, ...]
@@ -86,7 +91,7 @@ class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     redacted: bool = False
 
 
-class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One model call, which sampled a node.
 
     Attributes:
@@ -109,7 +114,7 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
     misses: tuple[str, ...] = ()
 
 
-class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One tool call that was made.
 
     Attributes:
@@ -130,7 +135,7 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
     call_id: str = ""
 
 
-class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a request did not continue the newest conversation; see ``rollout.branches.BranchPoint``."""
 
     cause: str
@@ -141,7 +146,7 @@ class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     sent: str = ""
 
 
-class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One agent's conversations: nodes with parents first, and the model calls in order."""
 
     name: str
@@ -161,7 +166,7 @@ class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((number for number, call in enumerate(self.calls) if call.node == node), None)
 
 
-class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One training row, the path through an agent's nodes.
 
     Attributes:
@@ -175,7 +180,7 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_tokens: int
 
 
-class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the answer was scored; see ``reward.scored.ScoreResult``."""
 
     score: float | None = None
@@ -187,7 +192,7 @@ class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: str | None = None
 
 
-class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
+class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything of an episode that is not a figure."""
 
     agents: tuple[StoredAgent, ...] = ()
@@ -207,10 +212,10 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def spans(self, row: int) -> "Iterator[RowSpan]":
         stored = self.rows[row]
-        agent, begin = self.agents[stored.agent], 0
+        agent, own, begin = self.agents[stored.agent], set(stored.own), 0
         for node in stored.path:
             end = begin + agent.nodes[node].token_count
-            yield RowSpan(node, begin, end, node in stored.own)
+            yield RowSpan(node, begin, end, node in own)
             begin = end
 
 
@@ -232,7 +237,8 @@ def packed_tokens(tokens: Sequence[int]) -> bytes:
 
 
 def unpacked_tokens(data: bytes) -> list[int]:
-    return list(map(int, np.frombuffer(data, "<i4")))
+    ids: list[int] = np.frombuffer(data, "<i4").tolist()
+    return ids
 
 
 def packed_floats(values: Sequence[float]) -> bytes:
@@ -245,7 +251,8 @@ def packed_floats(values: Sequence[float]) -> bytes:
 
 
 def unpacked_floats(data: bytes) -> list[float]:
-    return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
+    values: list[float] = np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8").tolist()
+    return values
 
 
 encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode

@@ -388,6 +388,8 @@ class Store:
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
             batch = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
+                if self._database.is_sqlite:  # what is read once and mapped would stay in memory
+                    connection.exec_driver_sql("PRAGMA mmap_size=0")
                 rows = connection.execute(own.where(tables.episodes.c.id.in_(batch))).mappings()
                 by_id = {row["id"]: dict(row) for row in rows}
                 ordered = [by_id[episode] for episode in batch if episode in by_id]
@@ -467,7 +469,8 @@ class Store:
         if page is not None:
             episodes = page.join(tables.episodes, episode.id == page.c.id)
         return query.select_from(
-            episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
+            # Each episode has its task. That no row may be lost keeps SQLite from beginning with all tasks of the run.
+            episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task), isouter=True)
         )
 
     def _matching(

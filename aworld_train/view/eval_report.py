@@ -7,6 +7,7 @@ import base64
 import time
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -53,10 +54,10 @@ class EvalReports:
 def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
     """Write the reports of an evaluation, finished or not, into its folder."""
     folder = evaluation.run.path
-    write_text(folder / MARKDOWN, markdown_report(evaluation, figures))
     write_table(evaluation, folder / TABLE)
     readable = write_html(evaluation, figures, folder / REPORT)
     log = write_inspect_log(evaluation, folder / INSPECT_LOG)
+    write_text(folder / MARKDOWN, markdown_report(evaluation, figures))  # at last: see `update_reports`
     return EvalReports(
         folder / REPORT,
         folder / MARKDOWN,
@@ -65,6 +66,17 @@ def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
         len(evaluation.attempts),
         readable,
     )
+
+
+def update_reports(evaluation: Evaluation, figures: Figures) -> Path:
+    """The page, written with the other reports unless these are of the same attempts and figures."""
+    html, summary = evaluation.run.path / REPORT, evaluation.run.path / MARKDOWN
+    ended = max((attempt.began + attempt.seconds for attempt in evaluation.attempts), default=0.0)
+    with suppress(OSError, ValueError):
+        is_later = html.is_file() and summary.stat().st_mtime > ended
+        if is_later and summary.read_text(encoding="utf-8") == markdown_report(evaluation, figures):
+            return html
+    return write_reports(evaluation, figures).html
 
 
 def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_packed: int = MAX_PACKED) -> int:

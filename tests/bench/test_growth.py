@@ -1,9 +1,12 @@
-"""Costs that grow with the work and not with its square: the record of a run over its steps, lists over many runs."""
+"""Costs that grow with the work and not with its square: of records, lists of runs, stores, exports and evaluations."""
 
 import json
+import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from statistics import linear_regression
@@ -12,11 +15,25 @@ from typing import Any
 import pytest
 
 from aworld_train.adapter.verl.framework import VerlFramework
+from aworld_train.evaluation.metrics import figures_of
+from aworld_train.evaluation.results import open_evaluation
+from aworld_train.store.database import Database
+from aworld_train.store.event_files import event_files, read_events
+from aworld_train.store.export.exporting import export
+from aworld_train.store.export.formats import ExportFormat
+from aworld_train.store.export.writer import ExportedRun
+from aworld_train.store.loading import load
+from aworld_train.store.reading import Store
+from aworld_train.store.store_location import store_place
 from aworld_train.training.run_files import LOCK
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.summary import RunSummary
+from aworld_train.view.eval_report import update_reports, write_reports
+from tests.evaluations import make_evaluation
+from tests.large_stores import make_large_run, write_step
 from tests.run_folders import make_run
+from tests.stored_runs import open_store
 
 pytestmark = pytest.mark.bench
 
@@ -27,6 +44,15 @@ RUNS, RUN_STEPS = 500, 5000
 MAX_LIST_RATIO = 4.0
 """Processor time of the list over that of a process that reads the same small files, both with their start."""
 MAX_MEMORY = 150  # MiB
+TURNS, TURN_EPISODES = (5, 10, 20), 64
+MAX_EXPORT_RATIOS = {ExportFormat.parquet: 14.0, ExportFormat.atif: 13.0, ExportFormat.messages: 4.0}
+"""Processor time of an export over that of reading the same episodes, at 20 turns."""
+STORE_SIZES, BATCH, MAX_BATCH_RATIO = (512, 1024, 2048), 50, 2.0
+MAX_LOAD_RATIO = 9.0
+"""Processor time of loading events over that of reading them, at 20 turns."""
+TASKS = (250, 500, 1000)
+MAX_UPDATE_RATIO = 1.5
+"""Of looking whether the reports are up to date, with the evaluation's figures, over reading the evaluation."""
 EPISODE = {
     "validate": False,
     "outcome": "answered",
@@ -62,13 +88,29 @@ def record_seconds(path: Path, steps: int) -> float:
     return time.process_time() - began
 
 
+def check_exponent(name: str, sizes: Sequence[int], seconds: Sequence[float]) -> None:
+    exponent = linear_regression(list(map(log, sizes)), list(map(log, seconds))).slope
+    print(
+        f"{name}: {', '.join(f'{each * 1e3:.1f}' for each in seconds)} ms at {sizes}, exponent {exponent:.2f}"
+    )
+    assert exponent <= MAX_EXPONENT, name
+
+
+def least(work: Callable[..., Any], *arguments: Any, rounds: int = 3, **options: Any) -> float:
+    """The least processor time of some rounds."""
+    times = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work(*arguments, **options)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
 def test_the_record_of_a_run_grows_with_its_steps(tmp_path: Path) -> None:
     seconds = [record_seconds(tmp_path / str(steps), steps) for steps in STEPS]
     for steps, each in zip(STEPS, seconds, strict=True):
         print(f"record of {steps} steps: {each:.2f} s, {each / steps * 1e3:.1f} ms a step")
-    exponent = linear_regression([log(steps) for steps in STEPS], [log(each) for each in seconds]).slope
-    print(f"exponent {exponent:.2f}")
-    assert exponent <= MAX_EXPONENT
+    check_exponent("record", STEPS, seconds)
 
 
 @pytest.fixture
@@ -125,3 +167,78 @@ def test_a_list_of_many_runs_reads_no_metrics(many_runs: Path) -> None:
     assert (len(shown["runs"]), files) == (RUNS, 2 * RUNS)
     assert seconds <= MAX_LIST_RATIO * peer
     assert memory <= MAX_MEMORY
+
+
+def opened(run: Path) -> Store:
+    store = open_store(run)
+    assert store is not None
+    return store
+
+
+def read_episodes(store: Store, ids: Sequence[str]) -> None:
+    for _ in store.whole_episodes(ids):
+        pass
+
+
+def read_file(file: Path) -> int:
+    return sum(len(frame) for frame, _ in read_events(file, 0, 1 << 30))
+
+
+@pytest.mark.parametrize("form", MAX_EXPORT_RATIOS)
+def test_an_export_grows_with_the_turns(tmp_path: Path, form: ExportFormat) -> None:
+    seconds, ratio = [], 0.0
+    for turns in TURNS:
+        with opened(make_large_run(tmp_path, str(turns), TURN_EPISODES, turns)) as store:
+            run, ids = ExportedRun("one", store.place.run, "tiny", store.blob), store.ids()
+            seconds.append(least(export, store, run, form, tmp_path / "out", force=True))
+            ratio = seconds[-1] / least(read_episodes, store, ids)
+    print(
+        f"{form}, {TURNS[-1]} turns: {seconds[-1] / TURN_EPISODES * 1e3:.1f} ms an episode, {ratio:.1f} of reading"
+    )
+    check_exponent(form, TURNS, seconds)
+    assert ratio <= MAX_EXPORT_RATIOS[form]
+
+
+def test_a_batch_of_episodes_costs_the_same_in_a_larger_store(tmp_path: Path) -> None:
+    costs = []
+    for size in STORE_SIZES:
+        with opened(make_large_run(tmp_path, str(size), size, 2)) as store:
+            ids = random.Random(0).sample(store.ids(), BATCH)
+            costs.append(least(store.heads, ids, rounds=5) + least(read_episodes, store, ids, rounds=5))
+    print(
+        f"a batch of {BATCH}: {', '.join(f'{each * 1e3:.1f}' for each in costs)} ms in stores of {STORE_SIZES}"
+    )
+    assert costs[-1] <= MAX_BATCH_RATIO * costs[0]
+
+
+def test_loading_grows_with_the_episodes(tmp_path: Path) -> None:
+    seconds, ratio = [], 0.0
+    for size in (128, 256, 512):
+        write_step(tmp_path / str(size), 0, size, 20)
+        place = store_place(tmp_path / str(size), make=True)
+        assert place is not None
+        reading = sum(least(read_file, file) for file in event_files(place.events))
+        database = Database(place)
+        seconds.append(least(load, database, final=True, rounds=1))
+        database.close()
+        ratio = seconds[-1] / reading
+    print(f"loading {seconds[-1] / 512 * 1e3:.2f} ms an episode, {ratio:.1f} of reading its events")
+    check_exponent("loading", (128, 256, 512), seconds)
+    assert ratio <= MAX_LOAD_RATIO
+
+
+def test_an_evaluation_grows_with_its_tasks(tmp_path: Path) -> None:
+    seconds, ratio = [], 0.0
+    for tasks in TASKS:
+        make_evaluation(tmp_path, str(tasks), tasks=tasks, attempts=1)
+        evaluation = open_evaluation(str(tasks), tmp_path)
+        evaluation = replace(evaluation, attempts=[replace(each, began=0.0) for each in evaluation.attempts])
+        figures = figures_of(evaluation, seconds=1.0)
+        seconds.append(least(write_reports, evaluation, figures, rounds=1))
+        again = least(figures_of, evaluation) + least(update_reports, evaluation, figures)
+        ratio = again / least(open_evaluation, str(tasks), tmp_path)
+    print(
+        f"reports of {TASKS[-1]} tasks {seconds[-1]:.1f} s; up to date {again:.2f} s, {ratio:.2f} of reading"
+    )
+    check_exponent("reports", TASKS, seconds)
+    assert ratio <= MAX_UPDATE_RATIO

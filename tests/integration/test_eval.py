@@ -299,9 +299,15 @@ def test_a_changed_evaluation_is_not_resumed_and_says_what_differs(
     assert named in printed["error"]["message"].partition("Changed:")[2]
 
 
-def test_what_only_says_how_fast_may_change(folder: Path, faultless: dict[str, Any]) -> None:
+def test_what_only_says_how_fast_may_change_and_reports_of_the_same_figures_stay(
+    folder: Path, faultless: dict[str, Any]
+) -> None:
+    report = folder / "runs" / "eval-faultless" / "report.html"
     with FaultyEndpoint() as endpoint:
         figures = evaluate(folder, *at(endpoint, "faultless"), "--resume", "--concurrency", "2")
+        written = report.stat().st_mtime_ns
+        assert evaluate(folder, *at(endpoint, "faultless"), "--resume", "--concurrency", "2") == figures
+        assert report.stat().st_mtime_ns == written
         assert endpoint.requests == 0
     assert figures["accuracy"] == faultless["accuracy"]
 

@@ -12,13 +12,11 @@ from typing import Any
 from aworld_train.image_files import data_uri, image_type
 from aworld_train.store.content import StoredAgent, StoredMessage
 from aworld_train.store.export.conversations import (
-    ReadBlob,
     arguments_object,
     content_parts,
     conversation_ends,
     episode_facts,
     image_writer,
-    path_tokens,
 )
 from aworld_train.store.export.writer import JsonLinesWriter
 from aworld_train.store.reading import StoredEpisode
@@ -37,7 +35,7 @@ class AtifWriter(JsonLinesWriter):
             exported_nodes: set[int] = set()
             for number, end in enumerate(conversation_ends(agent)):
                 path = agent.path(end)
-                steps = _StepBuilder(agent, exported_nodes, self.run.read_blob).build(path)
+                steps = _StepBuilder(agent, exported_nodes, self).build(path)
                 exported_nodes.update(path)
                 yield self._trajectory(episode, agent, number, end, steps)
 
@@ -78,20 +76,27 @@ class _StepBuilder:
 
     Args:
         exported_nodes: The nodes that an earlier trajectory of the episode has.
+        writer: Writes the tokens before each call, which repeat those before the last.
     """
 
-    def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):
-        self._agent, self._exported_nodes, self._read_blob = agent, exported_nodes, read_blob
+    def __init__(self, agent: StoredAgent, exported_nodes: Set[int], writer: AtifWriter):
+        self._agent, self._exported_nodes, self._writer = agent, exported_nodes, writer
         self._calls = {call.node: call for call in agent.calls}
         self._steps: list[dict[str, Any]] = []
 
     def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
-        for position, number in enumerate(path):
-            begin = len(self._steps)
-            for message in self._agent.nodes[number].messages:
+        before: str | None = ""
+        for number in path:
+            begin, node = len(self._steps), self._agent.nodes[number]
+            ids = node.token_ids if node.has_tokens else None
+            for message in node.messages:
                 self._add(message)
-            if self._agent.nodes[number].sampled:
-                self._add_call(path[:position], number)
+            if node.sampled:
+                self._add_call(before, ids, number)
+            if ids is None or before is None:
+                before = None
+            elif ids:
+                before += f"{', ' if before else ''}{str(ids)[1:-1]}"
             if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
@@ -136,8 +141,8 @@ class _StepBuilder:
             result["extra"] = {"name": message.name}
         step.setdefault("observation", {"results": []})["results"].append(result)
 
-    def _add_call(self, before: Sequence[int], number: int) -> None:
-        """Complete the step of a sampled node with what is known of its call."""
+    def _add_call(self, before: str | None, ids: Sequence[int] | None, number: int) -> None:
+        """Complete the step of a sampled node with what is known of its call and the tokens before it."""
         node, call, step = self._agent.nodes[number], self._calls.get(number), self._steps[-1]
         del step["is_copied_context"]
         step["llm_call_count"] = 1
@@ -157,16 +162,18 @@ class _StepBuilder:
                 "weights": list(node.versions) if node.versions else None,
             },
         }
-        for name, path in (("prompt_token_ids", before), ("completion_token_ids", [number])):
-            if (tokens := path_tokens(self._agent, path)) is not None:
-                metrics[name] = tokens
+        if before is not None:
+            metrics["prompt_token_ids"] = self._writer.mark
+            self._writer.texts.append(f"[{before}]")
+        if ids is not None:
+            metrics["completion_token_ids"] = ids
         step["metrics"] = metrics
 
     def _content(self, message: StoredMessage) -> str | list[Mapping[str, Any]]:
         def part(data: bytes) -> Mapping[str, Any]:
             return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
 
-        return content_parts(message, image_writer(self._read_blob, part))
+        return content_parts(message, image_writer(self._writer.run.read_blob, part))
 
 
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}

@@ -21,7 +21,10 @@ def conversation_ends(agent: StoredAgent) -> list[int]:
     A turn that no client received ends none, as it makes no training row.
     """
     turns = [number for number, node in enumerate(agent.nodes) if node.sampled and node.received]
-    continued = {before for turn in turns for before in agent.path(turn)[:-1]}
+    continued: set[int] = set()
+    for turn in turns:
+        while (turn := agent.nodes[turn].parent) >= 0 and turn not in continued:
+            continued.add(turn)
     return [turn for turn in turns if turn not in continued]
 
 
@@ -36,14 +39,6 @@ def new_messages(agent: StoredAgent, node: int) -> list[StoredMessage]:
         (position + 1 for position in reversed(range(len(path))) if agent.nodes[path[position]].sampled), 0
     )
     return messages_of(agent, path[begin:])
-
-
-def path_tokens(agent: StoredAgent, path: Sequence[int]) -> list[int] | None:
-    """The token ids of a path; None where those of a node are redacted or missing."""
-    nodes = [agent.nodes[number] for number in path]
-    if any(4 * node.token_count != len(node.tokens) for node in nodes):
-        return None
-    return [token for node in nodes for token in node.token_ids]
 
 
 def arguments_object(call: StoredCall) -> dict[str, Any] | None:

@@ -2,9 +2,11 @@
 
 import json
 import math
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,10 +53,16 @@ class ExportWriter(Protocol):
 
 
 class JsonLinesWriter(ABC):
-    """Writes the objects that ``lines`` makes of each episode."""
+    """Writes the objects that ``lines`` makes of each episode.
+
+    Attributes:
+        mark: Stands in a line for JSON that is written already, in order the ``texts``.
+    """
 
     def __init__(self, file: Path, run: ExportedRun):
         self.run = run
+        self.mark = secrets.token_hex()
+        self.texts: list[str] = []
         self._stream = file.open("w", encoding="utf-8")
 
     @abstractmethod
@@ -64,7 +72,9 @@ class JsonLinesWriter(ABC):
     def add(self, episode: StoredEpisode) -> int:
         count = 0
         for line in self.lines(episode):
-            self._stream.write(json_text(line) + "\n")
+            pieces = json_text(line).split(f'"{self.mark}"')
+            self._stream.write("".join(chain(*zip(pieces, [*self.texts, "\n"], strict=True))))
+            self.texts.clear()
             count += 1
         return count
 
@@ -81,14 +91,16 @@ def json_text(value: Any) -> str:
     JSON has no NaN and no infinities: they become null.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = _encode(value)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False)
-    return text if text.isascii() else text.translate(_LINE_ENDS)
+        text = _encode(_finite(value))
+    if not text.isascii():
+        for end in "\x85\u2028\u2029":  # those ends of lines that JSON does not escape itself
+            text = text.replace(end, f"\\u{ord(end):04x}")
+    return text
 
 
-# The ends of lines beside those that JSON escapes itself.
-_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def _finite(value: Any) -> Any:

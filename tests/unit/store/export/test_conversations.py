@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
 from aworld_train.store.export.conversations import (
@@ -17,7 +16,6 @@ from aworld_train.store.export.conversations import (
     messages_of,
     new_messages,
     openai_message,
-    path_tokens,
 )
 from tests.stored_episodes import branching_content, context_node, sampled_node
 
@@ -35,13 +33,6 @@ def test_new_messages_are_those_after_the_last_turn() -> None:
     (agent,) = branching_content().agents
     assert [message.role for message in new_messages(agent, 1)] == ["system", "user"]
     assert [message.content for message in new_messages(agent, 5)] == ["7"]
-
-
-def test_tokens_of_a_path_are_missing_where_a_node_has_none() -> None:
-    (agent,) = branching_content().agents
-    assert path_tokens(agent, [0, 1, 2]) == [1, 2, 3, 4, 5]
-    redacted = replace(agent.nodes[0], tokens=b"", redacted=True)
-    assert path_tokens(replace(agent, nodes=(redacted, *agent.nodes[1:])), [0, 1]) is None
 
 
 @pytest.mark.parametrize(

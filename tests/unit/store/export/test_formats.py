@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyarrow import parquet as pq
 
 from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredImage, StoredMessage
@@ -86,6 +87,22 @@ def test_parquet_has_the_advantages_of_a_calls_own_tokens(tmp_path: Path) -> Non
         (1, 5, 12, [1], -1.0, None),
         (None, None, None, None, None, None),
     ]
+
+
+def test_tokens_that_a_node_lacks_are_missing_in_what_follows_it(tmp_path: Path) -> None:
+    episode = branching_episode()
+    assert episode.content is not None
+    (agent,) = episode.content.agents
+    nodes = list(agent.nodes)
+    nodes[2] = replace(nodes[2], tokens=b"", redacted=True)
+    content = replace(episode.content, agents=(replace(agent, nodes=tuple(nodes)),))
+    episode = stored_episode(content, tools={"schemas": TOOLS})
+    rows = parquet_rows(tmp_path, episode)
+    assert [row["prompt_token_ids"] for row in rows] == [[1, 2], None, [1, 2, 3, 4, 9], None]
+    first, _ = lines_of(AtifWriter, tmp_path, episode)
+    called, answered = (step["metrics"] for step in first["steps"][2:])
+    assert called["prompt_token_ids"] == [1, 2]
+    assert "prompt_token_ids" not in answered and answered["completion_token_ids"] == [6, 7, 8]
 
 
 def test_parquet_is_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
