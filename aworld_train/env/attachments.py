@@ -29,7 +29,6 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
     """The folder's absolute path, if all in it can be used.
 
     Args:
-        folder: As the user wrote it; None where there is none.
         for_containers: Whether it is mounted in containers, whose tools run as another user.
     """
     if folder is None:

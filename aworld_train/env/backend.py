@@ -29,7 +29,6 @@ class Size:
     """What one worker may use; a process worker is not limited.
 
     Attributes:
-        cpus: Processor cores.
         memory: Bytes.
     """
 

@@ -13,7 +13,6 @@ def write_config(connection: EnvConnection, form: str) -> str:
     """The connection, token included, as text without a final newline.
 
     Args:
-        connection: The environment's.
         form: ``mcp``: the JSON that MCP clients and AWorld agents take; ``dotenv``: lines for a ``.env``
             file; ``shell``: lines for ``eval`` in a POSIX shell.
     """

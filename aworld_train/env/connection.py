@@ -23,17 +23,8 @@ class EnvConnection:
     """A tool environment that is up, as its users see it.
 
     Attributes:
-        name: Name it was started under.
-        ip: Address it answers at.
-        port: TCP port.
-        token: Bearer token that ``mcp_url`` requires.
-        mcp_url: The MCP endpoint (streamable HTTP).
         vnc_url: The page that shows the workers' desktops; None where there are none.
-        vnc_password: The password of that page.
         workers: How many sessions (or groups of sessions) it serves at a time.
-        backend: How it runs: ``docker`` or ``process``.
-        started_at: When it was started, ISO 8601 in UTC.
-        expires_at: Until when the token is valid, ISO 8601 in UTC.
         image: The id of the image that its containers were made from; None without containers.
     """
 
@@ -62,8 +53,6 @@ def mcp_servers_config(
     """The MCP client configuration that AWorld agents take.
 
     Args:
-        url: MCP endpoint.
-        token: Bearer token.
         servers: Tool servers the agent may use; empty: all of the environment.
         timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
 

@@ -20,8 +20,6 @@ class EnvDirectory:
     """An environment directory and what its manifest says.
 
     Attributes:
-        path: The directory.
-        manifest: Its manifest.
         values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
         remarks: Sentences about what is not as that configuration has it.
     """

@@ -92,9 +92,6 @@ def egress_rules(
     """The rules of the servers that have egress, by server.
 
     Args:
-        manifest: The servers' own rules.
-        servers: Those that are on.
-        keys: Their variables, in which ``$NAME`` is looked up.
         ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
         hosts: The environment's, as in a manifest but for ``$NAME``.
     """
@@ -156,9 +153,6 @@ def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
     These are all that are not public: private, loopback, link-local with the metadata services of clouds, shared,
     multicast, reserved and for transition between protocols. ``more`` are further addresses and networks: those of the
     engine's machine (`machine_addresses`) and of its other networks.
-
-    Raises:
-        ValueError: One of ``more`` is neither.
     """
     networks = [ipaddress.ip_network(network, strict=False) for network in (*_NOT_PUBLIC, *more)]
     four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]

@@ -45,11 +45,7 @@ def egress_image_name() -> str:
 def build_egress_image(
     client: Any, report_progress: ProgressReporter, *, pull: bool = False, rebuild: bool = False
 ) -> str:
-    """Build the image unless it exists; the arguments are those of ``images.build``.
-
-    Returns:
-        Its name.
-    """
+    """Build the image unless it exists; the arguments are those of ``images.build``."""
     from docker.errors import ImageNotFound
 
     name = egress_image_name()

@@ -15,9 +15,7 @@ def killed_from_outside(environment: str, port: int, worker: int, seconds: float
     Tools cannot signal their worker. What it does itself ends it with another exit code.
 
     Args:
-        environment: The name of the environment.
         port: At which its gateway is reached; there may be another environment of this name.
-        worker: The number of the worker.
         seconds: How far back to look: the age of the session.
     """
     try:

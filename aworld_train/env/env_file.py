@@ -27,8 +27,6 @@ class EnvFile:
     """A file's assignments by name; of several to one name the last counts.
 
     Attributes:
-        path: The file, as it was given.
-        assignments: By name.
         lines_without_value: The numbers of lines that assign nothing: a name without ``=``.
     """
 

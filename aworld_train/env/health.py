@@ -56,9 +56,7 @@ class ServerCheck:
     """The result of a tool server's test.
 
     Attributes:
-        server: Its name.
         tool: The tool that was called; None where its manifest names none.
-        seconds: How long the call took.
         problem: What was wrong; None where the result was as expected.
     """
 
@@ -75,9 +73,7 @@ class EnvironmentCheck:
     Attributes:
         opening: Seconds to open a session.
         listing: Seconds to list the tools.
-        tools: Their names.
         limits: Seconds that a call may take, by tool server; empty where the environment does not say.
-        servers: The result of each server.
     """
 
     opening: float
@@ -96,15 +92,6 @@ def check_tools(
     """Open a session and list the tools.
 
     May be called from any thread, whether or not an event loop runs in it.
-
-    Args:
-        mcp_url: MCP endpoint.
-        token: Bearer token.
-        seconds: For all of it.
-        report_progress: Called with a line about what it waits for, every ten seconds.
-
-    Returns:
-        The names of the tools.
     """
     return examine(mcp_url, token, {}, seconds, report_progress).tools
 
@@ -140,11 +127,7 @@ def examine(
     May be called from any thread, whether or not an event loop runs in it.
 
     Args:
-        mcp_url: MCP endpoint.
-        token: Bearer token.
         calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
-        seconds: For all of it.
-        report_progress: Called with a line about what it waits for, every ten seconds.
     """
     steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:

@@ -100,16 +100,8 @@ def build(
     """Build the environment's image unless it exists.
 
     Args:
-        client: A Docker client.
-        directory: What to build.
-        report_progress: Called with a line about each step.
         only: The servers that it has to have; empty: all. A Dockerfile with ``ARG SERVERS`` gets their names, and may
             leave out what the others need; an existing image with all servers is used instead.
-        pull: Look for a newer base image.
-        rebuild: Build without the cache, even if the image exists.
-
-    Returns:
-        Its name.
     """
     from docker.errors import ImageNotFound
 
@@ -174,16 +166,7 @@ def build_context(
     report_progress: ProgressReporter,
     **options: Any,
 ) -> None:
-    """Build an image from a build context.
-
-    Args:
-        client: A Docker client.
-        context: A tar archive with the Dockerfile and the files that it names; see `pack`.
-        tag: The image's name.
-        labels: The image's labels.
-        report_progress: Called with a line about each step.
-        options: More arguments of docker's ``build``.
-    """
+    """Build an image from a build context."""
     from docker.errors import APIError
 
     last_lines: deque[str] = deque(maxlen=_LOG_LINES)

@@ -21,13 +21,7 @@ _SIMILAR = 0.8  # JINA_API_KEY is no misspelt OPENAI_API_KEY, but shares its end
 def read_keys(
     manifest: Manifest, env_file: Path | None, report_progress: ProgressReporter = lambda _: None
 ) -> dict[str, str]:
-    """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in.
-
-    Args:
-        manifest: Declares the variables.
-        env_file: The file; None has none.
-        report_progress: Called with a line about what the file has and no server declares.
-    """
+    """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in."""
     if env_file is None:
         return {}
     file = read_env_file(env_file)

@@ -118,9 +118,6 @@ def up(
         owner_pid: A process; the environment is stopped when it ends, whatever the cause.
         report_progress: Called with a line about each step.
 
-    Returns:
-        How to reach it.
-
     Raises:
         UsageError: The request itself is wrong.
         DependencyMissing: Something it needs is not installed.
@@ -213,14 +210,7 @@ def up(
 
 
 def down(name: str) -> bool:
-    """Stop an environment and forget it, log included.
-
-    Returns:
-        Whether it was running.
-
-    Raises:
-        EnvironmentFailure: It runs on another machine, or does not end.
-    """
+    """Stop an environment and forget it, log included."""
     with registry.locked(name, _LOCK_SECONDS):
         record = find(name)
         running = False
@@ -248,11 +238,7 @@ def orphans() -> list[str]:
 
 
 def down_orphans() -> list[str]:
-    """Remove every orphan; their names.
-
-    Raises:
-        EnvironmentFailure: A part of one does not end.
-    """
+    """Remove every orphan; their names."""
     names = orphans()
     for name in names:
         with registry.locked(name, _LOCK_SECONDS):
@@ -269,11 +255,7 @@ def find(name: str) -> Record | None:
 
 
 def _try_out(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> None:
-    """Start the plan with one worker under another name, test it, and remove it.
-
-    Raises:
-        EnvironmentFailure: It does not come up; the environment of the plan's name is left as it is.
-    """
+    """Start the plan with one worker under another name, test it, and remove it."""
     trial = f"{plan.name[:_TRIAL_NAME]}-trial-{secrets.token_hex(4)}"
     report_progress(f"Trying beside {plan.name}, which stays up until this works.")
     beside = replace(

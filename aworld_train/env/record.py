@@ -19,11 +19,7 @@ class Credentials:
     """What the tokens of an environment are made of.
 
     Attributes:
-        secret: Known to its gateway and to the users who may manage it.
         token_id: Name of the token that `env up` prints.
-        issued: Unix time, seconds.
-        expires: Unix time, seconds.
-        desktop_password: Password of the desktop pages; empty where there are none.
     """
 
     secret: str = field(repr=False)
@@ -38,20 +34,11 @@ class Record:
     """An environment that was started and not yet taken down.
 
     Attributes:
-        name: Name it was started under.
-        backend: The backend that runs it.
-        host: Address its gateway listens on.
-        port: TCP port of its gateway.
         workers: How many sessions (or groups of sessions) it serves at a time.
-        credentials: What its tokens are made of.
-        directory: Path of its environment directory.
         fingerprint: A hash of everything it was started from; it differs where the settings do.
-        machine: Host it runs on.
-        owner: The process it ends with, if any.
         ready: Whether its tools have been tested and work.
         starter: The process that starts it, until it is ready.
         handle: Values by which its backend finds it again.
-        data: Path of the folder that its tools may read; empty where there is none.
     """
 
     name: str

@@ -20,15 +20,7 @@ _SECONDS = 30.0
 
 
 def revoke(record: Record, token: str) -> tuple[str, int, bool]:
-    """Revoke a token: from now on it is refused.
-
-    Args:
-        record: The environment.
-        token: The token, or its id.
-
-    Returns:
-        Its id, how many sessions ended, and whether the gateway could store the revocation.
-    """
+    """Revoke a token: from now on it is refused."""
     revocation = _revocation(record, token)
     if revocation.token_id == record.credentials.token_id:
         raise UsageError(

@@ -18,12 +18,7 @@ class EnvStatus:
             workers does, or some of it is missing); ``dead`` (it ended by itself); ``abandoned`` (its start was
             interrupted, or its owner has ended); ``elsewhere`` (it is on another machine).
         missing: What is not there of it: containers, volumes, its network.
-        workers: How many there are in each state; empty where the gateway does not answer.
-        sessions: How many sessions are open.
-        queued: How many sessions wait for a worker.
         refused: How many outgoing requests of its tools were refused; None where they have no egress.
-        data: Folder that its tools may read, if any.
-        owner_pid: The process it ends with, if any.
     """
 
     name: str

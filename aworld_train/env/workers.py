@@ -17,8 +17,6 @@ def worker_count(directory: EnvDirectory, count: int | None, sessions: int | Non
     """The workers of an environment that is started on this machine.
 
     Args:
-        directory: What is started; one worker serves all sessions of some.
-        count: As asked for.
         sessions: How many there will be at a time; None if nobody knows.
     """
     if count is not None and count < 1:

@@ -68,7 +68,6 @@ class CodeTests:
     """A row's tests.
 
     Attributes:
-        tests: Python that raises where the answer is wrong.
         seconds: How long the answer's code and the tests may take together.
     """
 
@@ -109,10 +108,7 @@ def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: 
     May be called from any thread, whether or not an event loop runs in it.
 
     Args:
-        tools: The tool that runs code.
-        seconds: For all of it.
         url: The environment's endpoint; empty: the one that scores will use.
-        token: Its token.
     """
     if not url:
         url, token = _address(tools)
@@ -259,7 +255,6 @@ class _Run:
     """What became of a program.
 
     Attributes:
-        score: Its score.
         is_signed: Whether the tests' process has said anything.
         was_sent: Whether a worker was given the program.
         is_late: Whether it was given up after its time.

@@ -46,11 +46,7 @@ def extract(text: str, answer_schema: str) -> str | None:
 
 
 def check_schema_name(answer_schema: str) -> None:
-    """Check that there is such a schema and that it can be read, before anything is scored.
-
-    Raises:
-        RewardError: It suggests the nearest name, or says what is wrong with the path or the pattern.
-    """
+    """Check that there is such a schema and that it can be read, before anything is scored."""
     _finder(answer_schema)
 
 

@@ -93,14 +93,8 @@ def suspicions(
     """The signs of reward hacking in an episode.
 
     Args:
-        query: The task's question.
-        text: All text of the assistant.
-        answer: The extracted answer.
-        right: Whether it is right.
-        tools: The calls of the episode.
         tool_calls: Number of all calls, including those that are not in ``tools``.
         files: The files of the task, as paths in the tool environment.
-        has_tools: Whether the agent has tools at all.
     """
     found = []
     if (

@@ -50,11 +50,7 @@ def _prepare() -> None:
 
 @register_scorer("math", isolated=True, prepare=_prepare, max_processor_seconds=3.0)
 def math(answer: str, ground_truth: str) -> Score:
-    """1 if both are the same mathematics, else 0; no score if SymPy cannot read the ground truth in time.
-
-    Raises:
-        TooHard: The answer is too large to be computed.
-    """
+    """1 if both are the same mathematics, else 0; no score if SymPy cannot read the ground truth in time."""
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     if same_choice(answer, ground_truth):

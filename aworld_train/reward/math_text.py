@@ -77,10 +77,7 @@ class MathAnswer:
     """An answer, with its unit and percent sign split off.
 
     Attributes:
-        text: The mathematics to compare.
         unit: The unit after it or the currency's code, with its power; empty if there is none.
-        percent: Whether a percent sign followed it.
-        number: What it is if it is a number.
         modulus: Of a residue such as ``6 \\pmod 7``; else 0.
     """
 

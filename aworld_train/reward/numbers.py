@@ -103,7 +103,6 @@ class Quantity(NamedTuple):
     """A number, and its unit where it has one.
 
     Attributes:
-        value: The number.
         unit: The code of a currency, ``%``, or what TeX sets as text; empty if there is none.
         computed: Whether it is written as a fraction, a power, or with a word that multiplies it.
         reduced: Whether its fraction is in lowest terms, and no whole number.
@@ -137,7 +136,6 @@ def read_number(text: str, *, plain: bool = False, decimal_comma: bool = False) 
     """The number that a text is; None for any other text, and for a number that no float can hold.
 
     Args:
-        text: The text.
         plain: Whether only digits are read, with marks between thousands and the sign of a currency or percent.
         decimal_comma: Whether ``4,2`` is 4.2; it might be two numbers.
     """

@@ -204,12 +204,7 @@ def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str |
 
 
 class _Assertions:
-    """The tests, changed so that each assertion is recorded when it has held.
-
-    Attributes:
-        tree: The changed tests, which call `RECORD`.
-        held: The numbers of what ran.
-    """
+    """The tests, changed so that each assertion is recorded when it has held."""
 
     RECORD = "__record__"
 
@@ -427,11 +422,7 @@ class _Mirror:
 
 
 def pack(value: Any, objects: list[Any] | None) -> Any:
-    """A value as JSON; one that is not plain is appended to ``objects`` and represented by its index.
-
-    Raises:
-        Unsupported: It is not plain, and ``objects`` is None.
-    """
+    """A value as JSON; one that is not plain is appended to ``objects`` and represented by its index."""
     if isinstance(value, _Mirror):
         return {"o": value._handle}
     if value is None or isinstance(value, bool):
@@ -519,9 +510,6 @@ def _confine_process() -> str | None:
     """Let this process write only below its own folders, read no other process, and signal none.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
-
-    Returns:
-        Why the kernel refused; None if it did not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

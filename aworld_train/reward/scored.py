@@ -36,7 +36,6 @@ class Score:
     Attributes:
         value: The score; None where the scorer abstains.
         parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
-        steps: How the scorer arrived at it, a line each, for people.
         is_provoked: Whether the answer may be why there is none, as where a judge replied without a verdict.
     """
 
@@ -51,11 +50,8 @@ class ScoringContext:
     """What a scorer gets beside the answer and the ground truth.
 
     Attributes:
-        query: The task's question.
-        text: All text of the assistant.
         info: The row's ``extra_info``.
         episode: Facts of the episode (``tool_call_count``, ``tool_error_count``, ``num_turns``); empty offline.
-        settings: How the run scores.
     """
 
     query: str = ""
@@ -71,12 +67,6 @@ class ScoreResult:
 
     Attributes:
         score: The score; None for ``abstained``, ``timeout`` and ``error``.
-        extracted: The answer in the assistant's text; None where there is none.
-        outcome: How scoring ended.
-        parts: Named numbers.
-        steps: How the scorer arrived at it, a line each.
-        cause: Why there is no score.
-        scorer: Name of the scorer.
     """
 
     score: float | None

@@ -56,19 +56,15 @@ class Scorer:
     """A scorer and how it is called.
 
     Attributes:
-        name: Its name in rows.
         reference: What any process finds it by: the name of a built-in one, else ``module:function`` or
             ``/path/file.py:function``.
-        function: The function.
         arguments: 2 (answer, ground truth) or 3 (and the context).
-        is_async: Whether its result must be awaited.
         isolated: Whether it runs in a worker process, which is killed when it takes too long.
         scores_missing_answers: Whether it is also called, with None, for an episode without an answer.
         delegates: Whether it calls other scorers, which have the time limit, and so has none itself.
         takes_references: Whether it is called once with all the references of a task, a line each.
         prepare: Called by a worker process before the first answer, outside the time limit.
         max_processor_seconds: How long it may compute for an answer; the run's time limit holds beside it.
-        kind: What ``reference`` names.
     """
 
     name: str
@@ -114,9 +110,6 @@ def register_scorer(
 
     User-defined scorers always run in worker processes, whatever ``isolated`` is; the other arguments are those of
     ``Scorer``.
-
-    Raises:
-        RewardError: The name is a built-in scorer's, is another function's, or holds a colon.
     """
 
     def register(function: _FunctionT) -> _FunctionT:
@@ -174,11 +167,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def count_arguments(label: str, function: Callable[..., Any]) -> int:
-    """How many positional arguments a scorer is called with: three if it can take as many, else two.
-
-    Raises:
-        RewardError: It can be called neither with two nor with three; ``label`` names it in the message.
-    """
+    """How many positional arguments a scorer is called with: three if it can take as many, else two."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:

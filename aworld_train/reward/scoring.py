@@ -46,13 +46,8 @@ async def score(
 
     Args:
         prediction: Its final text, or the messages of the episode, of which only the assistant's count.
-        ground_truth: The right answer.
         scorer: The task's scorer, which ``settings`` may override; None where the task names none.
         answer_schema: How the answer is marked; likewise.
-        query: The task's question.
-        info: The row's ``extra_info``.
-        episode: Facts of the episode; see ``ScoringContext``.
-        settings: How the run scores.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA

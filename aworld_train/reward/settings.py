@@ -18,13 +18,8 @@ class JudgeModel:
     """One language model that judges, at an OpenAI-compatible endpoint.
 
     Attributes:
-        name: Its name in messages.
         url: Its address without ``/chat/completions``.
-        model: Its name at that endpoint.
-        key_variable: Environment variable that holds its API key.
-        timeout: Seconds one request may take.
         price_in: Price of a million prompt tokens, in any currency; 0 if costs are not tracked.
-        price_out: Price of a million completion tokens.
     """
 
     name: str
@@ -42,10 +37,8 @@ class JudgeSettings:
 
     Attributes:
         models: Tried in this order until one gives a verdict.
-        concurrency: Most requests at the same time.
         per_minute: Most requests in a minute; 0 for no limit.
         attempts: Requests to a model before the next one is tried.
-        cache: Directory of cached verdicts; None for no cache.
         prompt: The judge's instructions; None for the package's own.
     """
 
@@ -63,10 +56,7 @@ class CompositeSettings:
 
     Attributes:
         correct: Scorer that says whether the answer is right; None for the task's own.
-        weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
         gates: Parts that must be above 0, or the whole is 0.
-        max_chars: Length of the assistant's text up to which ``length`` is 1; it falls to 0 at twice that.
-        max_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
     """
 
     correct: str | None = None
@@ -82,8 +72,6 @@ class ToolSettings:
 
     Attributes:
         url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
-        tool: The tool that runs Python.
-        argument: That tool's argument for the source.
         servers: Tool servers to select; empty for all.
     """
 
@@ -99,11 +87,7 @@ class RewardSettings:
 
     Attributes:
         scorer: Overrides the tasks' scorers; None keeps them.
-        answer_schema: Likewise.
         timeout: Seconds one score may take.
-        judge: The judge of ``llm_judge``.
-        composite: The weights and limits of ``composite``.
-        tools: Where code runs.
     """
 
     scorer: str | None = None

@@ -56,7 +56,6 @@ class ScorerTimeout(Exception):
     """The scorer did not answer within its time.
 
     Attributes:
-        kind: What the seconds are of, where that is not all time.
         computing: Whether it computed for at least half of it; else it waited, or other programs had the processors.
     """
 
@@ -79,13 +78,7 @@ class Job:
     """An answer to be scored, as plain data.
 
     Attributes:
-        kind: What ``reference`` names.
-        reference: What every process finds the scorer by.
-        answer: The answer.
-        ground_truth: The ground truth.
         context: The fields of the ``ScoringContext``; None where the scorer has two arguments.
-        seconds: How long the scorer may take.
-        processor_seconds: How long it may compute.
     """
 
     kind: ScorerKind

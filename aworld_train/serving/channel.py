@@ -26,11 +26,7 @@ def derive_secret(environment_secret: str, number: int) -> str:
 
 
 class Channel:
-    """One end of the channel between a gateway and a worker.
-
-    Args:
-        secret: Known to both ends and to no other program.
-    """
+    """One end of the channel between a gateway and a worker."""
 
     def __init__(self, secret: str):
         self._key = hashlib.sha256(secret.encode()).digest()

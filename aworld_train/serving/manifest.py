@@ -39,10 +39,8 @@ class ProbeCall:
     """A harmless call of one tool, and a text that its result contains.
 
     Attributes:
-        tool: The tool.
         arguments: Its arguments; in texts, placeholders are replaced as in a command, and ``{site}`` (an address, with
             ``http://``) and ``{site_host}`` (without).
-        expect: The text.
         site: A folder of the directory whose files answer HTTP requests at ``{site}`` while the environment is tested.
         environment: Variables of the server for the test alone, from among its keys.
     """
@@ -67,17 +65,14 @@ class ServerEntry:
     """One tool server: an MCP server that speaks on its standard input and output.
 
     Attributes:
-        command: The program and its arguments.
         function: Instead of a command: a Python function, ``module:name``, that serves. It is called in a process
             forked from one that has imported its module, which takes milliseconds and shares memory. Importing the
             module must start no thread; what is in ``keys`` is set when the function is called.
         keys: Environment variables without which it is off.
-        optional_keys: Environment variables it gets where they are set.
         environment: Variables of its own, by name: texts in which ``${NAME}`` is one of its keys.
         timeout: Seconds one call may take.
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
             unless the user chooses the process backend.
-        test: The call that tests it.
         egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (those, and
             every public address).
         egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks; a name or address may
@@ -164,12 +159,9 @@ class Manifest:
     """The content of ``servers.yaml``.
 
     Attributes:
-        name: Name of the environment.
         servers: The tool servers by name, in the order in which their tools are listed.
-        description: One line for people.
         sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for
             servers without state.
-        desktop: Whether the image has the programs for ``--vnc``.
         shared_keys: By prefix, variables that stand in for keys of servers; the servers do not see them by that name.
     """
 

@@ -26,7 +26,6 @@ class TokenClaims:
     """The content of a valid token.
 
     Attributes:
-        token_id: The id in the token.
         sessions: Most sessions open at one time; None where there is no such limit.
         expires: When it expires, plus a tolerance for different clocks (Unix time, seconds).
     """
@@ -41,7 +40,6 @@ class Revocation:
     """The order to refuse a token from now on.
 
     Attributes:
-        token_id: Of the token.
         expires: When the token itself expires (Unix time, seconds); None where that is unknown.
     """
 
@@ -67,16 +65,7 @@ def sign(
     sessions: int | None = None,
     token_id: str | None = None,
 ) -> str:
-    """A token for ``environment``; the same arguments give the same token.
-
-    Args:
-        secret: The environment's secret.
-        environment: Its name.
-        issued: Unix time in seconds.
-        expires: Unix time in seconds.
-        sessions: Most sessions that may be open with it at one time.
-        token_id: Its id; default: a random one.
-    """
+    """A token for ``environment``; the same arguments give the same token."""
     import jwt
 
     claims = {
@@ -104,14 +93,7 @@ def verify(secret: str, environment: str, token: str) -> TokenClaims:
 
 
 def sign_revocation(secret: str, environment: str, revocation: Revocation, *, issued: int) -> str:
-    """An order for the gateway of ``environment``, valid for a minute.
-
-    Args:
-        secret: The environment's secret.
-        environment: Its name.
-        revocation: The content of the order.
-        issued: Unix time in seconds.
-    """
+    """An order for the gateway of ``environment``, valid for a minute."""
     import jwt
 
     claims = {
@@ -127,11 +109,7 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
 
 
 def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
-    """The content of the order.
-
-    Raises:
-        InvalidToken: It is no valid order for ``environment``, or it has expired.
-    """
+    """The content of the order."""
     claims = _verified(secret, environment, order, _ORDERS)
     until = claims.get("until")
     return Revocation(str(claims.get("revoke", "")), None if until is None else float(until))

@@ -61,11 +61,8 @@ class ClientServers:
     """A configuration as it becomes a directory.
 
     Attributes:
-        name: Of the environment.
-        files: The directory's files, by path.
         values: The variables whose values the configuration has, or refers to; never written.
         unset: Variables that it refers to and that are not set.
-        remarks: Sentences about what is not as the configuration has it.
     """
 
     name: str

@@ -41,11 +41,7 @@ class VerdictCache:
             return None
 
     def write(self, key: str, model: str, judged: JudgedVerdict) -> None:
-        """Store a verdict.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Store a verdict."""
         file = self._file(key)
         data = {
             "key": key,

@@ -38,12 +38,7 @@ _UNFINISHED = {
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits between attempts: exponential backoff with full jitter (Brooker, AWS Architecture Blog, 2015).
-
-    Attributes:
-        first: Upper bound of the first wait, in seconds.
-        max_seconds: Upper bound of any wait.
-    """
+    """Waits between attempts: exponential backoff with full jitter (Brooker, AWS Architecture Blog, 2015)."""
 
     first: float = 0.5
     max_seconds: float = 8.0
@@ -60,13 +55,9 @@ class Judgement:
     """The result for a question, and its cost.
 
     Attributes:
-        judged: The verdict and its reason; None where there is none.
-        calls: Requests that were sent.
         cost: Their cost, from the token counts that servers report.
-        cached: Whether the verdict came from the cache.
         is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
         refusals: How many models take no request at all, as with a wrong key or a spent quota.
-        steps: What happened, a line each.
     """
 
     judged: JudgedVerdict | None = None
@@ -96,12 +87,7 @@ class _JudgeState:
 
 
 class JudgePanel:
-    """Judges by the settings of a run; belongs to one event loop.
-
-    Args:
-        settings: The models, rate limits and number of attempts.
-        backoff: Waits between attempts.
-    """
+    """Judges by the settings of a run; belongs to one event loop."""
 
     def __init__(self, settings: JudgeSettings, backoff: Backoff | None = None):
         self._attempts = settings.attempts

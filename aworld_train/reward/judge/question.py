@@ -35,11 +35,7 @@ class Question:
     """An answer to be judged.
 
     Attributes:
-        query: The task's question.
-        ground_truth: The right answer.
-        answer: The answer to judge.
         instructions: How to judge; a template if it has places (see `template_fault`).
-        code: The random code of the request.
     """
 
     query: str

@@ -24,10 +24,7 @@ class RateLimiter:
     """Lets requests begin within the limits; belongs to one event loop.
 
     Args:
-        concurrency: Most requests at the same time.
         per_minute: Most requests that begin within any 60 seconds; 0 for no limit.
-        clock: Returns monotonic seconds.
-        sleep: Waits for a number of seconds of that clock.
     """
 
     def __init__(

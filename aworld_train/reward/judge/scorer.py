@@ -28,9 +28,6 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
         ``judge_calls`` (requests sent), ``judge_cached`` (1 if the verdict came from the cache, at no cost),
         ``judge_refused`` (how many models take no request at all, if any) and
         ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
-
-    Raises:
-        TooHard: The answer is longer than a judge reads.
     """
     if len(answer) > _MAX_ANSWER_CHARS:
         raise TooHard(f"the answer has {len(answer)} characters; {_MAX_ANSWER_CHARS} are judged")

@@ -77,8 +77,6 @@ class JudgedVerdict:
     """A verdict and what was given with it.
 
     Attributes:
-        verdict: The verdict.
-        reason: The reason for it.
         confidence: How sure the judged answer says that it is, from 0 to 1; None where it does not say so.
     """
 
@@ -95,9 +93,7 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
     """The verdict in a judge's text.
 
     Args:
-        text: The judge's text.
         answer: The answer that was judged, which the judge may have quoted.
-        code: The code of the request.
         forms: The words that the judge's instructions define.
 
     Raises:
@@ -250,11 +246,7 @@ def _plain_word(word: str) -> str:
 
 
 def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms) -> None:
-    """Check that a last line is the judge's own, and its only verdict.
-
-    Raises:
-        UnreadableVerdict: It may be a quote of the answer, or the text has another verdict that is none.
-    """
+    """Check that a last line is the judge's own, and its only verdict."""
     quotable, is_correct = _letters(answer), line.verdict is Verdict.correct
     if not is_correct and _names_verdicts(answer, quotable, forms):
         return

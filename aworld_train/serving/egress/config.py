@@ -124,7 +124,6 @@ def write_files(
     """Write all that Squid (``squid.conf``) and Unbound (``unbound.conf``) read.
 
     Args:
-        folder: Folder for the files; only the user of the two programs can read it.
         log_port: Port to which Squid writes a line for each request, in `LOG_FORMAT`.
         nameservers: Those that Unbound queries: ADDRESS or ADDRESS@PORT.
         user: The user that Unbound changes to once it listens; empty: no change.

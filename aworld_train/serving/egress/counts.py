@@ -16,15 +16,10 @@ class ProxyRequest:
     """A request to the proxy that has ended.
 
     Attributes:
-        server: The server that sent it; empty if its credentials were wrong.
-        status: HTTP status of the proxy's response.
-        error: Squid's name of the error; empty if there was none.
         reason: Why it was refused: ``address`` (forbidden), ``host`` (not one of the server's hosts), ``name`` (does
             not resolve), ``credentials``; empty if it was not.
         sent: Bytes from the server.
         received: Bytes to it.
-        host: Its destination, without path or query.
-        port: Its destination's port.
     """
 
     server: str
@@ -60,11 +55,7 @@ def parse_line(line: str) -> ProxyRequest | None:
 
 
 class Counts:
-    """Sums since the start, by server; unknown names share one entry, so that no request can add a name.
-
-    Attributes:
-        restarts: How often Squid or Unbound was started again.
-    """
+    """Sums since the start, by server; unknown names share one entry, so that no request can add a name."""
 
     def __init__(self, servers: tuple[str, ...]):
         self.restarts = 0

@@ -24,12 +24,8 @@ class Forwarder:
     """Forwards each connection to a new connection of its own.
 
     Args:
-        connect: Opens the new connection.
         max_connections: Connections beyond this number are closed at once, so that one worker cannot use up the
             descriptors that others need.
-
-    Attributes:
-        open: The number of open connections.
     """
 
     def __init__(self, connect: Connect, max_connections: int):

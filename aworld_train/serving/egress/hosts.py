@@ -24,7 +24,6 @@ class Host:
 
     Attributes:
         name: A host name in lower case and ASCII, with a dot in front to include its subdomains; or empty.
-        network: The addresses, if there is no name.
         port: The only port that may be reached; None: all.
     """
 
@@ -78,9 +77,6 @@ def hosts_in(value: str) -> tuple[Host, ...]:
     """The hosts in a variable's value, separated by commas: URLs, whose host and port are used, or hosts.
 
     A URL whose host begins with a placeholder, ``https://{language}.wikipedia.org``, names the domain behind it.
-
-    Raises:
-        ValueError: One is neither. The value is not in the message: it may be a key that got into the wrong line.
     """
     return tuple(_host_or_url(part.strip()) for part in value.split(",") if part.strip())
 
@@ -91,11 +87,7 @@ def is_variable(text: str) -> bool:
 
 
 def resolve_hosts(entries: tuple[str, ...], variables: Mapping[str, str]) -> tuple[Host, ...]:
-    """All hosts of the entries, each once; a variable that is not set has none.
-
-    Raises:
-        ValueError: One is no host; the message names it.
-    """
+    """All hosts of the entries, each once; a variable that is not set has none."""
     hosts: dict[Host, None] = {}
     for entry in entries:
         if not is_variable(entry):

@@ -25,7 +25,6 @@ class Program:
     """A program that runs.
 
     Args:
-        command: Its name, which is looked up in ``PATH`` and the folders of daemons, and its arguments.
         user: Its user; None: the user of this process.
     """
 

@@ -29,8 +29,6 @@ class ProxyUser:
     """A server with egress.
 
     Attributes:
-        server: Its name.
-        password: For the proxy.
         is_open: Whether it may reach every public address.
         hosts: What it may also reach.
     """
@@ -60,12 +58,7 @@ class Settings:
 
 
 def read_settings(stored: Mapping[str, Any]) -> Settings:
-    """The settings in a JSON object.
-
-    Raises:
-        ValueError: A value is not what it has to be.
-        KeyError: One is missing; an egress container does not run without it.
-    """
+    """The settings in a JSON object."""
     accounts = tuple(
         ProxyUser(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
         for name, server in stored["servers"].items()

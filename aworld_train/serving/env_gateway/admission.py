@@ -18,8 +18,6 @@ class TokenCheck:
     """The check of an environment's tokens.
 
     Args:
-        name: Name of the environment, which its tokens contain.
-        secret: Secret with which its tokens are signed.
         revoked: Files that store which tokens were revoked.
     """
 
@@ -52,22 +50,14 @@ class TokenCheck:
         return claims
 
     def check(self, claims: TokenClaims) -> None:
-        """Check that the token is still valid.
-
-        Raises:
-            InvalidToken: It has expired or was revoked.
-        """
+        """Check that the token is still valid."""
         if claims.token_id in self._revocations:
             raise InvalidToken("the token was revoked")
         if time.time() >= claims.expires:
             raise InvalidToken("the token has expired")
 
     def revoke(self, request: web.Request) -> tuple[Revocation, bool]:
-        """Revoke a token; returns which one, and whether it stays revoked if the gateway is restarted.
-
-        Raises:
-            InvalidToken: The request has no valid order.
-        """
+        """Revoke a token; returns which one, and whether it stays revoked if the gateway is restarted."""
         order = _bearer(request.headers.get("Authorization", ""))
         revocation = verify_revocation(self._secret, self._name, order)
         is_stored = self._revocations.add(revocation)
@@ -76,11 +66,7 @@ class TokenCheck:
 
 
 def _bearer(authorization: str) -> str:
-    """The token in that header.
-
-    Raises:
-        InvalidToken: There is none.
-    """
+    """The token in that header."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise InvalidToken("a bearer token is needed")

@@ -53,8 +53,6 @@ class GatewayLimits:
     """Limits of a gateway.
 
     Attributes:
-        queue: Most sessions that wait for a worker.
-        queue_seconds: Longest wait of a session for a worker.
         idle_seconds: A session without a request for this long is ended.
         vanish_seconds: A session whose client broke off a request is ended after this time without another request.
     """
@@ -69,11 +67,6 @@ class Gateway:
     """The state behind the routes.
 
     Args:
-        name: Name of the environment, which its tokens contain.
-        secret: Secret with which its tokens are signed.
-        sockets: The sockets of its workers.
-        limits: See ``GatewayLimits``.
-        revoked: Files that store which tokens were revoked.
         scoring: How many of the workers, the last ones, are for scoring only.
         egress: Socket with the counts of the egress container; None where there is none.
     """

@@ -36,7 +36,6 @@ class Connection(web.RequestHandler):
 
     Attributes:
         holder: The address or token for which it counts.
-        busy: Whether a request is being answered.
         deadline: When it is closed if no request has arrived (loop's clock); None where there is no limit.
         expires: When its token expires (Unix time, seconds); None where it has shown none.
     """

@@ -51,14 +51,7 @@ _HEADERS = {
 
 
 class DesktopPages:
-    """The state behind the pages.
-
-    Args:
-        name: Name of the environment.
-        secret: Secret with which its tokens are signed.
-        password: Password of the pages.
-        links: Its workers.
-    """
+    """The state behind the pages."""
 
     def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerLink]):
         self._name, self._password, self._links = name, password, links

@@ -14,11 +14,7 @@ _MIN_REFRESH_SECONDS = 1.0
 
 
 class EgressCounts(Collector):
-    """The counts of an egress container, as last read.
-
-    Args:
-        socket: Its socket, ``counts`` in its settings.
-    """
+    """The counts of an egress container, as last read."""
 
     def __init__(self, socket: str):
         self._socket = socket

@@ -28,12 +28,7 @@ class _Ending:
 
 
 class Endings:
-    """How the sessions of this gateway have ended.
-
-    Args:
-        name: Name of the environment.
-        pool: Has the open sessions.
-    """
+    """How the sessions of this gateway have ended."""
 
     def __init__(self, name: str, pool: Pool):
         self._name, self._pool = name, pool

@@ -88,11 +88,7 @@ async def forward(
 
 
 def _forwarded_headers(request: web.Request) -> dict[str, str]:
-    """The headers of a request that its worker gets.
-
-    Raises:
-        Refusal: They are not ASCII.
-    """
+    """The headers of a request that its worker gets."""
     headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
     if not all(map(str.isascii, headers.values())):
         raise Refusal(400, "header", "the headers are not all ASCII")
@@ -105,9 +101,6 @@ async def _copy(
     """Copy a worker's response to its client.
 
     The length of an event stream is not known in advance: it gets a window once it turns out to be long.
-
-    Raises:
-        ConnectionResetError: The client does not read it, or there is no memory for it; its connection is closed.
     """
     may_need_window, copied = answer.content_length is None, 0
     try:

@@ -38,10 +38,7 @@ class Refusal(Exception):
     """A request is refused.
 
     Args:
-        status: Status of the response.
         cause: Label for the metrics.
-        reason: Message for the client.
-        headers: Headers of the response.
         closes: Whether the connection is closed after it.
     """
 
@@ -77,7 +74,6 @@ class Budget:
     """The bytes that all requests may hold together.
 
     Args:
-        total: Limit of all tokens together.
         share: Limit of each token.
         seconds: Longest wait of a request for room.
     """
@@ -196,16 +192,7 @@ class ByteAllowance:
 
 
 class RequestBody:
-    """The body of a request, read as it arrives.
-
-    Args:
-        request: The request.
-        account: Its memory is taken from this allowance.
-        max_bytes: A longer body is refused.
-
-    Raises:
-        Refusal: Its declared length is too long, or it is compressed, so that its length is unknown.
-    """
+    """The body of a request, read as it arrives."""
 
     def __init__(self, request: web.Request, account: ByteAllowance, max_bytes: int):
         self._content, self._account, self._max_bytes = request.content, account, max_bytes
@@ -221,11 +208,7 @@ class RequestBody:
             raise self._too_large()
 
     async def read(self) -> bytes:
-        """The whole body, held until the request is over.
-
-        Raises:
-            Refusal: It is too long or too slow, or there is no memory for it.
-        """
+        """The whole body, held until the request is over."""
         limit = self._max_bytes if self._length is None else self._length
         await self._account.take(limit)
         parts = await self._read_at_least(limit)
@@ -233,11 +216,7 @@ class RequestBody:
         return b"".join(parts)
 
     async def read_or_stream(self) -> "bytes | AsyncIterator[bytes]":
-        """The whole body if it is short; otherwise its chunks as they arrive.
-
-        Raises:
-            Refusal: It is too long or too slow, or there is no memory for it.
-        """
+        """The whole body if it is short; otherwise its chunks as they arrive."""
         if not self._exists:
             return b""
         held = HELD_BYTES if self._length is None else min(HELD_BYTES, self._length)

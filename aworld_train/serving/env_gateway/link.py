@@ -31,12 +31,7 @@ class WorkerLink:
     """One worker.
 
     Args:
-        number: Its number.
-        socket: Path of its socket.
-        channel: Channel between the gateway and the worker.
-        scoring: Whether it is for scoring only.
         on_change: Called when the number of sessions that it takes may have changed.
-        on_loss: Called when the worker and all its sessions are lost.
         on_call: Called with server, outcome and seconds of each tool call.
     """
 
@@ -100,23 +95,14 @@ class WorkerLink:
         return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket to the worker.
-
-        Raises:
-            NotTheWorker: Another program has answered.
-            ClientError, OSError: There was no answer.
-        """
+        """A WebSocket to the worker."""
         proof = self._channel.request_headers()
         websocket = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
         await self.verify_worker(proof, websocket._response.headers)
         return websocket
 
     async def verify_worker(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
-        """Check that the worker has answered.
-
-        Raises:
-            NotTheWorker: Another program has; the gateway has disconnected.
-        """
+        """Check that the worker has answered."""
         if self._channel.is_worker(sent, received):
             return
         sys.stderr.write(f"What answers at {self.socket} is not worker {self.number}; it is not used.\n")

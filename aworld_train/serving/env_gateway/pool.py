@@ -26,11 +26,8 @@ class WorkerSession:
     """A client's session.
 
     Attributes:
-        session_id: Its id.
-        link: Its worker.
         token_id: The token it was opened with; other tokens cannot use it.
         expires: When that token expires (Unix time, seconds).
-        is_open: Whether its worker has confirmed that it is open.
         last_active: When a request began or ended (monotonic clock, seconds).
         requests: How many are in progress, streams included.
         vanished: When the client broke off a request; None if it has sent another one since.
@@ -49,11 +46,7 @@ class WorkerSession:
 
 
 class Pool:
-    """Workers and the queue in front of them.
-
-    Args:
-        max_queue: Most sessions that wait.
-    """
+    """Workers and the queue in front of them."""
 
     def __init__(self, max_queue: int):
         self.links: list[WorkerLink] = []
@@ -85,9 +78,6 @@ class Pool:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
         Args:
-            session_id: Of the session.
-            seconds: How long to wait at most.
-            scoring: Whether it has to be a worker for scoring.
             report: Called every few seconds of the wait, with how many wait before it and the workers by state; what it
                 raises ends the wait.
 

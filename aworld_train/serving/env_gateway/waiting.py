@@ -22,13 +22,7 @@ _LOGGER = "environment"
 
 
 class WaitingClient:
-    """The client of a session that is being opened.
-
-    Args:
-        request: Its request.
-        message: The message in it, which opens the session.
-        headers: Of the response.
-    """
+    """The client of a session that is being opened."""
 
     def __init__(self, request: web.Request, message: bytes, headers: Mapping[str, str]):
         self._request, self._headers = request, dict(headers)
@@ -44,11 +38,7 @@ class WaitingClient:
         return self._response is not None
 
     async def report(self, ahead: int, states: Mapping[str, int]) -> None:
-        """Tell it how many sessions wait before it, and what the workers do.
-
-        Raises:
-            ConnectionResetError: It does not read the message.
-        """
+        """Tell it how many sessions wait before it, and what the workers do."""
         if not self._takes_events:
             return
         if self._response is None:

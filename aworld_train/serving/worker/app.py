@@ -40,12 +40,7 @@ class Worker:
     """The state behind the routes.
 
     Args:
-        relay: The tool servers.
-        spawner: Starts them.
         cleaner: Cleans up between sessions; None where sessions share the worker.
-        channel: Between the worker and its gateway.
-        endpoint: The socket at which the gateway reaches it.
-        desktop: The desktop of its tools, if there is one.
     """
 
     def __init__(

@@ -26,9 +26,6 @@ class Site:
     """A folder, served on loopback: at a path, whatever the method and the query, its file.
 
     A file is named as its path is quoted in an address (``http%3A``).
-
-    Args:
-        folder: The folder.
     """
 
     def __init__(self, folder: Path):
@@ -38,11 +35,7 @@ class Site:
         """Address and port, once it is open."""
 
     async def open(self) -> None:
-        """Listen at a port that is free.
-
-        Raises:
-            OSError: None is.
-        """
+        """Listen at a port that is free."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
@@ -65,14 +58,7 @@ class Site:
 
 
 class Check:
-    """The sites of one session, and the servers that are started for it.
-
-    Args:
-        manifest: Names the tests.
-        paths: The values of ``{here}`` and other placeholders.
-        starter: Starts servers.
-        on_notification: By server, what receives its notifications.
-    """
+    """The sites of one session, and the servers that are started for it."""
 
     def __init__(
         self,
@@ -90,11 +76,7 @@ class Check:
         self._opening = asyncio.Lock()
 
     async def server(self, name: str) -> ToolServerProcess | None:
-        """The server that this session has for itself; None where its test names no variables.
-
-        Raises:
-            CallFailure: The folder of its test cannot be served.
-        """
+        """The server that this session has for itself; None where its test names no variables."""
         entry = self._manifest.servers[name]
         if entry.test is None or not entry.test.environment:
             return None
@@ -109,11 +91,7 @@ class Check:
         return self._servers[name]
 
     async def filled(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a call, with placeholders in its arguments replaced.
-
-        Raises:
-            CallFailure: The folder of its test cannot be served.
-        """
+        """The parameters of a call, with placeholders in its arguments replaced."""
         test = self._manifest.servers[name].test
         site = await self._site(test) if test is not None else None
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}

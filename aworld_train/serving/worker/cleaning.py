@@ -28,12 +28,7 @@ class Cleaner(Protocol):
 
 
 class ContainerCleaner:
-    """Cleans a container of the worker's own.
-
-    Args:
-        spawner: Started the processes that are to be ended.
-        proxy: The port of the egress proxy, if there is one.
-    """
+    """Cleans a container of the worker's own."""
 
     def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
         self._spawner, self._proxy = spawner, proxy
@@ -49,8 +44,6 @@ class ProcessCleaner:
     """Cleans up after a worker that is one process of this machine among others.
 
     Args:
-        resources: What a session can change.
-        spawner: Starts its processes.
         socket: The worker's socket; nothing else may be in its folder.
     """
 

@@ -37,11 +37,7 @@ _CHUNK = 1 << 16
 
 
 class Desktop:
-    """The desktop, running or not.
-
-    Args:
-        starter: Starts its programs.
-    """
+    """The desktop, running or not."""
 
     def __init__(self, starter: Starter):
         self._starter = starter
@@ -50,11 +46,7 @@ class Desktop:
         self._viewers = 0
 
     async def start(self) -> None:
-        """Start it, and return when programs can draw on it.
-
-        Raises:
-            CallFailure: It does not start.
-        """
+        """Start it, and return when programs can draw on it."""
         async with self._changing:
             await self._start_display()
             null = os.open(os.devnull, os.O_RDWR)

@@ -22,11 +22,7 @@ _DIRECT = "127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class ProxyPort:
-    """The port on loopback.
-
-    Attributes:
-        port: Its number.
-    """
+    """The port on loopback."""
 
     port: int
     forwarder: Forwarder = field(repr=False)
@@ -41,9 +37,6 @@ async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[ProxyPort]:
     """Listens on loopback and forwards to ``socket`` until the block ends; port 0 takes any that is free.
 
     Each connection opens the socket itself, so the egress container may start later, or be restarted.
-
-    Raises:
-        OSError: The port is in use.
     """
     forwarder = Forwarder(lambda: asyncio.open_unix_connection(socket), _MAX_CONNECTIONS)
     server = await asyncio.start_server(forwarder.serve, "127.0.0.1", port, backlog=_BACKLOG)

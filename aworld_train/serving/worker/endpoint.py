@@ -9,11 +9,7 @@ from pathlib import Path
 
 
 class WorkerSocket:
-    """A Unix socket that this process listens at.
-
-    Args:
-        path: Of the socket; `clear` removes any file there.
-    """
+    """A Unix socket that this process listens at."""
 
     def __init__(self, path: str):
         self.path = Path(path)

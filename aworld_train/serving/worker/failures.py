@@ -16,8 +16,6 @@ class CallFailure(Exception):
     Attributes:
         kind: ``tool_crashed``, ``tool_timeout``, ``tool_output_too_large``, ``tool_unavailable``, ``unknown_tool``,
             ``unknown_server``, ``unsupported`` or ``worker_lost``.
-        message: One line for people and models.
-        code: The JSON-RPC code.
     """
 
     def __init__(self, kind: str, message: str, code: int = _SERVER_ERROR):

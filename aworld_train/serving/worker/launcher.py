@@ -44,12 +44,8 @@ class Spawner:
     """A running spawner process.
 
     Args:
-        manifest: Names the functions that are called and the variables that are keys.
-        paths: The values of the placeholders in commands.
         variables: This worker's environment variables; each server gets all that are no keys, and its own keys.
         chosen: The servers that may be started; the packages of others may be missing.
-        proxies: By server, the variables for its egress; servers without egress have no entry.
-        user: The user of tool servers, as the spawner's ``ToolUser``; None: the user of this process.
     """
 
     def __init__(
@@ -93,11 +89,7 @@ class Spawner:
         process.returncode = 0  # its end shows at the socket, and `reap_children` collects its exit status
 
     async def ready(self) -> None:
-        """Wait until it has imported the modules of all servers.
-
-        Raises:
-            CallFailure: It could not.
-        """
+        """Wait until it has imported the modules of all servers."""
         answer = await self._answer(_PRELOAD_SECONDS)
         if "error" in answer:
             raise CallFailure(
@@ -112,11 +104,7 @@ class Spawner:
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server; see `toolserver.Starter`.
-
-        Raises:
-            CallFailure: It could not be started.
-        """
+        """Start a server; see `toolserver.Starter`."""
         secrets = {**entry.own_variables(self._keys), **self._proxies.get(name, {}), **(environment or {})}
         order = {
             "cwd": str(self._paths.workspace),
@@ -144,11 +132,7 @@ class Spawner:
         killing.add_done_callback(lambda _: then())
 
     async def wipe(self) -> None:
-        """End everything that was started, and empty the folders of this container.
-
-        Raises:
-            NotClean: Something is left.
-        """
+        """End everything that was started, and empty the folders of this container."""
         answer = await self._order({"wipe": True}, [], _WIPE_SECONDS)
         if "error" in answer:
             raise NotClean(answer["error"])

@@ -62,17 +62,7 @@ class RelayedSession:
 
 
 class Relay:
-    """All tool servers of a worker, for any number of sessions.
-
-    Args:
-        manifest: The servers that there are.
-        disabled: Servers that are not run, and why.
-        starter: Starts and ends servers.
-        paths: The values of placeholders in test calls.
-
-    Attributes:
-        report: Called after every tool call.
-    """
+    """All tool servers of a worker, for any number of sessions."""
 
     def __init__(
         self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
@@ -122,9 +112,6 @@ class Relay:
         """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all.
 
         In one for checking, test calls have what they need: see `check.Check`.
-
-        Raises:
-            CallFailure: It names a server that is unknown or off.
         """
         names = [name.strip() for name in requested.split(",") if name.strip()]
         for name in names:

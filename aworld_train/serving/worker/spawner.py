@@ -70,7 +70,6 @@ class ToolUser:
     """The user of tool servers.
 
     Attributes:
-        id: The id of the user and of the group.
         max_processes: How many processes and threads this user may have; fewer than the container may.
     """
 

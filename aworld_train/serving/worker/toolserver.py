@@ -78,10 +78,6 @@ class ToolServerProcess:
     """A tool server by name, running or not.
 
     Args:
-        name: Its name.
-        entry: Its entry in the manifest.
-        starter: Starts and ends it.
-        on_notification: Receives its notifications, except progress.
         environment: Variables that replace or join those that it gets anyway.
     """
 

@@ -41,7 +41,6 @@ class SharedResources:
     """What a session can change where it shares the machine with others.
 
     Attributes:
-        folders: Emptied and kept.
         spared: Pids of processes that continue: the worker itself and its spawner. All other descendants of this
             process belong to the session.
     """
@@ -51,22 +50,14 @@ class SharedResources:
 
 
 def wipe(resources: SharedResources) -> None:
-    """End every process of the session and empty its folders.
-
-    Raises:
-        NotClean: Something is left.
-    """
+    """End every process of the session and empty its folders."""
     end_processes(resources)
     clean_folders(resources.folders)
     verify(resources)
 
 
 def end_processes(resources: SharedResources) -> None:
-    """End every process of the session, and continue those that are spared.
-
-    Raises:
-        NotClean: Some do not end.
-    """
+    """End every process of the session, and continue those that are spared."""
     _end_all(lambda: _descendants() - resources.spared, _end_each)
     for pid in resources.spared - {os.getpid()}:  # a tool may have stopped it
         with contextlib.suppress(ProcessLookupError):
@@ -85,11 +76,7 @@ def verify(resources: SharedResources) -> None:
 
 
 def end_all_but(spared: frozenset[int]) -> None:
-    """End all other processes of this container but its first one, which the kernel protects.
-
-    Raises:
-        NotClean: Some do not end.
-    """
+    """End all other processes of this container but its first one, which the kernel protects."""
 
     def end(_: Iterable[int]) -> None:
         # One signal to all: the kernel allows no fork meanwhile, so no process can escape it.
@@ -103,9 +90,6 @@ def clean_container() -> None:
     """Empty the folders of this container that a session can write to, and check that the next session can use them.
 
     It is run by the user who owns the files.
-
-    Raises:
-        NotClean: Something is left, or a folder cannot be used any more.
     """
     folders, queues = container_folders()
     began = time.clock_gettime_ns(_COARSE_CLOCK) // _SECOND * _SECOND  # queues are stamped with whole seconds
@@ -133,11 +117,7 @@ def _remove_system_v() -> None:
 
 
 def clean_folders(folders: Iterable[Path]) -> None:
-    """Empty folders, and check that they can be used as before.
-
-    Raises:
-        NotClean: One cannot be used.
-    """
+    """Empty folders, and check that they can be used as before."""
     for folder in folders:
         try:
             _restore(folder)
@@ -167,11 +147,7 @@ def _is_writable(folder: str) -> bool:
 
 
 def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
-    """End processes until none is left.
-
-    Raises:
-        NotClean: Some do not end.
-    """
+    """End processes until none is left."""
     deadline = time.monotonic() + _SECONDS
     while pids := remaining():
         if time.monotonic() > deadline:
@@ -220,11 +196,7 @@ def _verify_folders(folders: Iterable[Path]) -> None:
 
 
 def _restore(folder: Path) -> None:
-    """Reset what an owner can change of a mount point itself, but its times, which the wipe still changes.
-
-    Raises:
-        NotClean: Something is not as it was.
-    """
+    """Reset what an owner can change of a mount point itself, but its times, which the wipe still changes."""
     if folder.stat().st_uid != os.geteuid():
         return
     names = []
@@ -254,11 +226,7 @@ def _flags(folder: Path, value: int | None = None) -> int:
 
 
 def _reset_times(folder: Path, began: int) -> None:
-    """Set the times of an own folder to 0; those of another user's are of the wipe, which wrote and read it.
-
-    Raises:
-        NotClean: A time is one that a session chose.
-    """
+    """Set the times of an own folder to 0; those of another user's are of the wipe, which wrote and read it."""
     is_own = folder.stat().st_uid == os.geteuid()
     if is_own:
         os.utime(folder, ns=(0, 0))
@@ -275,12 +243,7 @@ def _touch(folder: Path) -> None:
 
 
 def _check_usable(folder: Path) -> None:
-    """Write and read a file there, and run it where programs may be run.
-
-    Raises:
-        OSError: It cannot be written, read or run.
-        SubprocessError: The program failed.
-    """
+    """Write and read a file there, and run it where programs may be run."""
     script = folder / f".proof-{os.getpid()}"
     script.write_bytes(_TEST_SCRIPT)
     try:
