@@ -13,12 +13,10 @@ _TRIES = 50
 
 
 def machine() -> str:
-    """The name of this machine."""
     return socket.gethostname()
 
 
 def listen_address(host: str) -> str:
-    """The IP address of ``host``, a name or an address."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
@@ -56,12 +54,10 @@ def free_port(address: str) -> int:
 
 
 def check_free(address: str, port: int) -> None:
-    """Check that a server can listen there."""
     _bind(address, port)
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a server can listen there now."""
     try:
         check_free(address, port)
     except EnvironmentFailure:
@@ -70,7 +66,6 @@ def is_free(address: str, port: int) -> bool:
 
 
 def url(ip: str, port: int, path: str) -> str:
-    """The HTTP URL of ``path`` at that address and port."""
     return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
 
 

@@ -100,17 +100,13 @@ class Backend(Protocol):
     """A way to run environments. Every call but `prepare` and following logs ends within a limited time."""
 
     @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        ...
+    def name(self) -> str: ...
 
     def records(self) -> list[Record]:
         """All environments that were started with it and not taken down."""
         ...
 
-    def find(self, name: str) -> Record | None:
-        """The environment of that name."""
-        ...
+    def find(self, name: str) -> Record | None: ...
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path."""
@@ -120,9 +116,7 @@ class Backend(Protocol):
         """Start what was prepared, and return before it answers."""
         ...
 
-    def mark_ready(self, record: Record) -> None:
-        """Record that its tools have been tested and work."""
-        ...
+    def mark_ready(self, record: Record) -> None: ...
 
     def stop(self, record: Record) -> None:
         """Stop all of it and remove its record; it may have ended already."""
@@ -132,10 +126,6 @@ class Backend(Protocol):
         """Whether the environment of ``record``, and no other of its name, is still running."""
         ...
 
-    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The last lines that it wrote; with ``follow``, also those to come."""
-        ...
+    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]: ...
 
-    def remove(self, name: str) -> None:
-        """Remove everything of that name, whatever state it is in."""
-        ...
+    def remove(self, name: str) -> None: ...

@@ -16,7 +16,6 @@ BACKENDS = ("docker", "process")
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name."""
     if name == "docker":
         return DockerBackend()
     if name == "process":

@@ -20,7 +20,6 @@ _ENGINE_SECONDS = (
 
 
 def main() -> None:
-    """Watch until the owner or the environment is gone."""
     name, owner = sys.argv[1], ProcessIdentity.read(sys.argv[2])
     backend, owners_end = DockerBackend(), open_end(owner)
     while backend.exists(name):

@@ -89,7 +89,6 @@ def engine_host(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def refuse_ssh(host: str) -> None:
-    """Refuse an engine that is reached by SSH."""
     if host.startswith("ssh://"):
         raise UsageError(
             f"The Docker engine at {host} is another machine's, and what an environment listens on there cannot be "
@@ -106,28 +105,22 @@ def build_image(
     pull: bool,
     rebuild: bool,
 ) -> str:
-    """Build the image of an environment unless it exists; see ``images.build``."""
     return build(_engine(), directory, report_progress, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
-    """Runs environments as containers."""
-
     name = "docker"
 
     def __init__(self) -> None:
         self._client = _engine()
 
     def records(self) -> list[Record]:
-        """See `Backend.records`."""
         return self._records(None)
 
     def find(self, name: str) -> Record | None:
-        """See `Backend.find`."""
         return next(iter(self._records(name)), None)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Build the image; see `Backend.prepare`."""
         if plan.egress:
             build_egress_image(self._client, report_progress, pull=plan.pull, rebuild=plan.rebuild)
         return build(
@@ -140,7 +133,6 @@ class DockerBackend:
         )
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start a network, volumes, workers and the gateway; see `Backend.start`."""
         from docker.errors import APIError
 
         try:
@@ -167,7 +159,6 @@ class DockerBackend:
                 container.rename(container.name.removesuffix(_STARTING))
 
     def stop(self, record: Record) -> None:
-        """See `Backend.stop`."""
         self._remove(record.name)
 
     def runs(self, record: Record) -> bool:
@@ -176,7 +167,6 @@ class DockerBackend:
         return any(one.status in _RUNNING for one in gateways)
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The lines of all its containers, each with the container's part in front; see `Backend.logs`."""
         containers = self._containers(record.name)
         if follow:
             yield from _follow(containers, lines)
@@ -190,7 +180,6 @@ class DockerBackend:
         yield from [line for _, line in sorted(stamped)[-lines:]]
 
     def remove(self, name: str) -> None:
-        """Everything of that name, whatever state it is in."""
         self._remove(name)
 
     def exists(self, name: str) -> bool:
@@ -383,7 +372,6 @@ def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
 
 
 def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
-    """Start the process that removes the environment when its owner ends."""
     subprocess.Popen(
         [
             sys.executable,
@@ -401,7 +389,6 @@ def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
 
 
 def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
-    """The mount of the folder with data, and the variable that names it."""
     if plan.data is None:
         return [], {}
     from docker.types import Mount
@@ -412,7 +399,6 @@ def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
 
 
 def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: int) -> dict[str, Any]:
-    """The settings of a worker in a container; ``user`` is that of its tools."""
     return {
         "socket": f"{SOCKETS}/{number}/worker.sock",
         "manifest": f"{RUNTIME_FOLDER}/manifest.json",
@@ -429,7 +415,6 @@ def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: in
 
 
 def gateway_settings(plan: EnvPlan) -> dict[str, Any]:
-    """The settings of a gateway in a container."""
     return {
         "name": plan.name,
         "host": "0.0.0.0",
@@ -488,7 +473,6 @@ def _worker_rights(size: Size, user: int) -> dict[str, Any]:
 
 
 def _container_limits(size: Size, cores: int) -> dict[str, Any]:
-    """Options that limit what a container may use and do."""
     return {
         "read_only": True,
         "cap_drop": ["ALL"],

@@ -119,7 +119,6 @@ def egress_rules(
 
 
 def egress_passwords(rules: Mapping[str, EgressRule]) -> dict[str, str]:
-    """A new password for the proxy for each server that has egress."""
     return {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in rules}
 
 
@@ -130,7 +129,6 @@ def egress_settings(
     counts: str,
     forbidden: Iterable[Network],
 ) -> dict[str, Any]:
-    """The settings of an egress container; see ``serving.egress.settings``."""
     return {
         "servers": {
             name: {"password": passwords[name], "open": rule.is_open, "hosts": list(map(str, rule.hosts))}

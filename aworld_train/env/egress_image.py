@@ -35,7 +35,6 @@ ENTRYPOINT ["python3", "-P", "{images.RUNTIME_FOLDER}/run.py", "{egress.__name__
 
 
 def egress_image_name() -> str:
-    """The image's name, whether it exists or not."""
     hashed = hashlib.sha256()
     for name, content in sorted(_files().items()):
         hashed.update(f"{name}\0".encode() + content)
@@ -45,7 +44,6 @@ def egress_image_name() -> str:
 def build_egress_image(
     client: Any, report_progress: ProgressReporter, *, pull: bool = False, rebuild: bool = False
 ) -> str:
-    """Build the image unless it exists; the arguments are those of ``images.build``."""
     from docker.errors import ImageNotFound
 
     name = egress_image_name()

@@ -35,11 +35,9 @@ class EnvFile:
     lines_without_value: tuple[int, ...]
 
     def value(self, name: str) -> str:
-        """The value of a name that the file assigns, with its references replaced."""
         return self._resolve(name, ())
 
     def references(self) -> set[str]:
-        """The names that values refer to."""
         from dotenv.variables import Variable, parse_variables
 
         values = (assignment.value for assignment in self.assignments.values())
@@ -83,7 +81,6 @@ class EnvFile:
 
 
 def read_env_file(path: Path) -> EnvFile:
-    """Read a file of assignments."""
     from dotenv.parser import parse_stream
 
     try:

@@ -103,7 +103,6 @@ def check_servers(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Make the test call of each server; the arguments are those of ``examine``."""
     checks = examine(mcp_url, token, calls, seconds, report_progress).servers
     failed = [check for check in checks if check.problem is not None]
     if failed:
@@ -139,8 +138,6 @@ def examine(
 
 @dataclass
 class _Steps:
-    """What a test waits for."""
-
     current: str = "a session is opened"
 
 

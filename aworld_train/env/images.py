@@ -79,7 +79,6 @@ ENTRYPOINT ["python3", "-P", "{folder}/run.py"]
 
 
 def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
-    """The name of its image, whether it exists or not; ``only`` as for `build`."""
     hashed = hashlib.sha256(directory.digest().encode())
     if only and _takes_servers_argument(directory):
         hashed.update("\0".join(["", *sorted(only)]).encode())
@@ -166,7 +165,6 @@ def build_context(
     report_progress: ProgressReporter,
     **options: Any,
 ) -> None:
-    """Build an image from a build context."""
     from docker.errors import APIError
 
     last_lines: deque[str] = deque(maxlen=_LOG_LINES)
@@ -242,7 +240,6 @@ def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
 
 
 def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
-    """The files of the gateway and the worker, with the manifest and the packages they need."""
     package = Path(aworld_train.__file__).parent
     files = [file for part in _SHARED for file in [package / part, *sorted((package / part).rglob("*.py"))]]
     return {
@@ -286,5 +283,4 @@ def _target(link: Path) -> str:
 
 
 def _repository(name: str) -> str:
-    """``name`` in the characters that an image's repository may have."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "environment"

@@ -25,7 +25,6 @@ _LOG_LINES = 15
 
 
 def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter) -> str:
-    """Path of a Python that has what the directory's requirements name."""
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
@@ -76,7 +75,6 @@ def lock_packages(directory: EnvDirectory, report_progress: ProgressReporter, *,
 
 
 def install_packages(directory: EnvDirectory, python: str, report_progress: ProgressReporter) -> None:
-    """Fetch the packages that are locked, unless they are there."""
     if (directory.path / "packages.json").is_file():
         report_progress(f"Fetching the packages of {directory.name}; the first time may take minutes.")
         _run([python, str(directory.path / "install.py")])

@@ -52,7 +52,6 @@ def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
 def choose_servers(
     manifest: Manifest, names: tuple[str, ...], keys: Mapping[str, str], report_progress: ProgressReporter
 ) -> tuple[str, ...]:
-    """The servers to run: those of ``names``, or all that have their keys."""
     missing = manifest.missing_keys(keys)
     check_names(manifest, names)
     for name in names:
@@ -71,13 +70,11 @@ def choose_servers(
 
 
 def _lacking(manifest: Manifest, keys: list[str]) -> str:
-    """The missing keys, and the shared variables that would do."""
     stand_ins = manifest.stand_ins(keys)
     return ", ".join(keys) + (f" (or {', '.join(stand_ins)})" if stand_ins else "")
 
 
 def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:
-    """Check that all of them are servers of the environment."""
     for name in names:
         if name not in manifest.servers:
             guess = nearest(name, list(manifest.servers))

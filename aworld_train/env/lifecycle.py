@@ -249,7 +249,6 @@ def down_orphans() -> list[str]:
 
 
 def find(name: str) -> Record | None:
-    """The environment of that name, whatever runs it."""
     records = (backend.find(name) for backend in usable_backends())
     return next((record for record in records if record is not None), None)
 
@@ -341,7 +340,6 @@ def _wait_until_healthy(
 
 
 def _what_is_missing(health: Mapping[str, Any] | None, plan: EnvPlan) -> str:
-    """How many workers are ready, and what the others do."""
     if health is None:
         return "its gateway does not answer yet"
     counts = [health["workers"], health["scoring"]]
@@ -423,7 +421,6 @@ def _runtime_digest() -> str:
 
 
 def _matches(record: Record, plan: EnvPlan, backend: Backend) -> bool:
-    """Whether it was started from this plan, and answers."""
     is_same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
     if (
         not is_same

@@ -43,20 +43,15 @@ _MAX_FOLDER_LENGTH = 50  # of the 107 characters that a socket's path may have
 
 
 class ProcessBackend:
-    """Runs environments as detached processes of this machine."""
-
     name = "process"
 
     def records(self) -> list[Record]:
-        """See `Backend.records`."""
         return [record for record in map(registry.read, registry.names()) if record is not None]
 
     def find(self, name: str) -> Record | None:
-        """See `Backend.find`."""
         return registry.read(name)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Find or make an interpreter with the packages of the directory's requirements; see `Backend.prepare`."""
         if plan.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
         if plan.runtime:
@@ -66,7 +61,6 @@ class ProcessBackend:
         return python
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start everything under a supervisor; see `Backend.start`."""
         log = registry.log_path(plan.name)
         log.unlink(missing_ok=True)
         registry.old_log_path(plan.name).unlink(missing_ok=True)
@@ -130,11 +124,9 @@ class ProcessBackend:
         return record
 
     def mark_ready(self, record: Record) -> None:
-        """See `Backend.mark_ready`."""
         registry.write(replace(record, ready=True))
 
     def stop(self, record: Record) -> None:
-        """End the supervisor, which ends its descendants; see `Backend.stop`."""
         supervisor = _supervisor(record)
         if supervisor is not None:
             processes = [supervisor, *_children(supervisor)]
@@ -152,11 +144,9 @@ class ProcessBackend:
         registry.old_log_path(record.name).unlink(missing_ok=True)
 
     def runs(self, record: Record) -> bool:
-        """Whether the supervisor lives; it ends with the environment."""
         return _supervisor(record) is not None
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """See `Backend.logs`."""
         old = registry.old_log_path(record.name)
         with registry.log_path(record.name).open("rb") as file:
             yield from _decoded(_read_from(old, 0) + file.read())[-lines:]
@@ -173,7 +163,6 @@ class ProcessBackend:
                 time.sleep(_FOLLOW_SECONDS)
 
     def remove(self, name: str) -> None:
-        """See `Backend.remove`."""
         record = self.find(name)
         if record is not None:
             self.stop(record)

@@ -69,17 +69,14 @@ class Record:
 
     @property
     def health(self) -> str:
-        """URL of its health check."""
         return address.url(self._ip, self.port, "/health")
 
     @property
     def revocations(self) -> str:
-        """URL at which tokens are revoked."""
         return address.url(self._ip, self.port, "/revoke")
 
     @property
     def connection(self) -> EnvConnection:
-        """How to reach it; unchanged for as long as it is up."""
         credentials = self.credentials
         password = credentials.desktop_password
         return EnvConnection(

@@ -46,7 +46,6 @@ def folder() -> Path:
 
 
 def checked(name: str) -> str:
-    """``name``, if it is a valid name of an environment."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of an environment: up to 63 letters, digits, '.', '_' and '-', the "
@@ -56,12 +55,10 @@ def checked(name: str) -> str:
 
 
 def record_path(name: str) -> Path:
-    """The file of the record."""
     return folder() / f"{checked(name)}.json"
 
 
 def log_path(name: str) -> Path:
-    """The file of its log."""
     return folder() / f"{checked(name)}.log"
 
 
@@ -71,7 +68,6 @@ def old_log_path(name: str) -> Path:
 
 
 def note_revocation(name: str) -> None:
-    """Remember that a token of that environment was revoked."""
     _revoked_path(name).touch(mode=0o600)
 
 
@@ -83,12 +79,10 @@ def take_revocation(name: str) -> bool:
 
 
 def names() -> list[str]:
-    """The names of all records."""
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
 def read(name: str) -> Record | None:
-    """The record of that name, if there is one."""
     path = record_path(name)
     try:
         stored = json.loads(path.read_text())
@@ -106,14 +100,12 @@ def read(name: str) -> Record | None:
 
 
 def write(record: Record) -> None:
-    """Store the record, readable by this user only."""
     processes = {"owner": str(record.owner or ""), "starter": str(record.starter or "")}
     stored = json.dumps(asdict(record) | processes)
     atomic.write_text(record_path(record.name), stored, mode=0o600)
 
 
 def remove(name: str) -> None:
-    """Remove the record; the log stays."""
     record_path(name).unlink(missing_ok=True)
 
 
@@ -144,7 +136,6 @@ def remove_old_logs() -> list[Path]:
 
 @contextmanager
 def locked(name: str, wait: float, report_progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Hold the lock under which that environment may be changed."""
     path = folder() / f".{checked(name)}.lock"
     deadline = time.monotonic() + wait
     reported = False

@@ -39,7 +39,6 @@ class EnvStatus:
     machine: str
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields."""
         return asdict(self)
 
 
@@ -62,7 +61,6 @@ def log_lines(record: Record, lines: int, follow: bool = False) -> Iterator[str]
 
 
 def names() -> list[str]:
-    """The names of all environments."""
     return sorted(one.name for one in status())
 
 

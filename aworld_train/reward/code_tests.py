@@ -65,12 +65,6 @@ def processes_that_can_be_read():
 
 @dataclass(frozen=True)
 class CodeTests:
-    """A row's tests.
-
-    Attributes:
-        seconds: How long the answer's code and the tests may take together.
-    """
-
     tests: str
     seconds: float
 
@@ -280,7 +274,6 @@ def program(tests: CodeTests, code: str) -> tuple[str, str]:
 
 
 def _address(tools: ToolSettings) -> tuple[str, str]:
-    """The environment's endpoint, empty where there is none, and its token."""
     from aworld_train.env.connection import connection_settings
 
     connection = connection_settings()

@@ -48,7 +48,6 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
 
 
 def check_composite(settings: CompositeSettings) -> None:
-    """Check that a composite can be scored by these settings."""
     for key, fault in composite_faults(settings):
         raise RewardError(f"The scorer composite: `{key}` {fault}")
     if settings.correct:

@@ -50,8 +50,6 @@ _ENCODED = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
 
 
 class Suspicion(StrEnum):
-    """A sign of reward hacking in an episode."""
-
     other_file = "answer_in_other_file"
     copied_prompt = "answer_from_prompt"
     repeated_text = "repeated_text"
@@ -59,7 +57,6 @@ class Suspicion(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """One sentence for people."""
         return _MEANINGS[self]
 
 

@@ -52,7 +52,6 @@ _DECODER = json.JSONDecoder(parse_int=_NumberText, parse_float=_NumberText)
 
 
 def parse_path(path: str) -> Path:
-    """The steps of a path."""
     steps: list[str | int] = []
     position = 0
     while position < len(path):

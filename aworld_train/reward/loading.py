@@ -34,12 +34,10 @@ def load_reward(spec: str) -> Callable[..., Any]:
 
 
 def load_function(spec: str) -> Callable[..., Any]:
-    """The function that ``spec`` names, whatever its signature."""
     return load_user_code(spec, "reward", RewardError)
 
 
 def is_reward_function(function: Callable[..., Any]) -> bool:
-    """Whether a function has the keyword signature of reward functions."""
     return not _signature_fault(function)
 
 

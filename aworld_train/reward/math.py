@@ -108,7 +108,6 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
 
 
 def _percent_of(one: MathAnswer, other: MathAnswer) -> bool:
-    """Whether one is in percent and the other has a unit."""
     return one.percent and bool(other.unit)
 
 
@@ -126,7 +125,6 @@ def _converted(answer: MathAnswer, factor: Fraction) -> MathAnswer:
 
 
 def _equal_numbers(actual: MathAnswer, expected: MathAnswer, *hundredths: bool) -> bool:
-    """Whether two numbers are equal, those in percent as hundredths where that is marked."""
     assert actual.number is not None and expected.number is not None
     numbers = actual.number, expected.number
     one, other = (
@@ -144,7 +142,6 @@ def _equal_numbers(actual: MathAnswer, expected: MathAnswer, *hundredths: bool) 
 
 
 def _other_kind(actual: str, expected: str) -> str | None:
-    """Why two texts cannot be the same mathematics although math-verify may read them alike."""
     kinds = _collection(actual), _collection(expected)
     if _SET in kinds and None not in kinds and kinds[0] != kinds[1]:
         return "a set and a list in order"

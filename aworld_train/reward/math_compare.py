@@ -136,7 +136,6 @@ def _equal_relations(expected: Any, actual: Any) -> bool:
 
 
 def _equal_solutions(one: Expr, other: Expr) -> bool:
-    """Whether two expressions are 0 for the same values of a variable."""
     for variable in sorted(one.free_symbols, key=str):
         try:
             solutions = sympy.solve(one, variable), sympy.solve(other, variable)
@@ -235,7 +234,6 @@ def _evaluated(difference: Expr, digits: int, point: dict[Any, Any] | None = Non
 
 
 def _is_relation(value: Any, kind: type = Relational) -> bool:
-    """Whether it is a relation, or a chain of several."""
     parts = value._unsorted_args if isinstance(value, And) else [value]
     return bool(parts) and all(isinstance(part, kind) for part in parts)
 
@@ -246,7 +244,6 @@ def _is_assignment(value: Any) -> bool:
 
 
 def _ends(equation: Any) -> Eq:
-    """The first and the last side of an equation."""
     if isinstance(equation, And):
         return Eq(equation._unsorted_args[0].lhs, equation._unsorted_args[-1].rhs, evaluate=False)
     return equation

@@ -58,7 +58,6 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def residue(text: str) -> tuple[str, int] | None:
-    r"""The number and the modulus of a residue such as ``6 \pmod 7``; None for anything else."""
     match = _RESIDUE.fullmatch(_bare(text))
     return (match["number"], int(match["modulus"])) if match else None
 
@@ -69,7 +68,6 @@ def without_ordinal(text: str) -> str:
 
 
 def in_shape(text: str) -> str:
-    """The text in the notation that math-verify reads."""
     words = _TEXT.sub(r"\1", text).replace("\\ ", " ").strip(" .")
     if _NO_SOLUTION.fullmatch(words):
         return r"\emptyset"

@@ -102,7 +102,6 @@ def _exponent(text: str) -> str:
 
 
 def _braced(text: str) -> str:
-    """The inside of the braces that a text begins with."""
     depth = 0
     for at, sign in enumerate(text):
         depth += (sign == "{") - (sign == "}")
@@ -112,7 +111,6 @@ def _braced(text: str) -> str:
 
 
 def _bracketed_before(latex: str, end: int) -> str:
-    """The inside of the brackets that close at ``end``."""
     depth = 0
     for at in range(end, -1, -1):
         depth += (latex[at] in _CLOSING) - (latex[at] in _OPENING)

@@ -162,7 +162,6 @@ def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
 
 
 def as_latex(text: str) -> str:
-    """Typed mathematics as LaTeX."""
     text = "".join(_SIGNS.get(sign, sign) for sign in text)
     text = re.sub(r"\\(?:mathrm|text)\s*\{\s*([A-Za-z])\s*\}", r"\1", text)
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)

@@ -12,7 +12,6 @@ MAX_SEARCHED = 20_000
 
 
 def compile_pattern(pattern: str) -> Any:
-    """The compiled RE2 pattern."""
     import re2
 
     options = re2.Options()

@@ -39,7 +39,6 @@ def read_result(result: Any) -> Score:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in a line: type, message, and the file and line that raised it."""
     if isinstance(error, AworldTrainError):
         return error.message
     text = " ".join("".join(traceback.format_exception_only(error)).split())

@@ -289,7 +289,6 @@ def _modules_used(tree: ast.Module) -> set[str]:
 def _run(
     code: types.CodeType, assertions: _Assertions, child: "subprocess.Popen[bytes]", answer: str
 ) -> None:
-    """Run the tests; they raise where the answer is wrong."""
     assert child.stdin is not None and child.stdout is not None
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])

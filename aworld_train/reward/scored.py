@@ -14,8 +14,6 @@ from aworld_train.reward.settings import RewardSettings
 
 
 class ScoreOutcome(StrEnum):
-    """How scoring an answer ended."""
-
     scored = "scored"
     no_answer = "no_answer"
     too_hard = "too_hard"

@@ -141,7 +141,6 @@ def register_scorer(
 
 
 def scorer_names() -> tuple[str, ...]:
-    """The built-in scorers, those registered in this process, and other names of them."""
     return tuple(dict.fromkeys((*BUILT_IN, *_registered, *ALIASES)))
 
 
@@ -160,7 +159,6 @@ def find_scorer(name: str) -> Scorer:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function, or the call of an object, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004  (an object whose call is async)
     )

@@ -90,7 +90,6 @@ async def score_extracted(
 
 
 def _references(context: ScoringContext) -> list[str]:
-    """All right answers of the row, where it has a list of them."""
     references = _plain(context.info.get("ground_truths"))
     return [str(reference) for reference in references] if isinstance(references, list) else []
 
@@ -166,7 +165,6 @@ def _may_be_by_the_answer(scorer: Scorer, error: Exception) -> bool:
 async def _copes_with_ground_truth(
     run: _Run, scorer: Scorer, ground_truth: str, context: ScoringContext
 ) -> bool:
-    """Whether the scorer gives a score, of any value, where the ground truth is the answer."""
     try:
         score = await run(scorer, ground_truth, ground_truth, _with_ground_truth(context, ground_truth))
     except Exception:
@@ -190,7 +188,6 @@ def _failure(
 
 
 def _with_ground_truth(context: ScoringContext, ground_truth: str) -> ScoringContext:
-    """The context of an episode that answers with the ground truth."""
     info = {**context.info}
     if "solution_str" in info:  # of a reward function, which reads the answer from there
         info["solution_str"] = ground_truth

@@ -117,12 +117,10 @@ class RewardSettings:
         return replace(self, timeout=self.timeout + _MINUTE * minutes)
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON values."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """The settings from the data of ``to_plain``."""
         judge, composite, tools = data["judge"], data["composite"], data["tools"]
         models = tuple(JudgeModel(**model) for model in judge["models"])
         return cls(

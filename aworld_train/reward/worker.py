@@ -28,7 +28,6 @@ _MAX_MEGABYTES = 4096
 
 
 def main(descriptor: int) -> None:
-    """Serve the parent until it ends."""
     _end_with_parent()
     _limit_memory()
     parent: Connection[Any, Any] = Connection(descriptor)
@@ -45,7 +44,6 @@ def main(descriptor: int) -> None:
 
 
 def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
-    """The context from the plain values that the parent sent."""
     return ScoringContext(**{**data, "settings": RewardSettings.from_plain(data["settings"])})
 
 

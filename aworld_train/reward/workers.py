@@ -91,8 +91,6 @@ class Job:
 
 
 class ScorerPool:
-    """At most ``max_workers`` workers, each started when an answer finds the others busy."""
-
     def __init__(self, max_workers: int):
         self._max_workers = max_workers
         self._jobs: queue.SimpleQueue[tuple[Future[Score], Job, float]] = queue.SimpleQueue()
@@ -176,8 +174,6 @@ class ScorerPool:
 
 
 class ScorerProcess:
-    """A worker process."""
-
     def __init__(self) -> None:
         parent_end, worker_end = socket.socketpair()
         with worker_end:
@@ -233,7 +229,6 @@ class ScorerProcess:
         raise ScorerFailure(str(values[0]))
 
     def end(self) -> None:
-        """Kill the process and its children."""
         if not self.ended:
             self.ended = True
             _alive.discard(self)
@@ -243,7 +238,6 @@ class ScorerProcess:
             self._process.wait()
 
     def close(self) -> None:
-        """Close this process's ends of the connection and of the worker's standard input."""
         self._connection.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -281,7 +275,6 @@ class ScorerProcess:
             remaining = min(job.seconds - elapsed, job.processor_seconds - used)
 
     def _death(self) -> str:
-        """How a worker that no longer answers ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH_SECONDS)
         code = self._process.poll()

@@ -21,7 +21,6 @@ _PROOF_BYTES = 32
 
 
 def derive_secret(environment_secret: str, number: int) -> str:
-    """The secret of the channel to that worker."""
     return hmac.digest(environment_secret.encode(), f"worker {number}".encode(), hashlib.sha256).hex()
 
 
@@ -32,20 +31,16 @@ class Channel:
         self._key = hashlib.sha256(secret.encode()).digest()
 
     def request_headers(self) -> dict[str, str]:
-        """The headers that a gateway adds to a request."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         return {_NONCE: nonce, _PROOF: self._proof("gateway", nonce)}
 
     def is_gateway(self, request_headers: Mapping[str, str]) -> bool:
-        """Whether the request with these headers comes from the gateway."""
         return self._proves("gateway", request_headers.get(_NONCE, ""), request_headers)
 
     def response_headers(self, request_headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers that a worker adds to the response."""
         return {_PROOF: self._proof("worker", request_headers.get(_NONCE, ""))}
 
     def is_worker(self, request_headers: Mapping[str, str], response_headers: Mapping[str, str]) -> bool:
-        """Whether the response to the request with these headers comes from the worker."""
         return self._proves("worker", request_headers[_NONCE], response_headers)
 
     def _proves(self, end: str, nonce: str, headers: Mapping[str, str]) -> bool:

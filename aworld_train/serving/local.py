@@ -71,7 +71,6 @@ class ManagedProcess:
             self._process = None
 
     def start_if_due(self) -> None:
-        """Start it, in empty folders, if it does not run and its waiting time is over."""
         if self._process is None and time.monotonic() >= self._next_start:
             for folder in self._folders:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,12 +81,10 @@ class ManagedProcess:
             )
 
     def stop(self) -> None:
-        """Send it SIGTERM."""
         if self._process is not None:
             self._process.terminate()
 
     def end(self, deadline: float) -> None:
-        """Wait until it has ended, and kill it at the deadline."""
         if self._process is None:
             return
         try:
@@ -98,7 +95,6 @@ class ManagedProcess:
 
 
 def main() -> None:
-    """Run until SIGTERM or SIGINT."""
     settings = json.loads(os.environ["AWORLD_LOCAL"])
     folder = Path(settings["folder"])
     processes = _processes(settings, folder)

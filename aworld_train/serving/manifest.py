@@ -203,11 +203,9 @@ class Manifest:
         return {name: keys for name, keys in lacking.items() if keys}
 
     def key_names(self) -> set[str]:
-        """The variables of all servers."""
         return {key for entry in self.servers.values() for key in (*entry.keys, *entry.optional_keys)}
 
     def shared_key_names(self) -> set[str]:
-        """The variables that stand in for keys of servers."""
         return {f"{shared}_{name}" for shared, group in self.shared_keys.items() for name in group.names}
 
     def with_shared(self, variables: Mapping[str, str]) -> dict[str, str]:

@@ -109,7 +109,6 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
 
 
 def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
-    """The content of the order."""
     claims = _verified(secret, environment, order, _ORDERS)
     until = claims.get("until")
     return Revocation(str(claims.get("revoke", "")), None if until is None else float(until))

@@ -95,7 +95,6 @@ class ClientServers:
 
 
 def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> ClientServers:
-    """Read a configuration: a JSON file, or its content."""
     where, content = "mcp_servers", source
     if isinstance(source, Path):
         where, name = str(source), name or _slug(source.stem)
@@ -118,8 +117,6 @@ def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> Cli
 
 
 class _Directory:
-    """A directory that is being put together."""
-
     def __init__(self, where: str, name: str):
         self._where, self._name = where, name
         self._entries: dict[str, dict[str, Any]] = {}
@@ -131,7 +128,6 @@ class _Directory:
         self._is_local = False
 
     def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server."""
         if unused := sorted(set(entry) - _UNDERSTOOD):
             self._remarks.append(f"{self._where}: {name}: {', '.join(unused)} is not used.")
         variables = self._strings(name, entry, "env")
@@ -156,7 +152,6 @@ class _Directory:
         self._entries[name] = {**added, **more, **passed_on}
 
     def finished(self) -> ClientServers:
-        """All of it."""
         if not self._entries:
             raise UsageError(f"{self._where} names no server that is not disabled.")
         import yaml
@@ -182,7 +177,6 @@ class _Directory:
         return ClientServers(self._name, files, self._values, tuple(self._unset), tuple(self._remarks))
 
     def _command(self, name: str, program: str, arguments: list[str]) -> list[str]:
-        """The command of a server that is a program."""
         if program in ("cmd", "cmd.exe") and arguments[:1] == ["/c"] and len(arguments) > 1:
             _, program, *arguments = arguments
         runner = _RUNNERS.get(Path(program).name.removesuffix(".cmd").removesuffix(".exe"), "")
@@ -247,7 +241,6 @@ class _Directory:
     def _remote(
         self, name: str, url: str, entry: Mapping[str, Any], variables: dict[str, str]
     ) -> dict[str, Any]:
-        """The entry of a server at a URL; adds its variables."""
         stated = str(entry.get("type") or entry.get("transport") or "").lower()
         transport = (
             "sse" if stated == "sse" or (not stated and urlsplit(url).path.endswith("/sse")) else "http"

@@ -27,7 +27,6 @@ COMPLETE = PACKAGES / "complete"
 
 
 def main() -> None:
-    """Fetch what is locked, unless that was done, or lock."""
     servers = json.loads((HERE / "packages.json").read_text())
     PACKAGES.mkdir(exist_ok=True)
     with (PACKAGES / "lock").open("w") as lock:
@@ -101,7 +100,6 @@ def node_folder() -> Path:
 
 
 def npm(*arguments: str) -> None:
-    """Run npm, which finds ``node`` in ``PATH``, as do the scripts of packages."""
     folder = node_folder()
     script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
@@ -126,7 +124,6 @@ def uv(*arguments: str, given: str = "") -> None:
 
 
 def digest() -> str:
-    """A hash of what decides what is fetched."""
     hashed = hashlib.sha256(sys.executable.encode())
     for file in (HERE / "packages.json", HERE / "package-lock.json", *sorted(HERE.glob("python/*.txt"))):
         hashed.update(file.read_bytes() if file.exists() else b"")

@@ -26,7 +26,6 @@ class VerdictCache:
         self._directory = directory
 
     def read(self, key: str) -> JudgedVerdict | None:
-        """The verdict under a key, or None."""
         try:
             data = json.loads(self._file(key).read_bytes())
             if data["key"] != key:
@@ -41,7 +40,6 @@ class VerdictCache:
             return None
 
     def write(self, key: str, model: str, judged: JudgedVerdict) -> None:
-        """Store a verdict."""
         file = self._file(key)
         data = {
             "key": key,

@@ -18,8 +18,6 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """What a judge decides."""
-
     correct = "correct"
     incorrect = "incorrect"
     not_attempted = "not_attempted"
@@ -40,7 +38,6 @@ class Forms:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdicts that a judge may give."""
         with_none = Verdict.not_attempted in self.words.values()
         return [each for each in Verdict if with_none or each is not Verdict.not_attempted]
 
@@ -58,7 +55,6 @@ _CONFIDENCE = re.compile(r"\bconfidence\b|置信度", re.IGNORECASE)
 
 @lru_cache(maxsize=16)
 def forms_of(instructions: str) -> Forms:
-    """The forms that a judge's instructions define."""
     words: dict[str, Verdict] = {}
     if _NOT_ATTEMPTED.search(instructions):
         words |= {verdict.value: verdict for verdict in Verdict}
@@ -74,7 +70,6 @@ def forms_of(instructions: str) -> Forms:
 
 
 def object_form(forms: Forms) -> str:
-    """The sentence that asks for a JSON object."""
     names = _either([f'"{verdict}"' for verdict in forms.verdicts])
     if not forms.confidence:
         return (
@@ -90,7 +85,6 @@ def object_form(forms: Forms) -> str:
 
 
 def line_form(forms: Forms, code: str) -> str:
-    """The sentences that ask for a last line with the code."""
     lines = _either([f"exactly VERDICT {code}: {verdict.upper()}" for verdict in forms.verdicts])
     confidence = (
         "Then comes a line `confidence: NN%` with the percentage that the answer itself states, or `confidence: none` "

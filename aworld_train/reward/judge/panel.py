@@ -44,7 +44,6 @@ class Backoff:
     max_seconds: float = 8.0
 
     def seconds(self, failures: int) -> float:
-        """A random wait after so many failures."""
         return random.uniform(
             0.0, min(self.max_seconds, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         )
@@ -71,8 +70,6 @@ class Judgement:
 
 @dataclass
 class _JudgeState:
-    """A model and its state in this process."""
-
     model: JudgeModel
     client: ChatClient
     plain_text: bool = False  # it refuses or ignores structured output
@@ -80,7 +77,6 @@ class _JudgeState:
 
     @classmethod
     def of(cls, model: JudgeModel) -> "_JudgeState":
-        """The state of a model that has not been asked."""
         return cls(
             model, ChatClient(EndpointAddress(model.url, model.model, model.key_variable, needs_key=True))
         )
@@ -232,7 +228,6 @@ class JudgePanel:
 
 
 def _verdict_line(judged: JudgedVerdict) -> str:
-    """A verdict and its reason, in a line."""
     return f"{judged.verdict.upper()}: {' '.join(judged.reason.split())[:_MAX_REASON]}"
 
 

@@ -46,7 +46,6 @@ class Question:
 
     @property
     def forms(self) -> Forms:
-        """The verdicts that the instructions define."""
         return forms_of(self.instructions)
 
     def key(self, model: str) -> str:
@@ -76,14 +75,12 @@ class Question:
         return "\n\n".join([*self._fenced().values(), f"Judge what stands in answer-{self.code}. {form}"])
 
     def _filled(self) -> str:
-        """The template with its texts."""
         fenced = self._fenced()
         by_place = {place: fenced[name] for name, places in _PLACES.items() for place in places}
         template = self.instructions.strip()
         return _PLACE.sub(lambda match: by_place.get(match[1], match[0]), template)
 
     def _fenced(self) -> dict[str, str]:
-        """The texts between their delimiters, by name."""
         texts = {"question": self.query, "reference": self.ground_truth, "answer": self.answer}
         return {
             name: f"<{name}-{self.code}>\n{_sendable(text)}\n</{name}-{self.code}>"
@@ -110,7 +107,6 @@ def _places(instructions: str) -> set[str]:
 
 @cache
 def default_instructions() -> str:
-    """The instructions that ship with this package."""
     return Path(__file__).with_name("instructions.md").read_text(encoding="utf-8")
 
 

@@ -36,7 +36,6 @@ _RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def main() -> NoReturn:
-    """Serve until SIGTERM or SIGINT, or until Squid or Unbound has ended too often."""
     try:
         settings = read_settings(json.loads(os.environ.pop("AWORLD_EGRESS")))
     except (KeyError, ValueError) as error:
@@ -142,7 +141,6 @@ def _count(counts: Counts, line: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _forward_socket(path: str, port: int) -> AsyncIterator[None]:
-    """A worker's socket, forwarded to Squid."""
     forwarder = Forwarder(lambda: asyncio.open_connection("127.0.0.1", port), _MAX_CONNECTIONS)
     with _private_socket(path):
         server = await asyncio.start_unix_server(forwarder.serve, path, backlog=_BACKLOG)
@@ -155,8 +153,6 @@ async def _forward_socket(path: str, port: int) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _serve_counts(path: str, counts: Counts) -> AsyncIterator[None]:
-    """The socket at which the gateway reads the counts."""
-
     async def show(_: web.Request) -> web.Response:
         return web.json_response(counts.to_json())
 

@@ -243,7 +243,6 @@ def _collapsed(networks: Iterable[Network]) -> list[Network]:
 
 
 def _outermost(domains: Iterable[str]) -> list[str]:
-    """The domains without those below another one: Squid rejects a list with both."""
     every = set(domains)
     return sorted(
         domain

@@ -64,14 +64,12 @@ class Counts:
         self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, request: ProxyRequest) -> None:
-        """Count a request."""
         server = request.server if request.server in self._servers else _UNKNOWN_SERVER
         self._outcomes[server, outcome(request)] += 1
         self._bytes[server, "sent"] += request.sent
         self._bytes[server, "received"] += request.received
 
     def to_json(self) -> dict[str, Any]:
-        """By server, how many requests had which outcome, and bytes; and the restarts."""
         return {
             "requests": _nested(self._outcomes),
             "bytes": _nested(self._bytes),

@@ -38,7 +38,6 @@ class Forwarder:
         return len(self._tasks)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection until it ends."""
         if self.open >= self._max_connections:
             writer.transport.abort()
             return

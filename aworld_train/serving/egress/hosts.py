@@ -37,7 +37,6 @@ class Host:
 
     @property
     def is_domain(self) -> bool:
-        """Whether it includes subdomains."""
         return self.name.startswith(".")
 
     def __str__(self) -> str:

@@ -72,7 +72,6 @@ class Program:
         return f"{self.name} ended with {signal.Signals(-code).name if code < 0 else code}"
 
     async def stop(self) -> None:
-        """End it."""
         if self._process is None or self._process.returncode is not None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -90,7 +89,6 @@ def unprivileged_user() -> str | None:
 
 
 def restrict_folder(folder: Path) -> None:
-    """Make the content of a folder readable for these programs only."""
     user = unprivileged_user()
     for path in (folder, *folder.iterdir()):
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -46,8 +46,6 @@ class ProxyUser:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of an egress container; see this module."""
-
     accounts: tuple[ProxyUser, ...]
     forbidden: tuple[Network, ...]
     sockets: tuple[str, ...]
@@ -58,7 +56,6 @@ class Settings:
 
 
 def read_settings(stored: Mapping[str, Any]) -> Settings:
-    """The settings in a JSON object."""
     accounts = tuple(
         ProxyUser(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
         for name, server in stored["servers"].items()
@@ -77,10 +74,8 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
 
 
 def user_name(server: str) -> str:
-    """The proxy's user name for a server."""
     return _UNSAFE.sub(lambda match: "".join(f"={byte:02X}" for byte in match[0].encode()), server)
 
 
 def server_name(user: str) -> str:
-    """The server with that user name."""
     return unquote(user.replace("=", "%"))

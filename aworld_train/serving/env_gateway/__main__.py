@@ -23,7 +23,6 @@ from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     settings = json.loads(os.environ["AWORLD_GATEWAY"])
     secret = os.environ.get("AWORLD_SECRET", "")
     if len(secret) < 32:

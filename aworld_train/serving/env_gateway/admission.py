@@ -50,7 +50,6 @@ class TokenCheck:
         return claims
 
     def check(self, claims: TokenClaims) -> None:
-        """Check that the token is still valid."""
         if claims.token_id in self._revocations:
             raise InvalidToken("the token was revoked")
         if time.time() >= claims.expires:
@@ -66,7 +65,6 @@ class TokenCheck:
 
 
 def _bearer(authorization: str) -> str:
-    """The token in that header."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         raise InvalidToken("a bearer token is needed")

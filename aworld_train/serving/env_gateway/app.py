@@ -104,7 +104,6 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def application(self) -> web.Application:
-        """The routes."""
         app = web.Application(middlewares=[self.admission.connections.middleware()])
         app.router.add_get("/health", self.health)
         app.router.add_get("/metrics", self.show_metrics)
@@ -149,7 +148,6 @@ class Gateway:
         return web.json_response(description, status=200 if is_healthy else 503)
 
     async def show_metrics(self, _: web.Request) -> web.Response:
-        """The current metrics."""
         self.metrics.open.set(len(self.pool.sessions))
         self.metrics.queued.set(self.pool.queued)
         self.metrics.connections.set(len(self.admission.connections))
@@ -163,7 +161,6 @@ class Gateway:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
-        """Any MCP request of a client."""
         try:
             claims = self.admission.admit(request)
             with ByteAllowance(self.budget, claims.token_id) as account:
@@ -176,7 +173,6 @@ class Gateway:
             return refusal.response()
 
     async def ending(self, request: web.Request) -> web.Response:
-        """What became of a session of this token; see ``Endings``."""
         try:
             claims = self.admission.admit(request)
         except InvalidToken as reason:
@@ -187,7 +183,6 @@ class Gateway:
         return web.json_response(self._endings.description(session_id, claims.token_id))
 
     async def revoke(self, request: web.Request) -> web.Response:
-        """Carry out a signed order to revoke a token: its sessions end, and it is refused from now on."""
         try:
             revocation, is_stored = self.admission.revoke(request)
         except InvalidToken as reason:
@@ -374,7 +369,6 @@ class Gateway:
         self.metrics.call_seconds.labels(server).observe(seconds)
 
     async def _reap(self) -> None:
-        """End sessions that have expired or are not used any more."""
         while True:
             await asyncio.sleep(min(1.0, self._limits.vanish_seconds, self._limits.idle_seconds))
             now, wall_clock = time.monotonic(), time.time()

@@ -86,17 +86,14 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def begin_request(self) -> None:
-        """A request has arrived."""
         self.busy, self.deadline = True, None
 
     def finish_request(self, request: web.BaseRequest) -> None:
-        """The request has been answered."""
         self.busy, self._content = False, request.content
         if self.expires is None:
             self.deadline = self._loop.time() + HEAD_SECONDS
 
     def end(self) -> None:
-        """Close it at once."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -114,8 +111,6 @@ class Connection(web.RequestHandler):
 
 
 class Connections:
-    """All connections of a gateway."""
-
     def __init__(self) -> None:
         # Dictionaries as ordered sets: the oldest comes first.
         self._all: dict[Connection, None] = {}
@@ -135,7 +130,6 @@ class Connections:
             self._close_oldest_idle(self._without_token)
 
     def remove(self, connection: Connection) -> None:
-        """Remove a closed connection."""
         self._all.pop(connection, None)
         self._without_token.pop(connection, None)
         same_holder = self._by_holder.get(connection.holder, {})
@@ -157,7 +151,6 @@ class Connections:
         return len(same_holder) <= MAX_PER_TOKEN or self._close_oldest_idle(same_holder)
 
     def close_all_of_token(self, token_id: str) -> None:
-        """Close all connections of a token that is not valid any more."""
         for connection in list(self._by_holder.get(("token", token_id), ())):
             self._close_when_idle(connection)
 
@@ -199,7 +192,6 @@ class Connections:
             connection.end()
 
     def _close_oldest_idle(self, connections: dict[Connection, None]) -> bool:
-        """Close the oldest idle connection; returns whether there was one."""
         for connection in connections:
             if not connection.busy:
                 self.remove(connection)

@@ -51,8 +51,6 @@ _HEADERS = {
 
 
 class DesktopPages:
-    """The state behind the pages."""
-
     def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerLink]):
         self._name, self._password, self._links = name, password, links
         self._key = hmac.digest(secret.encode(), f"desktop {name} {password}".encode(), hashlib.sha256)
@@ -60,7 +58,6 @@ class DesktopPages:
         self._wrong_tries: dict[str, deque[float]] = {}
 
     def application(self) -> web.Application:
-        """The routes below ``PREFIX``."""
         app = web.Application(middlewares=[self._access_check()])
         app.router.add_get("/", self.overview)
         app.router.add_post("/", self.login)
@@ -71,7 +68,6 @@ class DesktopPages:
         return app
 
     async def overview(self, _: web.Request) -> web.Response:
-        """The workers, each with a link to its desktop."""
         rows = "".join(
             f'<li><a href="{link.number}/">worker {link.number}</a> <small>{link.state}</small></li>'
             for link in self._links
@@ -79,7 +75,6 @@ class DesktopPages:
         return _page(f"Desktops of {self._name}", f"<ul>{rows}</ul>")
 
     async def login(self, request: web.Request) -> web.Response:
-        """Check a password; the response to the right one sets a cookie."""
         address = request.remote or ""
         if (seconds := self._seconds_until_retry(address)) > 0:
             response = self._login_page(429, f"Too many wrong passwords. Try again in {seconds} seconds.")
@@ -116,7 +111,6 @@ class DesktopPages:
         return web.Response(status=302, headers={"Location": f"{PREFIX}novnc/vnc.html?{urlencode(settings)}"})
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """The worker's VNC stream, both ways, as binary messages of a WebSocket."""
         link = self._link(request)
         browser = web.WebSocketResponse(protocols=PROTOCOLS, compress=False, heartbeat=_HEARTBEAT_SECONDS)
         await browser.prepare(request)
@@ -218,7 +212,6 @@ async def _copy(
 
 
 def _host(origin: str) -> str:
-    """Host and port of an origin; empty where it is not valid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -226,7 +219,6 @@ def _host(origin: str) -> str:
 
 
 async def _form_field(request: web.Request, name: str) -> str:
-    """A field of a small form; empty where there is none."""
     body = bytearray()
     try:
         async with asyncio.timeout(_FORM_SECONDS):

@@ -14,8 +14,6 @@ _MIN_REFRESH_SECONDS = 1.0
 
 
 class EgressCounts(Collector):
-    """The counts of an egress container, as last read."""
-
     def __init__(self, socket: str):
         self._socket = socket
         self._counts: dict[str, Any] = {"requests": {}, "bytes": {}, "restarts": 0}
@@ -55,7 +53,6 @@ class EgressCounts(Collector):
         return {"status": "ok" if self._is_up else "down", "refused": refused}
 
     def collect(self) -> Iterable[Metric]:
-        """For a registry of prometheus_client."""
         yield GaugeMetricFamily(
             "aworld_egress_up", "Whether the egress proxy answers.", value=float(self._is_up)
         )
@@ -77,5 +74,4 @@ class EgressCounts(Collector):
             yield family
 
     def text(self) -> bytes:
-        """In Prometheus' text format, to be appended to `Metrics.text`."""
         return generate_latest(self._registry)

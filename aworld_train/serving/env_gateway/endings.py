@@ -28,8 +28,6 @@ class _Ending:
 
 
 class Endings:
-    """How the sessions of this gateway have ended."""
-
     def __init__(self, name: str, pool: Pool):
         self._name, self._pool = name, pool
         self._started = time.monotonic()
@@ -37,14 +35,12 @@ class Endings:
         self._idle_losses: deque[float] = deque(maxlen=64)
 
     def add(self, session: WorkerSession, cause: str) -> None:
-        """Remember how a session has ended."""
         while len(self._endings) >= _MAX_REMEMBERED:
             del self._endings[next(iter(self._endings))]
         ending = _Ending(session.token_id, cause, session.link.number, time.monotonic())
         self._endings[session.session_id] = ending
 
     def add_loss(self, link: WorkerLink) -> None:
-        """Remember the loss of a worker."""
         if link.was_idle:
             self._idle_losses.append(time.monotonic())
 

@@ -88,7 +88,6 @@ async def forward(
 
 
 def _forwarded_headers(request: web.Request) -> dict[str, str]:
-    """The headers of a request that its worker gets."""
     headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
     if not all(map(str.isascii, headers.values())):
         raise Refusal(400, "header", "the headers are not all ASCII")

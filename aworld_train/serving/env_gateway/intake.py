@@ -54,7 +54,6 @@ class Refusal(Exception):
         self.status, self.cause, self._headers, self._closes = status, cause, headers, closes
 
     def response(self) -> web.Response:
-        """The response to the client."""
         error = {"code": _INVALID_REQUEST, "message": str(self)}
         response = web.json_response(
             {"jsonrpc": "2.0", "id": None, "error": error}, status=self.status, headers=self._headers
@@ -87,7 +86,6 @@ class Budget:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for room."""
         return sum(map(len, self._queues.values()))
 
     async def take(self, token_id: str, amount: int) -> None:
@@ -122,7 +120,6 @@ class Budget:
             raise
 
     def release(self, token_id: str, amount: int) -> None:
-        """Return bytes to the budget."""
         self._book(token_id, -amount)
         if self._queues:
             self._grant()
@@ -180,12 +177,10 @@ class ByteAllowance:
             self.release(self._taken)
 
     async def take(self, amount: int) -> None:
-        """See ``Budget.take``."""
         await self._budget.take(self._token_id, amount)
         self._taken += amount
 
     def release(self, amount: int) -> None:
-        """See ``Budget.release``; a request that is over has no bytes left."""
         amount = min(amount, self._taken)
         self._taken -= amount
         self._budget.release(self._token_id, amount)
@@ -228,7 +223,6 @@ class RequestBody:
         return self._stream(parts, held + WINDOW_BYTES)
 
     async def _read_at_least(self, amount: int) -> list[bytes]:
-        """Its first chunks: the whole body, or a little more than ``amount`` bytes."""
         parts = []
         while self._received <= amount and (chunk := await self._chunk()):
             parts.append(chunk)

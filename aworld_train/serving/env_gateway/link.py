@@ -65,7 +65,6 @@ class WorkerLink:
 
     @property
     def free(self) -> bool:
-        """Whether it takes another session."""
         return self.alive and self.ready and len(self.sessions) < self._slots
 
     @property
@@ -95,7 +94,6 @@ class WorkerLink:
         return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket to the worker."""
         proof = self._channel.request_headers()
         websocket = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
         await self.verify_worker(proof, websocket._response.headers)
@@ -121,7 +119,6 @@ class WorkerLink:
         return self._http
 
     async def follow(self) -> None:
-        """Follow its state, until this is cancelled."""
         while True:
             try:
                 await self._listen()

@@ -31,5 +31,4 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format."""
         return generate_latest(self._registry)

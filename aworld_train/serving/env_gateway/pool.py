@@ -46,8 +46,6 @@ class WorkerSession:
 
 
 class Pool:
-    """Workers and the queue in front of them."""
-
     def __init__(self, max_queue: int):
         self.links: list[WorkerLink] = []
         self.sessions: dict[str, WorkerSession] = {}
@@ -65,7 +63,6 @@ class Pool:
         return sum(not turn.done() for _, turn in self._waiting[scoring])
 
     def sessions_of(self, token_id: str) -> int:
-        """How many are open with that token."""
         return sum(session.is_open and session.token_id == token_id for session in self.sessions.values())
 
     async def reserve(
@@ -108,7 +105,6 @@ class Pool:
             raise
 
     def _ahead(self, session_id: str, scoring: bool) -> int:
-        """How many wait before that session."""
         ahead = 0
         for waiting_id, turn in self._waiting[scoring]:
             if waiting_id == session_id:
@@ -117,7 +113,6 @@ class Pool:
         return ahead
 
     def release(self, link: WorkerLink, session_id: str) -> None:
-        """Return a session's place at its worker."""
         link.sessions.discard(session_id)
         self.dispatch()
 

@@ -48,7 +48,6 @@ class Revocations:
 
 
 def _write(file: Path, text: str) -> bool:
-    """Replace the file as a whole; returns whether that was possible."""
     new = file.with_name(f"{file.name}.new")
     try:
         new.write_text(text)

@@ -22,8 +22,6 @@ _LOGGER = "environment"
 
 
 class WaitingClient:
-    """The client of a session that is being opened."""
-
     def __init__(self, request: web.Request, message: bytes, headers: Mapping[str, str]):
         self._request, self._headers = request, dict(headers)
         self._number = part_of(message, "id")

@@ -37,7 +37,6 @@ _BACKLOG = 4096  # simultaneous connections: a Unix socket refuses any more
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphaned processes of servers become its children
     settings = json.loads(os.environ["AWORLD_WORKER"])
@@ -94,7 +93,6 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPat
 
 
 def _disabled(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
-    """The servers that are not run, and why."""
     missing = manifest.missing_keys(os.environ)
     return {
         name: f"{', '.join(missing[name])} not set" if name in missing else "left out when it was started"

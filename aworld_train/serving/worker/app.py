@@ -64,7 +64,6 @@ class Worker:
         self._warming: asyncio.Task[None] | None = None
 
     def application(self) -> web.Application:
-        """The routes."""
         app = web.Application(client_max_size=MESSAGE_BYTES)
         app.router.add_post("/mcp", self._gateway_only(self.post))
         app.router.add_get("/mcp", self._gateway_only(self.listen))
@@ -120,7 +119,6 @@ class Worker:
         self._set_ready(True)
 
     def report(self, server: str, outcome: str, seconds: float) -> None:
-        """Report a tool call to the gateway."""
         self._broadcast({"call": [server, outcome, round(seconds, 6)]})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
@@ -185,7 +183,6 @@ class Worker:
         return response
 
     async def delete(self, request: web.Request) -> web.Response:
-        """End a session."""
         if not self.relay.close(request.headers.get(SESSION_HEADER, "")):
             return _refusal(404, "there is no such session")
         self._clean_up()
@@ -195,7 +192,6 @@ class Worker:
         return self._ready and (self._cleaner is None or not self.relay.sessions)
 
     def _forget_sessions(self) -> None:
-        """End all sessions: their gateway is gone, and a new one does not know them."""
         session_ids = list(self.relay.sessions)
         for session_id in session_ids:
             self.relay.close(session_id)

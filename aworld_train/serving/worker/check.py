@@ -35,7 +35,6 @@ class Site:
         """Address and port, once it is open."""
 
     async def open(self) -> None:
-        """Listen at a port that is free."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
@@ -46,7 +45,6 @@ class Site:
         self.host = f"{address}:{port}"
 
     async def close(self) -> None:
-        """End it with all connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -58,8 +56,6 @@ class Site:
 
 
 class Check:
-    """The sites of one session, and the servers that are started for it."""
-
     def __init__(
         self,
         manifest: Manifest,
@@ -97,12 +93,10 @@ class Check:
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
 
     def stop_servers(self) -> None:
-        """End its servers."""
         for server in self._servers.values():
             server.stop()
 
     async def close(self) -> None:
-        """End its sites."""
         async with self._opening:
             for site in self._sites.values():
                 await site.close()

@@ -16,8 +16,6 @@ from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_proc
 
 
 class Cleaner(Protocol):
-    """Restores a worker to its state before a session."""
-
     async def clean(self) -> None:
         """Remove what the session left.
 
@@ -34,7 +32,6 @@ class ContainerCleaner:
         self._spawner, self._proxy = spawner, proxy
 
     async def clean(self) -> None:
-        """See `Cleaner.clean`."""
         await self._spawner.wipe()
         if self._proxy is not None:
             await self._proxy.end_connections()
@@ -54,7 +51,6 @@ class ProcessCleaner:
         self._thread.submit(int).result()
 
     async def clean(self) -> None:
-        """See `Cleaner.clean`."""
         await self._run(end_processes)
         # No tool can block the spawner now. What it still starts for the session's last orders is ended by the wipe.
         await self._spawner.wait_until_idle()

@@ -37,8 +37,6 @@ _CHUNK = 1 << 16
 
 
 class Desktop:
-    """The desktop, running or not."""
-
     def __init__(self, starter: Starter):
         self._starter = starter
         self._changing = asyncio.Lock()

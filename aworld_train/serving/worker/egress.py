@@ -22,8 +22,6 @@ _DIRECT = "127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class ProxyPort:
-    """The port on loopback."""
-
     port: int
     forwarder: Forwarder = field(repr=False)
 

@@ -16,7 +16,6 @@ class WorkerSocket:
         self._identity: tuple[int, int] | None = None
 
     def clear(self) -> None:
-        """Remove any file at the path, so that the socket can be bound."""
         self.path.unlink(missing_ok=True)
 
     def remember(self) -> None:
@@ -24,11 +23,9 @@ class WorkerSocket:
         self._identity = self._look()
 
     def is_own(self) -> bool:
-        """Whether the file at the path is the remembered socket."""
         return self._identity is not None and self._look() == self._identity
 
     def _look(self) -> tuple[int, int] | None:
-        """Device and inode of the file at the path; None where there is none."""
         try:
             status = self.path.lstat()
         except OSError:

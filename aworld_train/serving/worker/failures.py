@@ -25,7 +25,6 @@ class CallFailure(Exception):
         self.code = code
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON-RPC error object."""
         return {"code": self.code, "message": self.message, "data": {"type": self.kind}}
 
 

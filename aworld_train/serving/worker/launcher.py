@@ -28,8 +28,6 @@ EXIT_FOR_RESTART = 70
 
 @dataclass(frozen=True)
 class CommandPaths:
-    """The values of ``{python}``, ``{here}`` and ``{workspace}`` in a command."""
-
     python: str
     here: Path
     workspace: Path
@@ -104,7 +102,6 @@ class Spawner:
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server; see `toolserver.Starter`."""
         secrets = {**entry.own_variables(self._keys), **self._proxies.get(name, {}), **(environment or {})}
         order = {
             "cwd": str(self._paths.workspace),
@@ -162,7 +159,6 @@ class Spawner:
                         await asyncio.shield(answering)
 
     async def _answer(self, seconds: float) -> dict[str, Any]:
-        """The spawner's next datagram."""
         try:
             async with asyncio.timeout(seconds):
                 data = await asyncio.get_running_loop().sock_recv(self._socket, _MAX_ANSWER_BYTES)

@@ -84,7 +84,6 @@ class Relay:
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
 
     async def start(self) -> None:
-        """Start every server and list its tools; one that fails is left out, and its failure is in ``broken``."""
         for name, server in self.servers.items():
             self.starting = name
             try:
@@ -174,7 +173,6 @@ class Relay:
             session.calls.pop(number, None)
 
     def accept_notification(self, session: RelayedSession, message: Mapping[str, Any]) -> None:
-        """Handle a notification of the client."""
         params = message.get("params")
         if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
             number = params.get("requestId")

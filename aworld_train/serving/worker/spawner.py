@@ -78,7 +78,6 @@ class ToolUser:
 
 
 def main() -> None:
-    """Carry out orders until the other end of the socket is closed."""
     orders = socket.socket(fileno=int(sys.argv[1]))
     orders.set_inheritable(False)
     user_json = json.loads(sys.argv[2])
@@ -295,7 +294,6 @@ def _load_wipe_module() -> ModuleType:
 
 
 def _find(function: str) -> Any:
-    """Import the module of ``module:name`` and return the object."""
     module, _, name = function.partition(":")
     return operator.attrgetter(name)(importlib.import_module(module))
 

@@ -29,8 +29,6 @@ _DECODER = json.JSONDecoder(parse_constant=lambda _: None)  # NaN is not JSON, a
 
 
 class Starter(Protocol):
-    """Starts and ends the processes of tool servers."""
-
     async def spawn(
         self,
         name: str,
@@ -139,7 +137,6 @@ class ToolServerProcess:
             process.calls.pop(number, None)
 
     def stop(self) -> None:
-        """End it with everything in its process group; its open requests fail."""
         if self._process is not None:
             self._end(self._process, CallFailure("worker_lost", f"{self.name} was stopped"))
 

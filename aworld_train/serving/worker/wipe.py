@@ -50,7 +50,6 @@ class SharedResources:
 
 
 def wipe(resources: SharedResources) -> None:
-    """End every process of the session and empty its folders."""
     end_processes(resources)
     clean_folders(resources.folders)
     verify(resources)
@@ -117,7 +116,6 @@ def _remove_system_v() -> None:
 
 
 def clean_folders(folders: Iterable[Path]) -> None:
-    """Empty folders, and check that they can be used as before."""
     for folder in folders:
         try:
             _restore(folder)
@@ -147,7 +145,6 @@ def _is_writable(folder: str) -> bool:
 
 
 def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
-    """End processes until none is left."""
     deadline = time.monotonic() + _SECONDS
     while pids := remaining():
         if time.monotonic() > deadline:
@@ -243,7 +240,6 @@ def _touch(folder: Path) -> None:
 
 
 def _check_usable(folder: Path) -> None:
-    """Write and read a file there, and run it where programs may be run."""
     script = folder / f".proof-{os.getpid()}"
     script.write_bytes(_TEST_SCRIPT)
     try:
