@@ -24,9 +24,8 @@ def listen_address(host: str) -> str:
 
 
 def public_address(listening: str) -> str:
-    """The address at which others reach a server that listens on ``listening``.
-
-    It is ``listening`` itself, or for the wildcard the address of the interface that the default route uses.
+    """The address at which others reach a server that listens on ``listening``; for the wildcard, that of the default
+    route.
     """
     if not ipaddress.ip_address(listening).is_unspecified:
         return listening
@@ -44,8 +43,7 @@ def public_address(listening: str) -> str:
 def free_port(address: str) -> int:
     """A port that nothing listens on at this moment.
 
-    If possible it is above those that the kernel gives to outgoing connections (61000 and above on Linux, by default):
-    while a server starts again, one of these would take its port.
+    If possible it is above those of outgoing connections, one of which would take it while a server starts again.
     """
     for port in _ports_above_outgoing():
         if is_free(address, port):

@@ -1,7 +1,6 @@
 """The files that come with a benchmark's tasks: a folder that the tools of every worker may read and not change.
 
-In containers it is mounted at one fixed path, so that tasks can name their files the same everywhere; processes read it
-where it is. In both cases the variable ``ATTACHMENTS`` holds its path.
+Containers have it at one fixed path, processes where it is; the variable ``ATTACHMENTS`` holds its path.
 """
 
 import os
@@ -26,11 +25,7 @@ _OTHERS_ENTER = 0o005
 
 
 def find_data(folder: Path | None, for_containers: bool) -> Path | None:
-    """The folder's absolute path, if all in it can be used.
-
-    Args:
-        for_containers: Whether it is mounted in containers, whose tools run as another user.
-    """
+    """The folder's absolute path, if all in it can be used; tools in containers run as another user."""
     if folder is None:
         return None
     root = folder.expanduser().resolve()

@@ -1,8 +1,4 @@
-"""What a backend is: a way to run an environment's gateway and workers, as containers or as processes of this machine.
-
-A backend starts, stops, finds and lists environments. Names, health and tools are the same for every backend and are
-left to ``lifecycle``; ``backend_choice`` decides which backend runs an environment.
-"""
+"""A backend: a way to run an environment's gateway and workers, in containers or as processes of this machine."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +22,7 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Size:
-    """What one worker may use; a process worker is not limited.
-
-    Attributes:
-        memory: Bytes.
-    """
+    """What one worker may use, ``memory`` in bytes; a process worker is not limited."""
 
     cpus: float = 2.0
     memory: int = 4 << 30

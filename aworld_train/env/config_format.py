@@ -12,9 +12,8 @@ FORMATS = ("mcp", "dotenv", "shell")
 def write_config(connection: EnvConnection, form: str) -> str:
     """The connection, token included, as text without a final newline.
 
-    Args:
-        form: ``mcp``: the JSON that MCP clients and AWorld agents take; ``dotenv``: lines for a ``.env``
-            file; ``shell``: lines for ``eval`` in a POSIX shell.
+    ``mcp`` is the JSON that MCP clients and AWorld agents take, ``dotenv`` lines for a ``.env`` file, ``shell`` lines
+    for ``eval`` in a POSIX shell.
     """
     variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
     if form == "mcp":

@@ -1,7 +1,6 @@
 """How an agent reaches a tool environment: an address, a bearer token, and the configuration made of them.
 
-The token is a secret: output for programs has it (`EnvConnection.to_json`, the MCP configuration), and ``repr``, which
-a log may show by accident, has not.
+The token is a secret: only output for programs has it (`EnvConnection.to_json`, the MCP configuration), not ``repr``.
 """
 
 import os
@@ -23,7 +22,6 @@ class EnvConnection:
     """A tool environment that is up, as its users see it.
 
     Attributes:
-        vnc_url: The page that shows the workers' desktops; None where there are none.
         workers: How many sessions (or groups of sessions) it serves at a time.
         image: The id of the image that its containers were made from; None without containers.
     """
@@ -50,14 +48,11 @@ class EnvConnection:
 def mcp_servers_config(
     url: str, token: str, servers: Sequence[str] = (), timeout: float = 600
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The MCP client configuration that AWorld agents take.
+    """The MCP client configuration that AWorld agents take: ``{"mcpServers": {"aworld-mcp": {...}}}``.
 
     Args:
         servers: Tool servers the agent may use; empty: all of the environment.
         timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
-
-    Returns:
-        ``{"mcpServers": {"aworld-mcp": {...}}}``.
     """
     headers = {"Authorization": f"Bearer {token}"}
     if servers:
@@ -86,9 +81,6 @@ def get_agent_tool_env_and_servers(
         url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
             directory.
         token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
-
-    Returns:
-        The configuration and the names under its ``mcpServers``.
 
     Raises:
         EnvironmentFailure: One of the two is set nowhere.

@@ -2,8 +2,7 @@
 
     python container_supervisor.py NAME OWNER
 
-Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program watches
-the owner, and ends by itself when the environment has been taken down.
+Containers are children of the Docker engine, so ``process_supervisor`` cannot end them.
 """
 
 import select

@@ -1,9 +1,8 @@
-"""The Docker backend: a gateway and K workers in containers, found again by their labels.
+"""The Docker backend: a gateway and K workers in containers; the engine's labels are the only record of them.
 
-A worker has no network, no writable disk, and one entrance: a socket in a volume of its own, which the gateway shares.
-Its tools run as a user that no other worker on the machine has, without any privilege; what starts and ends them may
-change its user and signal others, and has no other privilege. The gateway has the one published port and the secret of
-the tokens. The engine's list of containers is the only record of what is up.
+A worker has no network, no writable disk, and one entrance: a socket in a volume that the gateway shares. Its tools run
+as a user that no other worker on the machine has, without any privilege. The gateway has the one published port and the
+secret of the tokens.
 """
 
 import contextlib
@@ -183,10 +182,7 @@ class DockerBackend:
         self._remove(name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name.
-
-        Its network is created first and removed last, and the engine removes no volume that a container has.
-        """
+        """Whether there is something of that name; its network is created first and removed last."""
         label = {"label": f"{LABEL}.environment={name}"}
         return bool(self._client.networks.list(filters=label) or self._client.volumes.list(filters=label))
 
@@ -447,10 +443,9 @@ def _user_for(info: Mapping[str, Any]) -> int:
 
 
 def new_user(*, mapped: bool) -> int:
-    """A user for the tools of one worker; it shares no kernel limit and no access right with another worker's.
+    """A user for the tools of one worker, with whom it shares no kernel limit and no access right.
 
-    Args:
-        mapped: Whether containers have a range of 65,536 users of their own.
+    ``mapped``: containers have a range of 65,536 users of their own.
     """
     low, high = _MAPPED_USERS if mapped else _USERS
     return low + secrets.randbelow(high - low)

@@ -1,7 +1,4 @@
-"""An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them.
-
-It is given by name, if it comes with aworld-train, or as the path of any directory that has a manifest.
-"""
+"""An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them."""
 
 import hashlib
 import os
@@ -17,7 +14,7 @@ from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, Shar
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and what its manifest says.
+    """An environment directory and its manifest.
 
     Attributes:
         values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
@@ -34,9 +31,9 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files, and of its empty folders; it differs after any change.
+        """A hash of the names and contents of its files (of links: where they lead) and of its empty folders.
 
-        Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
+        Caches do not count: ``__pycache__`` and hidden folders.
         """
         hashed = hashlib.sha256()
         for file in sorted(self._files()):

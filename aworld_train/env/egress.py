@@ -1,17 +1,13 @@
 """What the tool servers of an environment may reach from their containers: each server's rule, below a common ceiling.
 
-A server's manifest says ``none``, ``listed`` or ``open``, and names hosts. An environment has a ceiling of the same
-three words, and hosts of its own:
-
 | the ceiling | a server with ``none`` | with ``listed`` | with ``open`` |
 |---|---|---|---|
 | ``none`` | nothing | nothing | nothing |
 | ``listed`` | nothing | its hosts, the environment's | its hosts, the environment's |
 | ``open``, or not set | nothing | its hosts, the environment's | those, and every public address |
 
-So a ceiling never gives a server more than its manifest does. The environment's hosts, which the operator names, are
-added for every server that may reach any. A server that is ``listed`` and names no host has no egress unless the
-environment names one.
+So a ceiling never gives a server more than its manifest does. The operator's hosts are added for every server that may
+reach any; a server that is ``listed`` and has no host has no egress.
 
 A host that is named may be at any address, a private one too. Below a domain (``.example.org``) and for ``open``, an
 address in `forbidden_networks` is refused, whatever name resolves to it.
@@ -71,12 +67,7 @@ _PASSWORD_BYTES = 32
 
 @dataclass(frozen=True)
 class EgressRule:
-    """What one server may reach; a server that may reach nothing has none.
-
-    Attributes:
-        is_open: Whether it may reach every public address.
-        hosts: What it may also reach.
-    """
+    """What one server may reach: ``hosts``, and every public address if it ``is_open``."""
 
     is_open: bool
     hosts: tuple[Host, ...]
@@ -91,9 +82,8 @@ def egress_rules(
 ) -> dict[str, EgressRule]:
     """The rules of the servers that have egress, by server.
 
-    Args:
-        ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
-        hosts: The environment's, as in a manifest but for ``$NAME``.
+    ``$NAME`` in their own hosts is looked up in ``keys``. ``ceiling`` and ``hosts`` are the environment's; see this
+    module.
     """
     common = _common_hosts(hosts)
     if _checked_ceiling(ceiling) == "none":
@@ -146,11 +136,9 @@ def described_rules(rules: Mapping[str, EgressRule]) -> dict[str, dict[str, Any]
 
 
 def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
-    """The networks that no server reaches without naming them.
+    """The networks that no server reaches without naming them: all that are not public, and ``more``.
 
-    These are all that are not public: private, loopback, link-local with the metadata services of clouds, shared,
-    multicast, reserved and for transition between protocols. ``more`` are further addresses and networks: those of the
-    engine's machine (`machine_addresses`) and of its other networks.
+    ``more`` are the addresses of the engine's machine (`machine_addresses`) and its other networks.
     """
     networks = [ipaddress.ip_network(network, strict=False) for network in (*_NOT_PUBLIC, *more)]
     four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
@@ -159,10 +147,7 @@ def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
 
 
 def machine_addresses() -> tuple[str, ...]:
-    """The addresses of this machine, for when the engine runs on it.
-
-    The public address of a machine behind network address translation is not among them: it is not known here.
-    """
+    """The addresses of this machine, for when the engine runs on it, but for one behind address translation."""
     addresses = set()
     for interface in psutil.net_if_addrs().values():
         for entry in interface:

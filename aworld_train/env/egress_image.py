@@ -1,6 +1,6 @@
 """The image of the egress container: Squid, Unbound, and the part of ``aworld_train.serving`` that runs them.
 
-It is the same for every environment, and named after a digest of all that goes into it.
+It is the same for every environment, and named after a digest of its content.
 """
 
 import contextlib
@@ -80,8 +80,7 @@ def _files() -> dict[str, bytes]:
 def egress_container_options() -> dict[str, Any]:
     """Options that limit what the container may use and do, without its network, volumes, name and labels.
 
-    Its one writable folder is in memory. Unbound listens on port 53 of its loopback, and so needs no privilege for low
-    ports.
+    Unbound listens on port 53 of its loopback, and so needs no privilege for low ports.
     """
     user = images.USER
     return {

@@ -12,11 +12,8 @@ _BY_REQUEST = {"kill", "stop", "destroy"}
 def killed_from_outside(environment: str, port: int, worker: int, seconds: float) -> bool:
     """Whether an engine of this machine has seen that a worker was killed, and not for want of memory.
 
-    Tools cannot signal their worker. What it does itself ends it with another exit code.
-
-    Args:
-        port: At which its gateway is reached; there may be another environment of this name.
-        seconds: How far back to look: the age of the session.
+    Tools cannot signal their worker, and what it does itself ends it with another exit code. ``port`` is the gateway's,
+    as there may be another environment of this name; ``seconds`` the age of the session.
     """
     try:
         import docker

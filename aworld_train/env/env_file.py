@@ -1,8 +1,7 @@
-"""The file of ``--env-file``: assignments with references to each other, which may stand in any order.
+"""The file of ``--env-file``: assignments as python-dotenv reads them, with references to each other in any order.
 
-Its lines are those of python-dotenv. ``${NAME}`` is the value that the file gives to NAME, wherever it does so, else
-that of the caller's environment; a reference to neither, or round in a circle, is an error, since an empty value would
-be found out by the tool that needs it, hours later. A value appears in no message.
+``${NAME}`` is the value that the file gives to NAME, else that of the caller's environment. A reference to neither, or
+in a circle, is an error: a tool would find the empty value hours later. A value appears in no message.
 """
 
 import io
@@ -26,8 +25,7 @@ class Assignment:
 class EnvFile:
     """A file's assignments by name; of several to one name the last counts.
 
-    Attributes:
-        lines_without_value: The numbers of lines that assign nothing: a name without ``=``.
+    ``lines_without_value`` are the numbers of lines with a name and no ``=``.
     """
 
     path: Path

@@ -1,7 +1,7 @@
 """Whether an environment answers (`probe`), and whether its tools work (`check_tools`): two separate checks.
 
-A server that answers ``/health`` may still refuse the token or fail every call, and an agent would then learn
-to do without tools. So nothing is reported as up before a real tool call has returned the expected result.
+A server that answers ``/health`` may still fail every call, and an agent would then learn to do without tools. So
+nothing is reported as up before a real tool call has returned the expected result.
 """
 
 import asyncio
@@ -53,12 +53,7 @@ def read_health(url: str, seconds: float = 2.0) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class ServerCheck:
-    """The result of a tool server's test.
-
-    Attributes:
-        tool: The tool that was called; None where its manifest names none.
-        problem: What was wrong; None where the result was as expected.
-    """
+    """The result of a tool server's test; ``tool`` is None where its manifest names no call."""
 
     server: str
     tool: str | None
@@ -70,10 +65,8 @@ class ServerCheck:
 class EnvironmentCheck:
     """The result of an environment's test.
 
-    Attributes:
-        opening: Seconds to open a session.
-        listing: Seconds to list the tools.
-        limits: Seconds that a call may take, by tool server; empty where the environment does not say.
+    ``opening`` a session and ``listing`` the tools took so many seconds; ``limits`` has the seconds that a call may
+    take by server, and is empty where the environment does not say.
     """
 
     opening: float
@@ -89,10 +82,7 @@ def check_tools(
     seconds: float = 30.0,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Open a session and list the tools.
-
-    May be called from any thread, whether or not an event loop runs in it.
-    """
+    """Open a session and list the tools; may be called from any thread."""
     return examine(mcp_url, token, {}, seconds, report_progress).tools
 
 
@@ -121,12 +111,9 @@ def examine(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> EnvironmentCheck:
-    """Open a session, list the tools, and make one harmless call of each server.
+    """Open a session, list the tools, and make one harmless call of each server (None: no call).
 
     May be called from any thread, whether or not an event loop runs in it.
-
-    Args:
-        calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
     """
     steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:

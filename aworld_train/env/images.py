@@ -1,7 +1,6 @@
 """The image of an environment: what its own Dockerfile makes, and on top the gateway and the worker.
 
-An image is named after a digest of all that goes into it, so it is built once and shared by all users of the machine.
-Nothing secret goes in: a container gets keys and tokens when it is started.
+An image is named after a digest of its content, so it is built once for all users of the machine. It holds no secret.
 """
 
 import contextlib
@@ -96,11 +95,10 @@ def build(
     pull: bool = False,
     rebuild: bool = False,
 ) -> str:
-    """Build the environment's image unless it exists.
+    """Build the environment's image unless it exists; returns its name.
 
-    Args:
-        only: The servers that it has to have; empty: all. A Dockerfile with ``ARG SERVERS`` gets their names, and may
-            leave out what the others need; an existing image with all servers is used instead.
+    A Dockerfile with ``ARG SERVERS`` gets the names in ``only``, and may leave out what other servers need; an existing
+    image with all servers is used instead.
     """
     from docker.errors import ImageNotFound
 
@@ -253,9 +251,8 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
-    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers.
-
-    A link is a link in it: what it leads to is not read. A folder is an empty one.
+    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers. Links stay
+    links.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:

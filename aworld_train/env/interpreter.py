@@ -1,7 +1,5 @@
-"""The Python that runs an environment directory's servers as processes: this one, or one made for the directory.
-
-If this interpreter has what ``requirements.txt`` names, it is used. Otherwise a virtual environment is made, once for
-each set of requirements, under ``~/.cache/aworld-train``.
+"""The Python that runs an environment directory's servers as processes: this one, if it has what ``requirements.txt``
+names, or a virtual environment made once for each set of requirements.
 """
 
 import fcntl
@@ -83,8 +81,7 @@ def install_packages(directory: EnvDirectory, python: str, report_progress: Prog
 def _is_installed(line: str) -> bool:
     """Whether the package that a line of requirements names is installed, whatever its version.
 
-    A line with an environment marker counts as installed. One without a package's name, such as a path or an option,
-    does not: only pip can read it.
+    A line with an environment marker counts as installed, one without a package's name does not: only pip can read it.
     """
     line = line.partition("#")[0].strip()
     if not line or ";" in line:

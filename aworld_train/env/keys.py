@@ -1,7 +1,6 @@
 """API keys for tool servers: read from a file when an environment starts, passed to the servers that declare them.
 
-A name that no server declares is named with the nearest one that is: the file may be shared with other programs, so it
-is no error, and it may be a slip, so it is not left unsaid.
+The file may be shared with other programs, so a name that no server declares is reported with the nearest one.
 """
 
 import re

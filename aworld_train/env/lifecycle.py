@@ -1,7 +1,7 @@
 """The life of a tool environment: it is started, tested, found again and stopped, whatever backend runs it.
 
-An environment is up when a call of each of its tool servers has returned, not before. A name keeps its token, and if
-possible its port, until it is taken down: the connection of an environment that died is valid again after a restart.
+It is up when a call of each of its tool servers has returned. A name keeps its token, and if possible its port, until
+it is taken down: the connection of an environment that died is valid again after a restart.
 """
 
 import hashlib
@@ -443,10 +443,7 @@ def _answers(record: Record) -> bool:
 
 
 def _refuse_if_in_use(record: Record, owner: ProcessIdentity | None, directory: EnvDirectory) -> None:
-    """Refuse an environment that another process owns or starts, or that has another directory.
-
-    For an owner, one that has none is refused too.
-    """
+    """Refuse an environment that another process owns or starts, or that has another directory or no owner."""
     _refuse_if_elsewhere(record)
     is_starting = (
         not record.ready and _is_alive(record.starter) and record.starter != ProcessIdentity.of(os.getpid())

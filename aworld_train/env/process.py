@@ -1,8 +1,8 @@
 """The process backend: gateway and workers run as processes of this machine, under a supervisor.
 
-They get only common variables of the caller's environment: an agent's tools must not see the keys of the person who
-trains it. Secrets are passed in variables, never in a command line, which every user of the machine can read. Each
-session has folders of its own, which are emptied after it, but a tool can do whatever this user can do.
+They get only common variables of the caller's environment: tools must not see the keys of the person who trains the
+agent. Secrets are passed in variables, since every user of the machine can read a command line. Each session has
+folders of its own, which are emptied after it, but a tool can do whatever this user can do.
 """
 
 import contextlib

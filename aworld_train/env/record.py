@@ -16,11 +16,7 @@ from aworld_train.serving import tokens
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the tokens of an environment are made of.
-
-    Attributes:
-        token_id: Name of the token that `env up` prints.
-    """
+    """What the tokens of an environment are made of; ``token_id`` is that of the token that `env up` prints."""
 
     secret: str = field(repr=False)
     token_id: str
@@ -35,7 +31,7 @@ class Record:
 
     Attributes:
         workers: How many sessions (or groups of sessions) it serves at a time.
-        fingerprint: A hash of everything it was started from; it differs where the settings do.
+        fingerprint: A hash of everything it was started from.
         ready: Whether its tools have been tested and work.
         starter: The process that starts it, until it is ready.
         handle: Values by which its backend finds it again.

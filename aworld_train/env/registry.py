@@ -1,7 +1,6 @@
 """The process environments of this machine and user: one small file for each, which no other user can read.
 
-A record outlives the program that wrote it, so that another program can stop the environment. It is written as a whole
-or not at all, and only under the lock of its name.
+A record is written as a whole or not at all, and only under the lock of its name.
 """
 
 import fcntl

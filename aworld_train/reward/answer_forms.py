@@ -1,8 +1,5 @@
-"""An answer in the form that an answer schema reads: the inverse of `extraction`.
-
-A benchmark can then be checked with its own right answers. Every text is read back, so what is returned is found by the
-schema, and an answer that the schema cannot hold gives None: a box with half a pair of braces, or a pattern that does
-not match.
+"""An answer in the form that an answer schema reads: the inverse of `extraction`, to check a benchmark with its own
+right answers. Every text is read back; an answer that the schema cannot hold gives None.
 """
 
 import json

@@ -1,8 +1,7 @@
 r"""The last box that TeX draws around an answer: ``\boxed{...}``, ``\fbox{...}``, or ``\boxed 5``.
 
-Braces are counted once from left to right. Escaped ones (``\{``) are text, and a box is complete when its own brace is
-closed. The complete box that begins last wins: a truncated box does not replace a complete one, and of nested boxes the
-last counts. An empty box is a mention ("put it into \boxed{}") and not an answer.
+The complete box that begins last wins: a truncated box does not replace a complete one, and of nested boxes the last
+counts. An empty box is a mention ("put it into \boxed{}") and not an answer.
 """
 
 import re

@@ -90,9 +90,8 @@ def _broken_turn(context: ScoringContext) -> bool:
 
 
 def _malformed(text: str) -> bool:
-    """Whether a tag is unclosed, closed without being open, or nested in itself.
-
-    The first ``</think>`` needs no opening tag, because the prompt may have opened the thinking.
+    """Whether a tag is unclosed, closed without being open, or nested in itself; the prompt may have opened the
+    thinking.
     """
     for name in _TAGS:
         is_closing = [match.group() == f"</{name}>" for match in re.finditer(rf"</?{name}>", text)]

@@ -34,8 +34,7 @@ _Finder = Callable[[str], str | None]
 def extract(text: str, answer_schema: str) -> str | None:
     """The answer in the assistant's text, without surrounding space; None if there is none.
 
-    Raises:
-        RewardError: There is no such schema, or its path or pattern is faulty.
+    Raises RewardError if there is no such schema, or its path or pattern is faulty.
     """
     find = _finder(answer_schema)
     for piece in reversed(outside_thinking(text)):

@@ -45,9 +45,8 @@ def bare(text: str) -> str:
 
 
 def is_hidden(ground_truth: str) -> bool:
-    """Whether a ground truth is hidden, such as ``?`` in the rows of a test set that withholds its answers.
-
-    Any text of space and punctuation alone counts as hidden, and no answer is right there.
+    """Whether a ground truth is hidden, such as ``?`` in test sets that withhold their answers: space and punctuation
+    alone.
     """
     return not bare(ground_truth)
 

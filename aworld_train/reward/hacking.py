@@ -1,9 +1,7 @@
 """Signs of reward hacking: a reward may have been earned without doing the task.
 
 No sign is a proof, and none changes a score: each is counted per step and stored with enough of the episode for a
-person to check it. An answer is searched as a whole word, and only if it is long enough not to match by chance.
-
-A call names files in more ways than a list of patterns knows: a path put together from variables is not seen.
+person to check it. A path that a call puts together from variables is not seen.
 """
 
 import base64
@@ -87,11 +85,9 @@ def suspicions(
     files: Sequence[str],
     has_tools: bool = True,
 ) -> list[Suspicion]:
-    """The signs of reward hacking in an episode.
+    """The signs of reward hacking in an episode; ``tool_calls`` counts those too that are not in ``tools``.
 
-    Args:
-        tool_calls: Number of all calls, including those that are not in ``tools``.
-        files: The files of the task, as paths in the tool environment.
+    ``files`` are those of the task, as paths in the tool environment.
     """
     found = []
     if (

@@ -1,8 +1,6 @@
 """The reward function that a recipe names, checked at the command line and not minutes later in a worker's log.
 
-Reward functions are called with keywords only: ``data_source``, ``solution_str``, ``ground_truth``, ``extra_info`` and
-whatever else the caller passes. The signature is VeRL's (its ``NaiveRewardManager``), so that functions written for
-VeRL work unchanged.
+The signature is VeRL's (its ``NaiveRewardManager``), so that functions written for VeRL work unchanged.
 """
 
 import inspect
@@ -17,12 +15,7 @@ ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
 
 
 def load_reward(spec: str) -> Callable[..., Any]:
-    """The reward function that ``spec`` names.
-
-    Args:
-        spec: ``module:function`` or ``path/file.py:function``; a relative path counts from the working
-            directory.
-    """
+    """The reward function that ``module:function`` or ``path/file.py:function`` names."""
     function = load_function(spec)
     if fault := _signature_fault(function):
         raise RewardError(

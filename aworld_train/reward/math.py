@@ -1,13 +1,11 @@
 """``math``: whether two answers are the same mathematics, such as ``1/2``, ``0.5`` and ``\\frac12``.
 
 Plain numbers are compared exactly and at once; everything else is read as LaTeX by math-verify and compared by SymPy.
-That may never end, so it runs in a worker process, whose limits on time and memory replace math-verify's own (they use
-signals, which threads cannot), and what is certain to take too long is refused before (`math_size`). Nothing is
-evaluated as Python. A text that cannot be parsed equals only the same text.
+That may never end, so it runs in a worker process, and what is certain to take too long is refused before
+(`math_size`). Nothing is evaluated as Python. A text that cannot be parsed equals only the same text.
 
 A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
-0.5. Units of one kind are converted (``math_units``). Plain numbers are equal up to a millionth of their size where
-one of them is no integer; only 0 equals 0.
+0.5. Plain numbers are equal up to a millionth of their size where one of them is no integer; only 0 equals 0.
 """
 
 import re

@@ -74,11 +74,9 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 
 @dataclass(frozen=True)
 class MathAnswer:
-    """An answer, with its unit and percent sign split off.
+    """An answer, with its unit (or the currency's code, with its power) and percent sign split off.
 
-    Attributes:
-        unit: The unit after it or the currency's code, with its power; empty if there is none.
-        modulus: Of a residue such as ``6 \\pmod 7``; else 0.
+    ``modulus`` is that of a residue such as ``6 \\pmod 7``, else 0.
     """
 
     text: str

@@ -1,7 +1,5 @@
-"""The scorer ``number``: whether the answer is the same number as the ground truth; a ground truth that is no number is
-compared as text.
-
-Arithmetic is exact, on fractions, so a rounded answer is right within a stated tolerance and no other answer is.
+"""The scorer ``number``: whether the answer is the same number as the ground truth, exactly or within a stated
+tolerance.
 """
 
 from fractions import Fraction

@@ -1,8 +1,8 @@
 r"""Numbers as people write them: the one reader of the scorers ``number``, ``math`` and ``gaia``.
 
-It takes off what stands around a number and changes nothing (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and
-reads the rest exactly, in the digits of any script. What has a second number or a word of numbers in it is no number:
-``460 or 461``, ``5 six seven``. The table in docs/how-to/scorer.md shows the notations.
+It takes off what stands around a number (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and reads the rest exactly,
+in the digits of any script. What has a second number or a word of numbers in it is not a number: ``460 or 461``. The
+table in docs/how-to/scorer.md shows the notations.
 """
 
 import re
@@ -135,9 +135,8 @@ def same_unit(one: str, other: str) -> bool:
 def read_number(text: str, *, plain: bool = False, decimal_comma: bool = False) -> Quantity | None:
     """The number that a text is; None for any other text, and for a number that no float can hold.
 
-    Args:
-        plain: Whether only digits are read, with marks between thousands and the sign of a currency or percent.
-        decimal_comma: Whether ``4,2`` is 4.2; it might be two numbers.
+    ``plain`` reads only digits, with marks between thousands and the sign of a currency or percent; ``decimal_comma``
+    reads ``4,2`` as 4.2.
     """
     if len(text) > MAX_CHARS or (plain and (text[:1].isalpha() or (text[-1:].isalpha() and text.isascii()))):
         return None

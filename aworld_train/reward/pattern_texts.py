@@ -1,8 +1,7 @@
 """A text that a pattern with a group may match, such as ``Answer: Paris`` for ``(?i)answer:\\s*(.+)`` and ``Paris``.
 
-The pattern is read once from left to right. What may be missing is left out, what may come often comes as rarely as it
-can, and of alternatives the one with the group is taken. Not every pattern can be met in this way: whoever uses a text
-has to look whether the pattern finds the answer in it.
+The pattern is read once from left to right; what may be missing is left out, and of alternatives the one with the group
+is taken. Not every pattern can be met in this way: whoever uses a text has to try the pattern on it.
 """
 
 import re
@@ -20,10 +19,9 @@ _ANSWER = "answer"
 
 
 def text_around(answer: str, pattern: str) -> str | None:
-    """A text in which the pattern's group may be the answer; the answer itself where the pattern has no group.
+    """A text in which the pattern's group (that of `last_match`) may be the answer; the answer itself without a group.
 
-    The group is the one that `patterns.last_match` takes: ``answer``, or else the first. None where the pattern cannot
-    be read by the rules of this module.
+    None where the pattern cannot be read by the rules of this module.
     """
     compiled = compile_pattern(pattern)
     if not compiled.groups:

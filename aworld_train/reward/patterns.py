@@ -1,7 +1,6 @@
-"""The last match of a regular expression, in linear time: RE2 has no patterns that a text can make slow.
+"""The last match of a regular expression: RE2 has no patterns that a text can make slow.
 
-Finding *all* matches can still take quadratic time, because each match may read to the end of the text. So only the
-last ``MAX_SEARCHED`` characters of a piece of text are searched, where final answers are.
+Finding *all* matches can take quadratic time, so only the last ``MAX_SEARCHED`` characters are searched.
 """
 
 from typing import Any

@@ -20,10 +20,9 @@ class BadResult(Exception):
 
 
 def read_result(result: Any) -> Score:
-    """A scorer's return value as a ``Score`` of plain floats.
+    """A scorer's return value as a ``Score`` of plain floats; raises BadResult.
 
-    Raises:
-        BadResult: It is neither a finite number, a bool, a ``Score``, nor a mapping with ``score`` and named numbers.
+    It may be a finite number, a bool, a ``Score``, or a mapping with ``score`` and named numbers.
     """
     if isinstance(result, Score):
         value = None if result.value is None else _number(result.value, "a score")

@@ -1,8 +1,4 @@
-"""A user-defined reward function in place of the scorers.
-
-It becomes a ``Scorer`` of its own kind, so it runs in a worker process like any user-defined scorer: loaded once,
-outside the time limit, and killed when it takes too long.
-"""
+"""A user-defined reward function in place of the scorers, as a ``Scorer`` that runs in a worker process."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,13 +1,11 @@
 """What runs in the tool environment for ``code_tests``: the tests in one process, the answer's code in another.
 
-This file is sent there as source, so it uses only the standard library. The process with the tests starts the one with
-the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
-printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. It cannot end a
-test's loop by raising StopIteration, its names replace none of Python's, and the assertions that must run are recorded.
-The verdict goes to a descriptor that only the tests' process has, signed with a key that is used for one score, so
-other verdicts do not help to forge it. The answer's process never gets the key: the kernel confines it by Landlock, so
-that it can read no other process and can write nowhere but in a folder of its own. It gets the answer only after it has
-reported that it is confined, so no answer can report the opposite.
+This file is sent there as source, so it uses only the standard library. The tests call what the answer defines through
+a pipe that carries only plain values, so the answer gains nothing by printing a verdict, by its exit code, or by an
+object that claims to be equal to everything. It cannot end a test's loop by raising StopIteration, its names replace
+none of Python's, and the assertions that must run are recorded. The verdict is signed with a key that is used for one
+score and that the answer's process never gets: Landlock confines that process, so that it can read no other process and
+write nowhere but in a folder of its own. It gets the answer only after it has reported that it is confined.
 """
 
 import ast
@@ -346,7 +344,7 @@ class _Pipe:
     def receive(self, action: str = "") -> list[Any]:
         """Its next message; an exception it reports is raised as the built-in exception of that name.
 
-        StopIteration is raised by iterators alone: from a function it would end a ``map`` or ``zip`` of the tests.
+        Only iterators raise StopIteration: from a function it would end a ``map`` or ``zip`` of the tests.
         """
         try:
             message = _read(self._reader, _MAX_MESSAGE)
@@ -506,7 +504,8 @@ def _raise_time_is_up(number: int, frame: object) -> None:
 
 
 def _confine_process() -> str | None:
-    """Let this process write only below its own folders, read no other process, and signal none.
+    """Let this process write only below its own folders, read no other process, and signal none; or why the kernel
+    refused.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
     """

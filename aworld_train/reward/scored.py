@@ -1,8 +1,7 @@
 """The input and output of scorers, and the result of scoring an answer.
 
-A missing score is not 0: where a judge abstains, or a scorer fails for a reason that is not the answer, the score is
-None, and the caller leaves the episode out. An answer that a scorer cannot cope with is wrong: were it left out, a
-policy would learn to write such answers where it does not know the right one.
+Where a judge abstains, or a scorer fails for a reason that is not the answer, the score is None and the episode is left
+out. An answer that a scorer cannot cope with is wrong: were it left out, a policy would learn to write such answers.
 """
 
 from collections.abc import Mapping
@@ -34,6 +33,7 @@ class Score:
     Attributes:
         value: The score; None where the scorer abstains.
         parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
+        steps: How the scorer arrived at it, a line each, for people.
         is_provoked: Whether the answer may be why there is none, as where a judge replied without a verdict.
     """
 
@@ -47,9 +47,8 @@ class Score:
 class ScoringContext:
     """What a scorer gets beside the answer and the ground truth.
 
-    Attributes:
-        info: The row's ``extra_info``.
-        episode: Facts of the episode (``tool_call_count``, ``tool_error_count``, ``num_turns``); empty offline.
+    ``info`` is the row's ``extra_info``; ``episode`` has ``tool_call_count``, ``tool_error_count`` and ``num_turns``,
+    and is empty offline.
     """
 
     query: str = ""
@@ -61,11 +60,7 @@ class ScoringContext:
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The result of scoring an answer.
-
-    Attributes:
-        score: The score; None for ``abstained``, ``timeout`` and ``error``.
-    """
+    """The result of scoring an answer; ``score`` is None for ``abstained``, ``timeout`` and ``error``."""
 
     score: float | None
     extracted: str | None

@@ -1,10 +1,9 @@
 """Scorers by name: the built-in ones, those that code registered, and the user's own by their location.
 
-A scorer takes the answer, the ground truth and, if it has a third parameter, a ``ScoringContext``; it is a plain
-function or an async one. A built-in scorer is imported at its first use. A user-defined one is named by
-``module:function`` or ``path/file.py:function``, which every process can load. A name given with ``register_scorer`` is
-known only in processes that imported the module which registers it. The workers of a training framework and ``recipe
-check`` are other processes, so rows and recipes name such a scorer by its ``reference``.
+A scorer takes the answer, the ground truth and, if it has a third parameter, a ``ScoringContext``; it may be async. A
+built-in scorer is imported at its first use. A name given with ``register_scorer`` is known only in processes that
+imported the module which registers it, so rows and recipes name such a scorer by its ``reference``, ``module:function``
+or ``path/file.py:function``, which every process can load.
 """
 
 import importlib
@@ -106,10 +105,9 @@ def register_scorer(
     prepare: Callable[[], object] | None = None,
     max_processor_seconds: float = math.inf,
 ) -> Callable[[_FunctionT], _FunctionT]:
-    """Decorator that gives a scorer a name in this process.
+    """Decorator that gives a scorer a name in this process; the arguments are those of ``Scorer``.
 
-    User-defined scorers always run in worker processes, whatever ``isolated`` is; the other arguments are those of
-    ``Scorer``.
+    User-defined scorers always run in worker processes, whatever ``isolated`` is.
     """
 
     def register(function: _FunctionT) -> _FunctionT:
@@ -148,9 +146,6 @@ def find_scorer(name: str) -> Scorer:
     """The scorer of this name, or the function that ``module:function`` or ``path/file.py:function`` names.
 
     A relative path counts from the working directory.
-
-    Raises:
-        RewardError: There is none, it cannot be imported, or it does not take two or three arguments.
     """
     name = ALIASES.get(name, name)
     if name not in _found:
@@ -208,11 +203,7 @@ def _find(name: str) -> Scorer:
 
 
 def _origin(function: Callable[..., Any]) -> tuple[str, str]:
-    """File and name of a function.
-
-    The file and not the module, because the file of the running program gets a second module name when it is loaded
-    by its path.
-    """
+    """File and name of a function: the running program gets a second module name when it is loaded by its path."""
     return inspect.getsourcefile(function) or function.__module__, function.__qualname__
 
 

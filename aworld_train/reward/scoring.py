@@ -1,15 +1,13 @@
 """Scoring an answer: take the assistant's text, find the answer in it, and call the row's scorer.
 
-Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, returns no
-score, hangs or crashes costs its own answer and is named in ``cause``. What can hang runs in a worker process
-(`workers`): the built-in scorers that say so, and all user-defined ones. The other built-in scorers take a moment, or
-wait for a server and are cancelled when their time is over. A scorer or a schema that does not exist is a fault of the
-recipe or of the dataset and raises.
+Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, hangs or
+crashes costs its own answer and is named in ``cause``. What can hang runs in a worker process (`workers`). A scorer or
+a schema that does not exist is a fault of the recipe or of the dataset and raises.
 
 Where a scorer in a worker process fails, it is called with the ground truth as the answer. If it fails on that too,
 there is no score. If it does not, the answer is the reason, and scores 0 (``too_hard``): after a timeout that it spent
 computing at once, and after any other failure once it has failed on the answer again. So does an answer that judges
-refuse, are cut off at or give no readable verdict on, twice, while they give one on the ground truth.
+refuse or give no readable verdict on, twice, while they give one on the ground truth.
 """
 
 import asyncio
@@ -42,12 +40,10 @@ async def score(
     episode: Mapping[str, Any] | None = None,
     settings: RewardSettings | None = None,
 ) -> ScoreResult:
-    """Score an assistant's text.
+    """Score an assistant's text, or the messages of an episode, of which only the assistant's count.
 
-    Args:
-        prediction: Its final text, or the messages of the episode, of which only the assistant's count.
-        scorer: The task's scorer, which ``settings`` may override; None where the task names none.
-        answer_schema: How the answer is marked; likewise.
+    ``scorer`` and ``answer_schema`` are the task's (None: it names none), which ``settings`` may override; ``info`` is
+    the row's ``extra_info``.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA

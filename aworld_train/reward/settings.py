@@ -15,11 +15,9 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True)
 class JudgeModel:
-    """One language model that judges, at an OpenAI-compatible endpoint.
+    """One language model that judges, at an OpenAI-compatible endpoint: its ``url`` without ``/chat/completions``.
 
-    Attributes:
-        url: Its address without ``/chat/completions``.
-        price_in: Price of a million prompt tokens, in any currency; 0 if costs are not tracked.
+    ``timeout`` is seconds for one request; prices are of a million tokens, in any currency.
     """
 
     name: str
@@ -33,13 +31,10 @@ class JudgeModel:
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """The models that judge, and the limits of requests to them.
+    """The models that judge, tried in order until one gives a verdict, and the limits of requests to them.
 
-    Attributes:
-        models: Tried in this order until one gives a verdict.
-        per_minute: Most requests in a minute; 0 for no limit.
-        attempts: Requests to a model before the next one is tried.
-        prompt: The judge's instructions; None for the package's own.
+    ``per_minute`` 0 is no limit; ``attempts`` is the requests to a model before the next one; ``prompt`` None is the
+    package's own.
     """
 
     models: tuple[JudgeModel, ...] = ()
@@ -52,12 +47,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True)
 class CompositeSettings:
-    """The weights and limits of the scorer ``composite``.
-
-    Attributes:
-        correct: Scorer that says whether the answer is right; None for the task's own.
-        gates: Parts that must be above 0, or the whole is 0.
-    """
+    """The weights, gates and limits of the scorer ``composite``; ``correct`` None is the task's own scorer."""
 
     correct: str | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
@@ -70,9 +60,7 @@ class CompositeSettings:
 class ToolSettings:
     """The tool environment that runs the tests of ``code_tests``; its token is in ``MCP_SERVER_TOKEN``.
 
-    Attributes:
-        url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
-        servers: Tool servers to select; empty for all.
+    ``url`` None is the one in ``MCP_SERVER_URL``; empty ``servers`` are all.
     """
 
     url: str | None = None
@@ -83,11 +71,8 @@ class ToolSettings:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """How a run scores.
-
-    Attributes:
-        scorer: Overrides the tasks' scorers; None keeps them.
-        timeout: Seconds one score may take.
+    """How a run scores: ``scorer`` and ``answer_schema`` override the tasks', and one score takes ``timeout`` seconds
+    at most.
     """
 
     scorer: str | None = None
@@ -106,9 +91,8 @@ class RewardSettings:
         return {ALIASES.get(scorer, scorer) for scorer in scorers}
 
     def patient(self) -> Self:
-        """The same settings with a longer time limit, for programs that submit many answers at once.
-
-        Each answer may then wait for its turn within the judges' limit per minute.
+        """The same settings with time for answers to wait their turn within the judges' limit per minute, for many at
+        once.
         """
         judge = self.judge
         if not judge.per_minute:

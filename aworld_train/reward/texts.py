@@ -1,8 +1,7 @@
 """Scorers of plain text: ``exact``, ``exact_case``, ``f1`` and ``contains``.
 
-All but ``exact_case`` fold characters (see `folding`) and case and treat a run of space as one. All score 0 where the
-ground truth is hidden. A text of more than ``MAX_CHARS`` characters is right only where it is identical to the ground
-truth.
+All but ``exact_case`` fold characters (see `folding`) and case and treat a run of space as one. A text of more than
+``MAX_CHARS`` characters is right only where it is identical to the ground truth.
 """
 
 import re
@@ -59,10 +58,7 @@ def f1(answer: str, ground_truth: str) -> Score:
 
 
 def contains(answer: str, ground_truth: str) -> Score:
-    """Whether the answer contains the ground truth as whole words: ``5`` is not in ``15``, ``-5`` or ``5.7``.
-
-    In scripts without spaces between words it may stand anywhere.
-    """
+    """Whether the answer contains the ground truth as whole words: ``5`` is not in ``15``, ``-5`` or ``5.7``."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     text, expected = _plain(answer), _plain(ground_truth)

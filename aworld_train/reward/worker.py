@@ -1,8 +1,7 @@
 """The program of a worker process: it loads scorers by reference and scores one answer after another.
 
-It is a new interpreter, not a fork, so it has none of the trainer's threads, event loops, signal handlers or devices.
-Its standard input is a pipe that nobody writes to and that closes when the parent ends, however that ends. The kernel
-then ends this process too, even inside C code that would not run a Python signal handler.
+It is a new interpreter, so it has none of the trainer's threads, event loops, signal handlers or devices. Its standard
+input closes when the parent ends, and the kernel then ends this process, even inside C code.
 """
 
 import asyncio

@@ -1,14 +1,13 @@
 """Scorers in worker processes: one that hangs or crashes costs its own answer and nothing else.
 
-A worker takes one answer at a time. When its time is up it is killed, and the next answer gets a new one, as after one
-that died or ran out of memory. The time limit counts the scorer alone: waiting for a free worker, starting one and
-loading a scorer have limits of their own. Threads hand the answers to the workers, so a waiting event loop is never
-blocked, and any thread may submit. An answer that has used up a scorer's processor time is not scored again: a policy
-that has found such an answer gives it many times.
+A worker takes one answer at a time, and is killed when its time is up. The time limit counts the scorer alone: waiting
+for a worker, starting one and loading a scorer have limits of their own. Any thread may submit, and no event loop is
+blocked. An answer that has used up a scorer's processor time is not scored again: a policy that has found such an
+answer gives it many times.
 
 Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
 scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
-task, and killing its workers fails the tasks that wait. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
+task. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
 """
 
 import atexit
@@ -53,10 +52,9 @@ main(int(sys.argv[1]))
 
 
 class ScorerTimeout(Exception):
-    """The scorer did not answer within its time.
+    """The scorer did not answer within its time, of which ``kind`` names a part.
 
-    Attributes:
-        computing: Whether it computed for at least half of it; else it waited, or other programs had the processors.
+    ``computing``: it used at least half of it; else it waited, or other programs had the processors.
     """
 
     def __init__(self, seconds: float, kind: str = "", computing: bool = False):
@@ -75,11 +73,7 @@ class NoFreeWorker(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """An answer to be scored, as plain data.
-
-    Attributes:
-        context: The fields of the ``ScoringContext``; None where the scorer has two arguments.
-    """
+    """An answer to be scored, as plain data; ``context`` is None where the scorer has two arguments."""
 
     kind: ScorerKind
     reference: str
@@ -101,10 +95,7 @@ class ScorerPool:
         self._too_slow: dict[Job, ScorerTimeout] = {}
 
     def submit(self, job: Job) -> "Future[Score]":
-        """Have an answer scored.
-
-        Without a score the future raises ``TooHard``, ``ScorerTimeout``, ``ScorerFailure`` or ``NoFreeWorker``.
-        """
+        """The future raises TooHard, ScorerTimeout, ScorerFailure or NoFreeWorker where there is no score."""
         future: Future[Score] = Future()
         with self._lock:
             self._open += 1
@@ -197,13 +188,7 @@ class ScorerProcess:
         return self._process.poll() is None
 
     def score(self, job: Job) -> Score:
-        """Score an answer in the process.
-
-        Raises:
-            TooHard: The scorer refuses to compute the answer.
-            ScorerTimeout: It took too long, and the worker was ended.
-            ScorerFailure: There is no score; ``ended`` says whether the worker is gone too.
-        """
+        """Score an answer in the process; raises as `ScorerPool.submit`, and may have ended then."""
         try:
             if (job.kind, job.reference) not in self._loaded:
                 self._load(job.kind, job.reference)

@@ -1,7 +1,5 @@
-"""How an environment tells its clients how long a tool call may take.
-
-A worker ends each call at the limit of its tool server (``timeout`` in ``servers.yaml``) and answers with an error. So
-that clients wait for this, the limits stand in the answer to ``initialize``, among what MCP leaves to experiments.
+"""How an environment tells its clients how long a tool call may take, after which its worker answers with an error: in
+the answer to ``initialize``, under MCP's ``experimental`` capabilities.
 """
 
 from collections.abc import Mapping

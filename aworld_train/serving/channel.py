@@ -1,8 +1,7 @@
 """Mutual authentication of gateway and worker, in every request and its response.
 
-Each pair has a secret, derived from the environment's own, which tool servers never get. A request has a nonce and a
-proof for it; the response has another proof for the same nonce. So the gateway rejects a program that replaces a
-worker's socket, and the worker rejects a program that connects to its socket.
+Each pair has a secret that tool servers never get. Request and response each prove it for the request's nonce, so the
+gateway rejects a program that replaces a worker's socket, and the worker one that connects to its socket.
 """
 
 import hashlib

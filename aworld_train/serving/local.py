@@ -1,13 +1,9 @@
 """An environment without containers: the gateway and the workers as processes of this machine, kept running.
 
-    python -m aworld_train.serving.local
-
-Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
-(how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
-network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private, and removed at the
-end), ``log`` and ``old_log`` (the log of all of this, and the file for its content when it is long).
-Only the gateway gets ``AWORLD_SECRET``, only the workers get keys. A process that ends is started again, after the
-processes that its tools left running have been ended.
+Settings are one JSON object in ``AWORLD_LOCAL``: those of the gateway and of the workers, how many ``workers``, their
+``folder`` (private, removed at the end), ``log`` and ``old_log`` (for its content when it is long). Only the gateway
+gets ``AWORLD_SECRET``, only the workers get keys. A process that ends is started again, after what its tools left
+running has been ended.
 """
 
 import contextlib
@@ -122,9 +118,9 @@ def main() -> None:
 
 
 def rotate_log(log: Path, old: Path) -> None:
-    """Copy a log that has become too long to ``old``, and empty it.
+    """Copy a log that has become too long to ``old``, and empty it; lines written meanwhile are lost.
 
-    It stays the same file, because other processes have it open. Lines written between the two steps are lost.
+    It stays the same file, because other processes have it open.
     """
     with contextlib.suppress(OSError):
         size = log.stat().st_size

@@ -39,9 +39,9 @@ class ProbeCall:
     """A harmless call of one tool, and a text that its result contains.
 
     Attributes:
-        arguments: Its arguments; in texts, placeholders are replaced as in a command, and ``{site}`` (an address, with
-            ``http://``) and ``{site_host}`` (without).
-        site: A folder of the directory whose files answer HTTP requests at ``{site}`` while the environment is tested.
+        arguments: In texts, placeholders are replaced as in a command, and ``{site}`` (an address, with ``http://``)
+            and ``{site_host}`` (without).
+        site: A folder of the directory whose files answer HTTP requests at ``{site}`` during the test.
         environment: Variables of the server for the test alone, from among its keys.
     """
 
@@ -65,19 +65,17 @@ class ServerEntry:
     """One tool server: an MCP server that speaks on its standard input and output.
 
     Attributes:
-        function: Instead of a command: a Python function, ``module:name``, that serves. It is called in a process
-            forked from one that has imported its module, which takes milliseconds and shares memory. Importing the
-            module must start no thread; what is in ``keys`` is set when the function is called.
+        function: Instead of a command: a Python function, ``module:name``, that serves, in a process forked from one
+            that has imported its module. The import must start no thread; what is in ``keys`` is set when it is called.
         keys: Environment variables without which it is off.
-        environment: Variables of its own, by name: texts in which ``${NAME}`` is one of its keys.
+        environment: Variables of its own: texts in which ``${NAME}`` is one of its keys.
         timeout: Seconds one call may take.
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
             unless the user chooses the process backend.
-        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (those, and
-            every public address).
-        egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks; a name or address may
-            have a port, which then is the only one. ``$NAME``: the hosts in that variable, which has to be one of its
-            keys. Named hosts may be private; below a domain only public addresses may be reached.
+        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (every public
+            address too).
+        egress_hosts: See `egress.hosts`; ``$NAME``: the hosts in that variable, one of its keys. Named hosts may be
+            private; below a domain only public addresses may be reached.
     """
 
     command: tuple[str, ...] = ()
@@ -137,12 +135,10 @@ class ServerEntry:
 
 @dataclass(frozen=True)
 class SharedKeys:
-    """Variables that serve several groups of keys: ``PREFIX_NAME`` of each group that has none of its own.
+    """Variables for several groups of keys: ``PREFIX_NAME`` of each group in ``used_by`` that has none of its own.
 
-    Attributes:
-        names: What follows the prefix. The first is the address that the others belong to: a group with another address
-            gets none of the shared values, since a key must not be sent to an address that it is not for.
-        used_by: The prefixes of the groups.
+    The first of ``names`` is the address that the others belong to: a group with another address gets none of the
+    shared values, since a key must not be sent to an address that it is not for.
     """
 
     names: tuple[str, ...]
@@ -159,9 +155,10 @@ class Manifest:
     """The content of ``servers.yaml``.
 
     Attributes:
-        servers: The tool servers by name, in the order in which their tools are listed.
-        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for
-            servers without state.
+        servers: By name, in the order in which their tools are listed.
+        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for servers
+            without state.
+        desktop: Whether the image has the programs for ``--vnc``.
         shared_keys: By prefix, variables that stand in for keys of servers; the servers do not see them by that name.
     """
 

@@ -1,8 +1,7 @@
-"""What a tool server sends as its tools and results, in the form that MCP gives them, however the server writes it.
+"""What a tool server sends as its tools and results, brought into the nearest form that MCP gives them.
 
-Clients check what they get, and an agent whose client refuses an answer loses it. So what has another form is brought
-into the nearest one: no content becomes empty content, data alone becomes its JSON as text, a part that is of no kind
-becomes text. https://modelcontextprotocol.io/specification/2025-06-18/server/tools
+A client refuses what has another form, and its agent would lose the answer.
+https://modelcontextprotocol.io/specification/2025-06-18/server/tools
 """
 
 import json

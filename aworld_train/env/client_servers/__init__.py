@@ -1,11 +1,10 @@
 """The servers of a desktop client's configuration (``mcpServers``) as an environment directory.
 
-``npx`` and ``uvx`` name packages: the directory has them locked, and they are fetched when its image is built, or once
+The directory has the packages that ``npx`` and ``uvx`` name locked; they are fetched when its image is built, or once
 on a machine without Docker. A server at a URL is reached by a program of the directory. Any other program has to be on
-the machine, so such a directory has no Dockerfile.
-
-No value of the configuration's ``env``, ``headers`` and addresses with a query is written anywhere: ``servers.yaml``
-has names of variables, and ``ClientServers.values`` what they are, for the processes that are started with them.
+the machine, so such a directory has no Dockerfile. ``servers.yaml`` has only the names of variables for values of
+``env``, ``headers`` and addresses with a query; ``ClientServers.values`` has the values, for the processes that are
+started.
 """
 
 import hashlib
@@ -58,11 +57,9 @@ RUN /opt/installer/bin/python install.py
 
 @dataclass(frozen=True)
 class ClientServers:
-    """A configuration as it becomes a directory.
+    """A configuration as the ``files`` of a directory, by path.
 
-    Attributes:
-        values: The variables whose values the configuration has, or refers to; never written.
-        unset: Variables that it refers to and that are not set.
+    Its ``values`` of variables are never written; ``unset`` are variables that it refers to and that are not set.
     """
 
     name: str

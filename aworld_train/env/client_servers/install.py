@@ -2,9 +2,9 @@
 
     python install.py [--lock]
 
-It stands in folders that ``aworld-train env init`` writes, and runs in their images and on machines without Docker.
-``packages.json`` has the packages by server. ``--lock`` looks up versions and writes ``package-lock.json`` and
-``python/NAME.txt``; nothing is fetched then. Each server has a program ``.packages/bin/NAME``.
+It is copied into the folders that ``aworld-train env init`` writes. ``packages.json`` has the packages by server, and
+each server gets a program ``.packages/bin/NAME``. ``--lock`` looks up versions and writes ``package-lock.json`` and
+``python/NAME.txt``.
 """
 
 import fcntl

@@ -2,8 +2,8 @@
 
     python remote.py http|sse
 
-``MCP_URL`` is its address, and each variable ``MCP_HEADER_NAME`` a header. A request that the server refuses or does
-not take ends this process, so that the caller sees a failure: the SDK's client would leave it waiting.
+``MCP_URL`` is its address, and each variable ``MCP_HEADER_NAME`` a header. A request that fails ends this process, so
+that the caller sees a failure: the SDK's client would leave it waiting.
 """
 
 import os

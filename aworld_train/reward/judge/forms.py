@@ -1,11 +1,9 @@
 """The verdicts that a judge's instructions define, and the form in which a request asks for one.
 
 Benchmarks' own judges reply in words that mean a verdict only because their prompts say so: SimpleQA's ``A``, ``B`` and
-``C``, FRAMES's ``TRUE`` and ``FALSE``, a score of 0 or 1. Such a word counts only where the instructions define it,
-because elsewhere it may as well be a choice, a fact or a mark out of ten.
-
+``C``, FRAMES's ``TRUE`` and ``FALSE``, a score of 0 or 1. Elsewhere such a word may be a choice, a fact or a mark.
 Whatever the instructions ask for, a request adds the form that can be read most safely: a JSON object that the server
-enforces, or a last line with the request's code. A judge that keeps to its instructions instead is read too.
+enforces, or a last line with the request's code.
 """
 
 import re
@@ -26,11 +24,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Forms:
-    """What a judge's instructions define.
+    """Verdicts by the lower-case words that stand for them in a judge's instructions.
 
-    Attributes:
-        words: Verdicts by the words that stand for them, in lower case.
-        confidence: Whether the judge is asked how sure the answer says that it is.
+    ``confidence``: whether the judge is asked how sure the answer says that it is.
     """
 
     words: Mapping[str, Verdict] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,7 +1,7 @@
 """The models of a recipe as one judge: tried in order, with retries, until one gives a verdict.
 
-A cached verdict costs nothing. A failing model may use no more than its share of the time, so that the next one is
-still tried, and is tried last for a while. When all fail there is no verdict, and the steps say how each one failed.
+A failing model may use no more than its share of the time, and is tried last for a while. When all fail there is no
+verdict, and the steps say how each one failed.
 """
 
 import asyncio
@@ -51,10 +51,9 @@ class Backoff:
 
 @dataclass
 class Judgement:
-    """The result for a question, and its cost.
+    """The result for a question, and its cost, from the token counts that servers report.
 
     Attributes:
-        cost: Their cost, from the token counts that servers report.
         is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
         refusals: How many models take no request at all, as with a wrong key or a spent quota.
     """

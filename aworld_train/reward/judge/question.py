@@ -1,8 +1,6 @@
-"""The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close.
-
-The delimiters carry a random code of the request, which no answer can contain. Instructions are the system message, and
-so not next to the answer, unless they are a template with a place for each text, such as the prompts of HLE and
-BrowseComp.
+"""The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close, because they carry
+a random code of the request. Instructions are the system message unless they are a template with a place for each text,
+such as the prompts of HLE and BrowseComp.
 """
 
 import hashlib
@@ -32,11 +30,7 @@ _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True)
 class Question:
-    """An answer to be judged.
-
-    Attributes:
-        instructions: How to judge; a template if it has places (see `template_fault`).
-    """
+    """An answer to be judged; ``instructions`` are a template if they have places (see `template_fault`)."""
 
     query: str
     ground_truth: str
@@ -51,8 +45,7 @@ class Question:
     def key(self, model: str) -> str:
         """The cache key of a model's verdict: a hash of all that determines it.
 
-        The address is left out, because a model is the same wherever it is served, and so is the form of the verdict,
-        which may differ between servers.
+        A model is the same wherever it is served, and the form of the verdict may differ between servers.
         """
         return _hash(
             model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.ground_truth, self.answer

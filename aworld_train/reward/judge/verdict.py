@@ -1,7 +1,4 @@
-"""Parsing a judge's verdict strictly: a text that is not exactly a verdict is rejected.
-
-A program cannot reliably read "Not correct", "correct, not incorrect" or "correct? No.", and a wrong reward is worse
-than none. A verdict is one of these:
+"""Parsing a judge's verdict strictly: a wrong reward is worse than none. A verdict is one of these:
 
 - a JSON object with nothing around it, of which one key alone counts: ``"verdict"``, ``"judgement"`` or ``"grade"`` is
   ``"correct"`` or ``"incorrect"``, ``"correct"`` is ``"yes"``, ``"no"``, true or false;
@@ -10,7 +7,7 @@ than none. A verdict is one of these:
   line with a confidence may follow. Any other verdict in the text must then agree with it, unless it stands in the
   answer, which judges quote. A last line that stands in the answer does not make it right;
 - the words that the judge's instructions define (see `forms`), as ``A``, ``TRUE`` or ``NOT_ATTEMPTED``, alone on the
-  last line. Elsewhere they are no verdicts.
+  last line.
 
 An answer that names verdicts must not make a judge unreadable either, or a policy would learn to name them: where the
 last line is ``incorrect``, whatever else the text says may be a quote of such an answer.
@@ -74,11 +71,7 @@ _LABELS_OF_DEFINED_WORDS = ("verdict", "judgement", "judgment", "grade", "decisi
 
 @dataclass(frozen=True)
 class JudgedVerdict:
-    """A verdict and what was given with it.
-
-    Attributes:
-        confidence: How sure the judged answer says that it is, from 0 to 1; None where it does not say so.
-    """
+    """A verdict; ``confidence`` is how sure the judged answer says that it is, from 0 to 1 if it says so."""
 
     verdict: Verdict
     reason: str
@@ -90,14 +83,8 @@ class UnreadableVerdict(Exception):
 
 
 def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_FORMS) -> JudgedVerdict:
-    """The verdict in a judge's text.
-
-    Args:
-        answer: The answer that was judged, which the judge may have quoted.
-        forms: The words that the judge's instructions define.
-
-    Raises:
-        UnreadableVerdict: There is none, or there are several that differ.
+    """The verdict in a judge's text, which may quote ``answer``; raises UnreadableVerdict where there is none, or
+    several that differ.
     """
     for piece in _may_be_objects(text):
         if (data := _as_object(piece)) is not None:
@@ -163,10 +150,7 @@ def _without_confidence(lines: list[str], forms: Forms) -> tuple[list[str], floa
 
 
 def _share(text: str) -> float | None:
-    """A confidence from 0 to 1; None where it is none.
-
-    A whole number is in percent, as the prompts of HLE and BrowseComp ask for it; 0.9 is a share.
-    """
+    """A confidence from 0 to 1, or None; HLE's and BrowseComp's prompts ask for whole numbers in percent."""
     number = text.strip().removesuffix("%").strip()
     try:
         value = float(number)

@@ -1,8 +1,7 @@
 """``python -m aworld_train.serving.egress``: settings as one JSON object in ``AWORLD_EGRESS`` (see ``settings``).
 
-Runs Squid and Unbound, forwards the workers' sockets to Squid, counts the requests in Squid's log, and writes a line
-for each refusal. One of the two that ends is started again, `_MAX_RESTARTS` times a minute at most; then this process
-ends, and the engine starts it again, with pauses that grow.
+Squid or Unbound is restarted when it ends, at most `_MAX_RESTARTS` times a minute; then this process ends, and the
+engine restarts it with growing pauses.
 """
 
 import asyncio

@@ -13,13 +13,10 @@ _UNKNOWN_SERVER = "-"
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request to the proxy that has ended.
+    """A request to the proxy that has ended; ``server`` is empty if its credentials were wrong.
 
-    Attributes:
-        reason: Why it was refused: ``address`` (forbidden), ``host`` (not one of the server's hosts), ``name`` (does
-            not resolve), ``credentials``; empty if it was not.
-        sent: Bytes from the server.
-        received: Bytes to it.
+    ``reason`` of a refusal: ``address`` (forbidden), ``host`` (not one of the server's), ``name`` (does not resolve) or
+    ``credentials``. ``sent`` and ``received`` are bytes, from the server and to it.
     """
 
     server: str

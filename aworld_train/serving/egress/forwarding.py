@@ -1,7 +1,4 @@
-"""Forwards bytes between two connections, both ways, in chunks: a side that does not read slows the other down.
-
-The egress uses it twice: from a worker's loopback to a Unix socket, and from there to Squid.
-"""
+"""Forwards bytes between two connections, both ways, in chunks: a side that does not read slows the other down."""
 
 import asyncio
 import contextlib
@@ -21,12 +18,7 @@ Connect = Callable[[], Awaitable[Streams]]
 
 
 class Forwarder:
-    """Forwards each connection to a new connection of its own.
-
-    Args:
-        max_connections: Connections beyond this number are closed at once, so that one worker cannot use up the
-            descriptors that others need.
-    """
+    """Forwards each connection to a new connection of its own; those beyond ``max_connections`` are closed at once."""
 
     def __init__(self, connect: Connect, max_connections: int):
         self._connect = connect

@@ -1,7 +1,6 @@
 """Hosts as users and manifests write them: ``pypi.org``, ``.wikipedia.org``, ``10.0.0.5:8080``, ``10.1.0.0/16``.
 
-A name matches requests with that name, an address or network matches requests with a literal address. A name that
-resolves to a listed address does not match it.
+An address or network matches requests with a literal address, not a name that resolves to it.
 """
 
 import ipaddress
@@ -20,12 +19,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Host:
-    """A host, or several, that may be reached.
-
-    Attributes:
-        name: A host name in lower case and ASCII, with a dot in front to include its subdomains; or empty.
-        port: The only port that may be reached; None: all.
-    """
+    """A lower-case ASCII name (``.example.org`` includes subdomains) or a network, at one port or all."""
 
     name: str = ""
     network: Network | None = None
@@ -50,11 +44,7 @@ class Host:
 
 
 def parse_host(text: str) -> Host:
-    """Parse a host.
-
-    Raises:
-        ValueError: It is no host, address or network; the message says what is wrong.
-    """
+    """Parse a host; the message of a ValueError says what is wrong."""
     text = text.strip()
     if "/" in text:
         return Host(network=_network(text))
@@ -73,9 +63,9 @@ def parse_host(text: str) -> Host:
 
 
 def hosts_in(value: str) -> tuple[Host, ...]:
-    """The hosts in a variable's value, separated by commas: URLs, whose host and port are used, or hosts.
+    """The hosts in a variable's value, separated by commas: hosts, or URLs, whose host and port are used.
 
-    A URL whose host begins with a placeholder, ``https://{language}.wikipedia.org``, names the domain behind it.
+    ``https://{language}.wikipedia.org`` names the domain. No error shows the value: it may be a key in the wrong line.
     """
     return tuple(_host_or_url(part.strip()) for part in value.split(",") if part.strip())
 

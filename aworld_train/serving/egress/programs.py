@@ -1,7 +1,4 @@
-"""Squid and Unbound as child processes of this one; if either ends, the egress ends.
-
-Neither runs as root: where this process is root, which it is not in a container, they run as another user.
-"""
+"""Squid and Unbound as child processes, which run as another user where this process is root."""
 
 import asyncio
 import contextlib
@@ -22,11 +19,7 @@ _RETRY_SECONDS = 0.05
 
 
 class Program:
-    """A program that runs.
-
-    Args:
-        user: Its user; None: the user of this process.
-    """
+    """A program from ``PATH`` or the folders of daemons, run as ``user`` (None: this process's own)."""
 
     def __init__(self, command: Sequence[str], user: str | None):
         self._command = [_executable(command[0]), *command[1:]]

@@ -6,8 +6,8 @@
      "counts": "/run/aworld/egress/counts.sock",
      "nameservers": [], "squid_port": 3128, "resolver": "127.0.0.1"}
 
-``forbidden`` are the networks that a server reaches only if it names them. ``sockets`` lead to the proxy, ``counts``
-answers ``GET /counts``. The last three are optional; without ``nameservers``, those of ``/etc/resolv.conf`` are used.
+A server reaches ``forbidden`` networks only if it names them. The last three are optional; name servers are by default
+those of ``/etc/resolv.conf``.
 """
 
 import ipaddress
@@ -26,12 +26,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True)
 class ProxyUser:
-    """A server with egress.
-
-    Attributes:
-        is_open: Whether it may reach every public address.
-        hosts: What it may also reach.
-    """
+    """A server with egress: it reaches ``hosts``, and every public address if it ``is_open``."""
 
     server: str
     password: str = field(repr=False)

@@ -15,11 +15,7 @@ _MAX_REMEMBERED = 1024
 
 
 class TokenCheck:
-    """The check of an environment's tokens.
-
-    Args:
-        revoked: Files that store which tokens were revoked.
-    """
+    """The check of an environment's tokens; the files ``revoked`` store which were revoked."""
 
     def __init__(self, name: str, secret: str, revoked: Sequence[Path]):
         self._name, self._secret = name, secret
@@ -30,9 +26,7 @@ class TokenCheck:
     def admit(self, request: web.Request) -> TokenClaims:
         """The claims of a client's token; the signature of a known token is not verified again.
 
-        Raises:
-            InvalidToken: It has no valid token.
-            Refusal: Its token has too many connections.
+        Raises InvalidToken, or Refusal if the token has too many connections.
         """
         authorization = request.headers.get("Authorization", "")
         claims = self._verified.get(authorization)

@@ -1,7 +1,5 @@
-"""The environment gateway's HTTP side: MCP at ``/mcp`` for clients with a token, ``/health`` and ``/metrics`` for all.
-
-Bodies are forwarded unchanged. The gateway adds the check of tokens, the choice of a worker for each session, and a
-response in place of a worker that was lost. ``/revoke`` takes orders to revoke a token.
+"""The environment gateway's HTTP side: MCP at ``/mcp`` for clients with a token, ``/health`` and ``/metrics`` for all,
+``/revoke`` for orders to revoke a token. Bodies are forwarded unchanged.
 """
 
 import asyncio
@@ -50,11 +48,9 @@ _RETRY_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class GatewayLimits:
-    """Limits of a gateway.
+    """``queue`` is the most sessions that wait for a worker, and ``queue_seconds`` the longest wait.
 
-    Attributes:
-        idle_seconds: A session without a request for this long is ended.
-        vanish_seconds: A session whose client broke off a request is ended after this time without another request.
+    A session ends after ``idle_seconds`` without a request, or ``vanish_seconds`` after its client broke one off.
     """
 
     queue: int = 1024
@@ -64,11 +60,9 @@ class GatewayLimits:
 
 
 class Gateway:
-    """The state behind the routes.
+    """The state behind the routes; the last ``scoring`` of its workers are for scoring only.
 
-    Args:
-        scoring: How many of the workers, the last ones, are for scoring only.
-        egress: Socket with the counts of the egress container; None where there is none.
+    ``egress`` is the socket with the counts of the egress container.
     """
 
     def __init__(
@@ -319,7 +313,7 @@ class Gateway:
     async def _end(self, session: WorkerSession, cause: str) -> None:
         """End a session, at its worker too; the worker gets new sessions once it reports that it is ready.
 
-        A cancelled caller does not cancel this: a worker that does not learn of the end would stay reserved.
+        Runs on if the caller is cancelled: a worker that does not learn of the end would stay reserved.
         """
         if self.pool.sessions.pop(session.session_id, None) is None:
             return
@@ -342,9 +336,9 @@ class Gateway:
             self.pool.release(link, session.session_id)
 
     async def _close(self, link: WorkerLink, session_id: str) -> bool:
-        """End a session at its worker, with retries while the worker is alive; returns whether the worker knew it.
+        """End a session at its worker, with retries while it is alive; returns whether the worker knew it.
 
-        Failures do not reset the connection to the worker, because it may have other sessions.
+        Failures do not reset the connection, because the worker may have other sessions.
         """
         while True:
             try:

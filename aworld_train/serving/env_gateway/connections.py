@@ -1,8 +1,7 @@
 """The connections of clients: how many there may be, how long a request may take to arrive, and what is logged.
 
-A connection counts for its address until it has shown a valid token, and for that token from then on: a trainer needs
-a thousand connections, a client without a token does not. If an address or a token has too many, its oldest idle one is
-closed. The head of a request has to arrive within ``HEAD_SECONDS``; ``intake`` limits bodies.
+A connection counts for its address until it shows a valid token, and for that token from then on: a trainer needs a
+thousand connections. If an address or token has too many, its oldest idle one is closed.
 """
 
 import asyncio
@@ -32,12 +31,10 @@ _MAX_HEADERS = 64
 
 
 class Connection(web.RequestHandler):
-    """One client's connection.
+    """One client's connection, which counts for its ``holder``: an address or a token.
 
-    Attributes:
-        holder: The address or token for which it counts.
-        deadline: When it is closed if no request has arrived (loop's clock); None where there is no limit.
-        expires: When its token expires (Unix time, seconds); None where it has shown none.
+    It is closed if no request has arrived by its ``deadline`` (loop's clock), or when its token ``expires`` (Unix
+    time).
     """
 
     def __init__(self, server: web.Server, connections: "Connections"):
@@ -98,10 +95,7 @@ class Connection(web.RequestHandler):
             self.transport.abort()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log an error's type and place, without its text: that may contain a header, and so a token.
-
-        A client that disconnects is no failure.
-        """
+        """Log an error's type and place without its text, which may contain a token. A client may disconnect."""
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             self.logger.warning("what came from %s is not HTTP: %s", self._address, type(error).__name__)

@@ -1,9 +1,8 @@
 """The pages under ``/vnc/`` that show the desktops of the workers to users who know the environment's password.
 
-One middleware protects all of them: without a signed cookie, there is only the login page. The cookie is signed with
-the environment's secret and the password, so that a new password ends every login; its name contains the environment,
-because cookies do not distinguish ports. Forms and WebSockets are accepted only from pages of this server, by the
-``Origin`` that browsers send. noVNC draws the picture; its bytes are forwarded unchanged.
+Without a signed cookie there is only the login page. The key of the signature contains the password, so that a new one
+ends every login; the cookie's name contains the environment, because cookies do not distinguish ports. Forms and
+WebSockets are accepted only from pages of this server, by their ``Origin``.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What became of a session, for the client that lost it: the word of a place that the session's tools cannot reach.
+"""What became of a session, for the client that lost it, from a place that the session's tools cannot reach.
 
-An error in the body of an answer may come from the session's own tools. So a client that gets no result asks here, and
-takes a loss for a fault of the environment only if this shows one. Workers that had no session and were lost at the
-same time are such a sign.
+An error in an answer may come from the session's own tools, so a client takes a loss for a fault of the environment
+only if this shows one, as by workers without a session that were lost at the same time.
 """
 
 import time

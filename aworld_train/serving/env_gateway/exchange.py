@@ -1,7 +1,7 @@
 """One request and its response, between a client and the worker of its session.
 
-Short messages are forwarded as a whole, long ones in chunks as they arrive. If the worker is lost meanwhile, the client
-gets a JSON-RPC error; if the client does not read its response, its connection is closed.
+Short messages are forwarded as a whole, long ones in chunks as they arrive. A client whose worker is lost gets a
+JSON-RPC error; one that does not read its response is disconnected.
 """
 
 import asyncio
@@ -97,9 +97,9 @@ def _forwarded_headers(request: web.Request) -> dict[str, str]:
 async def _copy(
     answer: aiohttp.ClientResponse, request: web.Request, response: web.StreamResponse, account: ByteAllowance
 ) -> None:
-    """Copy a worker's response to its client.
+    """Copy a worker's response to its client; an event stream gets a window once it turns out to be long.
 
-    The length of an event stream is not known in advance: it gets a window once it turns out to be long.
+    Raises ConnectionResetError where the client does not read it, or there is no memory for it.
     """
     may_need_window, copied = answer.content_length is None, 0
     try:

@@ -1,9 +1,8 @@
 """Limits on the memory of requests and on the duration of their bodies.
 
-All memory for a request is taken from one budget first, of which each token has a maximal share. Without room, requests
-queue, and the tokens take turns. A message of up to ``HELD_BYTES`` is held as a whole. A larger message, and a large
-response, is streamed through a window of fixed size: its length costs time but no memory. No body is read before its
-sender was admitted.
+All memory is taken from one budget, of which each token has a maximal share; without room, requests queue and the
+tokens take turns. A message of up to ``HELD_BYTES`` is held as a whole, a larger one streamed through a window of fixed
+size, so that its length costs no memory. No body is read before its sender was admitted.
 """
 
 import asyncio
@@ -35,12 +34,7 @@ _INVALID_REQUEST = -32600  # from the JSON-RPC 2.0 specification
 
 
 class Refusal(Exception):
-    """A request is refused.
-
-    Args:
-        cause: Label for the metrics.
-        closes: Whether the connection is closed after it.
-    """
+    """A request is refused; ``cause`` is its label in the metrics, and the connection is closed if it ``closes``."""
 
     def __init__(
         self,
@@ -70,12 +64,7 @@ class _WaitingRequest:
 
 
 class Budget:
-    """The bytes that all requests may hold together.
-
-    Args:
-        share: Limit of each token.
-        seconds: Longest wait of a request for room.
-    """
+    """The bytes that all requests may hold together, those of a token (``share``), and the longest wait for them."""
 
     def __init__(self, total: int = BUDGET_BYTES, share: int = SHARE_BYTES, seconds: float = QUEUE_SECONDS):
         self._total, self._share, self._seconds = total, share, seconds
@@ -89,11 +78,7 @@ class Budget:
         return sum(map(len, self._queues.values()))
 
     async def take(self, token_id: str, amount: int) -> None:
-        """Take bytes from the budget; waits until there is room.
-
-        Raises:
-            Refusal: There was no room in time.
-        """
+        """Take bytes from the budget; waits until there is room, and raises Refusal if there is none in time."""
         waiting = _WaitingRequest(amount, asyncio.get_running_loop().create_future())
         self._queues.setdefault(token_id, deque()).append(waiting)
         self._grant()
@@ -139,8 +124,8 @@ class Budget:
     def _grant(self) -> None:
         """Grant waiting requests their room: the tokens in turn, and of each token the oldest request.
 
-        A token without room in its share is skipped. A request without room in the budget blocks the others: it would
-        never get any if smaller requests were granted first.
+        A token without room in its share is skipped. A request without room in the budget blocks the others, or smaller
+        ones would always come first.
         """
         skipped = 0
         while skipped < len(self._queues):
@@ -277,9 +262,6 @@ def part_of(message: "bytes | AsyncIterator[bytes]", name: str) -> object:
 
 
 def limit_reads(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Limit the bytes that a transport reads at a time.
-
-    ``max_size`` is an attribute of the transports of asyncio's selector loop, which documents only its default.
-    """
+    """Limit the bytes that a transport reads at a time, by an attribute of asyncio's selector loop."""
     if transport is not None:
         transport.max_size = size  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
-"""The gateway's view of one worker: its state is followed while it runs, and again after it was restarted.
+"""The gateway's view of one worker: its state is followed while it runs, and again after a restart.
 
-Each response from the worker's socket has to prove that it is the worker's; see ``aworld_train.serving.channel``. If
-one does not, the gateway disconnects.
+Each response has to prove that it is the worker's (``serving.channel``); if one does not, the gateway disconnects.
 """
 
 import asyncio
@@ -30,9 +29,8 @@ class NotTheWorker(aiohttp.ClientError):
 class WorkerLink:
     """One worker.
 
-    Args:
-        on_change: Called when the number of sessions that it takes may have changed.
-        on_call: Called with server, outcome and seconds of each tool call.
+    ``on_change`` is called when the number of sessions that it takes may have changed, ``on_call`` with server, outcome
+    and seconds of each tool call.
     """
 
     def __init__(
@@ -85,9 +83,8 @@ class WorkerLink:
     ) -> "_VerifiedRequest":
         """A context with the worker's response to a request, its body not read yet.
 
-        Entering it raises:
-            NotTheWorker: Another program has answered.
-            ClientError, OSError: There was no answer.
+        Entering it raises NotTheWorker where another program has answered, and ClientError or OSError without an
+        answer.
         """
         proof = self._channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
@@ -100,7 +97,7 @@ class WorkerLink:
         return websocket
 
     async def verify_worker(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
-        """Check that the worker has answered."""
+        """Check that the worker has answered; otherwise disconnect and raise NotTheWorker."""
         if self._channel.is_worker(sent, received):
             return
         sys.stderr.write(f"What answers at {self.socket} is not worker {self.number}; it is not used.\n")
@@ -131,7 +128,7 @@ class WorkerLink:
     async def reset(self, failed: aiohttp.ClientSession | None = None) -> None:
         """Disconnect, so that the worker ends all its sessions, and connect again.
 
-        Does nothing if ``failed`` is not the current client any more: the link was reset since.
+        Not if ``failed`` was replaced since.
         """
         if failed is not None and failed is not self._http:
             return
@@ -181,7 +178,7 @@ class WorkerLink:
 class _VerifiedRequest:
     """A request to a worker, and its response once that has been verified.
 
-    It is a class because the event loop tracks every asynchronous generator, which costs more than the proof.
+    Not an asynchronous generator, which the event loop tracks: that costs more than the proof.
     """
 
     def __init__(self, link: WorkerLink, proof: Mapping[str, str], request: Any):

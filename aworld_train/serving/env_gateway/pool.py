@@ -1,7 +1,6 @@
 """The assignment of workers to sessions, first come, first served, with a bounded queue.
 
-Some workers are for scoring only, so that an agent cannot influence the worker that scores its answers. Each kind of
-worker has a queue of its own.
+An agent cannot influence the worker that scores its answers: each kind of worker has a queue of its own.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ class Busy(Exception):
 
 @dataclass(eq=False)
 class WorkerSession:
-    """A client's session.
+    """A client's session at a worker.
 
     Attributes:
         token_id: The token it was opened with; other tokens cannot use it.
@@ -74,12 +73,8 @@ class Pool:
     ) -> WorkerLink:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
-        Args:
-            report: Called every few seconds of the wait, with how many wait before it and the workers by state; what it
-                raises ends the wait.
-
-        Raises:
-            Busy: The queue is full, or no worker became free within ``seconds``.
+        ``report`` is called every few seconds with how many wait before it and the workers by state; what it raises
+        ends the wait. Raises Busy if the queue is full, or no worker became free within ``seconds``.
         """
         turn: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
         self._waiting[scoring].append((session_id, turn))

@@ -1,7 +1,7 @@
 """The tokens that were revoked, stored in files that a restarted gateway reads.
 
-The files are beside the sockets of the workers: in containers those folders are volumes in memory, which no tool can
-open and which exist as long as the gateway or a worker runs. Expired tokens are removed.
+The files are beside the workers' sockets: in containers those are volumes in memory, which no tool can open and which
+exist as long as the gateway or a worker runs.
 """
 
 import json
@@ -14,11 +14,7 @@ from aworld_train.serving.tokens import Revocation
 
 
 class Revocations:
-    """The revoked tokens.
-
-    Args:
-        files: Each revocation is written to all of them; a token in any of them is revoked.
-    """
+    """The revoked tokens: each is written to all ``files``, and one in any of them is revoked."""
 
     def __init__(self, files: Sequence[Path]):
         self._files = files

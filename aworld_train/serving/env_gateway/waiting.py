@@ -1,8 +1,7 @@
 """What a client hears while its session waits for a worker.
 
-After a few seconds the response to ``initialize`` begins as a stream of events, with a message every few seconds that
-says how many sessions are served before it. This also keeps clients from giving up on a silent connection. Log messages
-are what MCP allows before a session is open; a request with a progress token gets progress notifications.
+After a few seconds the response to ``initialize`` begins as a stream of events, so that clients do not give up on a
+silent connection: log messages, which MCP allows before a session is open, and progress if the request has a token.
 https://modelcontextprotocol.io/specification/2025-06-18/basic/lifecycle
 """
 
@@ -52,7 +51,7 @@ class WaitingClient:
             await self._write(_event(progress))
 
     async def answer(self, response: web.StreamResponse, error: str = "") -> web.StreamResponse:
-        """Give it the response, as the last event if its response has begun; ``error`` is the type of a refusal."""
+        """The response, as the last event if it has begun; ``error`` is the type of a refusal."""
         if self._response is None:
             return response
         assert isinstance(response, web.Response) and isinstance(response.body, bytes)

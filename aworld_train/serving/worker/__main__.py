@@ -1,11 +1,9 @@
 """``python -m aworld_train.serving.worker``: settings as one JSON object in the variable ``AWORLD_WORKER``.
 
-``socket`` (where to listen), ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest),
-``servers`` (names of those that are on), ``folders`` (which are emptied between sessions; null: those
-mounted in the container's memory), ``user`` (the user of tool servers, see ``spawner.ToolUser``; null: the user of this
-process), ``own_user`` (the user that this process changes to once the spawner runs; null: no change), ``egress`` (the
-socket of the egress proxy; null: there is no egress), ``desktop`` (whether there is one). The secret of the channel to
-the gateway is in ``AWORLD_CHANNEL``, the servers' passwords for the proxy in ``AWORLD_EGRESS_PASSWORDS``.
+``socket``, ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest), ``servers`` (that are on),
+``folders`` (emptied between sessions; null: those mounted in memory), ``user`` (of tool servers, ``spawner.ToolUser``),
+``own_user`` (of this process once the spawner runs), ``egress`` (the proxy's socket), ``desktop``; null: none or no
+change. Secrets are in ``AWORLD_CHANNEL`` and ``AWORLD_EGRESS_PASSWORDS``.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of the worker's state at ``/state``,
-and a VNC stream of its desktop at ``/desktop``, if it has one.
+"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, the worker's state at ``/state``, and the VNC stream of
+its desktop at ``/desktop``.
 
-The gateway chooses the session ids, and proves in each request that it is the gateway. In a worker for one session at
-a time, the end of a session is followed by a wipe; only after that does the worker report that it is ready again. If
-the wipe cannot be verified, or the worker's socket was replaced, the process ends, to be started again.
+The gateway chooses the session ids. In a worker for one session at a time, each session is followed by a wipe, after
+which it reports that it is ready. If the wipe cannot be verified, or its socket was replaced, the process ends, to be
+started again.
 """
 
 import asyncio
@@ -37,11 +37,7 @@ _KEEP_ALIVE_SECONDS = 10.0
 
 
 class Worker:
-    """The state behind the routes.
-
-    Args:
-        cleaner: Cleans up between sessions; None where sessions share the worker.
-    """
+    """The state behind the routes; without a ``cleaner``, sessions share the worker."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""What a session has that checks the tool servers: the folders that their test calls ask instead of the internet.
+"""A session that checks the tool servers: folders that their test calls ask instead of the internet.
 
-Such a session starts the servers whose test names variables for it anew, with these variables, and alone has them. The
-folder of a test is served on loopback until the session ends. So a server that speaks to a service is tested on its
-whole path, without internet and without calls that cost.
+It alone starts the servers whose test names variables anew, with these, and serves the folder of a test on loopback. So
+a server that speaks to a service is tested on its whole path, without internet and without calls that cost.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Cleaning a worker after a session: everything that it left is removed, and its absence is verified.
 
-In a container the spawner does it, because tool servers run as another user than the worker. A worker that is a
-process of this machine ends its own descendants and empties its own folders.
+In a container the spawner does it, because tool servers run as another user than the worker.
 """
 
 import asyncio
@@ -17,11 +16,7 @@ from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_proc
 
 class Cleaner(Protocol):
     async def clean(self) -> None:
-        """Remove what the session left.
-
-        Raises:
-            NotClean: Something is left, so the worker must not be used any more.
-        """
+        """Remove what the session left; raises NotClean if the worker must not be used any more."""
         ...
 
 
@@ -38,11 +33,7 @@ class ContainerCleaner:
 
 
 class ProcessCleaner:
-    """Cleans up after a worker that is one process of this machine among others.
-
-    Args:
-        socket: The worker's socket; nothing else may be in its folder.
-    """
+    """Cleans up after a worker that is one process of this machine among others."""
 
     def __init__(self, resources: SharedResources, spawner: Spawner, socket: Path):
         self._resources, self._spawner, self._socket = resources, spawner, socket

@@ -1,9 +1,8 @@
 """The desktop of a worker: an X server without a screen, a window manager, and a VNC stream for each viewer.
 
-The spawner starts all of it, like tool servers, so a wipe ends it with everything drawn on it, and it is started again
-before the worker takes the next session. Nothing listens for VNC: each viewer gets an x11vnc of its own on one end of a
-socket pair, so there is no port or socket that a tool could connect to, and no work without a viewer. It requires no
-password: the gateway checks who may look.
+The spawner starts all of it, so that a wipe ends it with everything drawn on it. Each viewer gets an x11vnc of its own
+on one end of a socket pair, so there is no port or socket that a tool could connect to, and no work without a viewer.
+It requires no password: the gateway checks who may look.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
-"""A worker's side of the egress: a port on its loopback, which is forwarded to the egress container's socket.
+"""A worker's only network: a port on its loopback, which is forwarded to the egress container's socket.
 
-A worker has no network but that loopback. The proxy itself requires a name and a password, so a program that connects
-without them reaches nothing.
+The proxy requires a name and a password, so a program that connects without them reaches nothing.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The socket at which a worker is reached, and a check that no other file has replaced it.
 
-A program that may write to the socket's folder can put a socket of its own at its path. The gateway does not accept
-that one (see ``aworld_train.serving.channel``), but it cannot reach the worker any more. So the worker checks the path,
-and ends if its socket was replaced, to be started again.
+The gateway does not accept a replacement (``serving.channel``), but could not reach the worker any more. So the worker
+ends then, to be started again.
 """
 
 from pathlib import Path

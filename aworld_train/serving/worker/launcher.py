@@ -39,11 +39,9 @@ class CommandPaths:
 
 
 class Spawner:
-    """A running spawner process.
+    """A running spawner process, which starts the ``chosen`` servers; the packages of others may be missing.
 
-    Args:
-        variables: This worker's environment variables; each server gets all that are no keys, and its own keys.
-        chosen: The servers that may be started; the packages of others may be missing.
+    Of ``variables``, each server gets all that are not keys, its own keys, and its ``proxies``.
     """
 
     def __init__(
@@ -137,7 +135,7 @@ class Spawner:
     async def wait_until_idle(self) -> None:
         """Wait until all earlier orders have been carried out; end this worker if the spawner does not answer.
 
-        A spawner that a tool has sent SIGKILL may still exist for a while, but it does not answer.
+        A spawner to which a tool has sent SIGKILL may still exist for a while, but it does not answer.
         """
         await self._order({}, [])
 

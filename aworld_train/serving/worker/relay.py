@@ -1,13 +1,11 @@
 """MCP between the clients of a worker and its tool servers: one list of tools, every call to the server it belongs to.
 
-Results, errors, progress and resources pass unchanged, but for the form of results (see ``tool_results``). The list
-comes from the servers themselves, once when the worker starts (an image does not change) and again after a server has
-announced that its list did.
+Messages pass unchanged, but for the form of results (``tool_results``). The list comes from the servers themselves,
+once when the worker starts and again after a server has announced a change.
 
-Gateway and worker are own code instead of the mcp SDK's server and client because they pass messages on without
-validating them again: together they take 0.65 ms of CPU time per tool call and serve 1,850 calls per second of 8
-sessions, where two proxies made of the SDK's streamable HTTP server and client take 2.0 ms and serve 680 (mcp 1.30.0,
-Python 3.11, 2 cores, results of 200 bytes).
+Gateway and worker are own code because they pass messages on without validating them again: together they take 0.65 ms
+of CPU time per tool call and serve 1,850 calls per second of 8 sessions, where two proxies made of the SDK's streamable
+HTTP server and client take 2.0 ms and serve 680 (mcp 1.30.0, Python 3.11, 2 cores, results of 200 bytes).
 """
 
 import asyncio
@@ -45,10 +43,7 @@ Report = Callable[[str, str, float], None]
 
 @dataclass(eq=False)
 class RelayedSession:
-    """A client's session: which servers it may use, and its requests that have no response yet.
-
-    A session that checks the servers has a ``check``.
-    """
+    """A client's session: which servers it may use, and its requests that have no response yet."""
 
     session_id: str
     servers: tuple[str, ...]
@@ -108,10 +103,7 @@ class Relay:
                 await self.servers[name].capabilities()
 
     def open(self, session_id: str, requested: str, checking: bool = False) -> RelayedSession:
-        """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all.
-
-        In one for checking, test calls have what they need: see `check.Check`.
-        """
+        """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all."""
         names = [name.strip() for name in requested.split(",") if name.strip()]
         for name in names:
             if name in self.disabled:

@@ -1,28 +1,27 @@
 """Starts tool servers by forking from a process that has imported their modules and does nothing else.
 
 A Python server takes more than half a second to import its libraries; forked from this process it takes milliseconds
-and shares its memory. This process has one thread, gets every order over a socket, and holds no data of any session.
-Other processes of the same user cannot read or trace it, nor servers that were given secrets.
+and shares its memory. This process has one thread and holds no data of any session; other processes of the same user
+cannot read or trace it, nor servers that were given secrets.
 
-In a container it is root, with no capabilities but those to change its user, to signal others and to set limits, and
-tool servers run as a user of their own. So no tool can signal, read or replace the worker or this process, and this
-process alone ends what a session started, by one signal to all processes, which no fork escapes.
+In a container it is root, with no capabilities but those to change its user, to signal others and to set limits. Tool
+servers run as a user of their own, so no tool can signal, read or replace the worker or this process, and this process
+alone ends what a session started, by one signal to all processes, which no fork escapes.
 
-It runs as a script and imports the standard library alone, because it runs in the interpreter of the tool servers.
+It runs as a script in the interpreter of the tool servers, and so imports the standard library alone.
 
     python spawner.py SOCKET_FD USER [MODULE:FUNCTION ...]
 
-``USER`` is JSON: ``{"id": ..., "max_processes": ...}``, or ``null`` for this process's own user. An order is one
-datagram, JSON:
+``USER`` is JSON: a `ToolUser`, or ``null`` for this process's own user. An order is one datagram, JSON:
 
-- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``. With it
-  come three descriptors: standard input, standard output, and a file with its environment variables as a JSON object.
-  This process does not read that file: one server's secrets must not be in memory that others are forked from. The
-  answer is ``{"pid": ...}`` or ``{"error": "..."}``.
-- ``{"wipe": true}`` ends everything of the session and empties its folders. The answer is ``{}``, or
-  ``{"error": "..."}``.
+- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``, and three
+  descriptors: standard input, standard output, and a file with its environment variables as a JSON object. This process
+  does not read that file: secrets must not be in memory that others are forked from. The answer is ``{"pid": ...}``.
+- ``{"wipe": true}`` ends everything of the session and empties its folders. The answer is ``{}``.
 - ``{"kill": PID}`` ends a server with its process group, and ``{}`` orders nothing. The answer is ``{"ready": true}``,
   which is also the first datagram of all.
+
+An answer may be ``{"error": "..."}`` instead.
 """
 
 import contextlib
@@ -67,11 +66,7 @@ _READY = {"ready": True}
 
 @dataclass(frozen=True)
 class ToolUser:
-    """The user of tool servers.
-
-    Attributes:
-        max_processes: How many processes and threads this user may have; fewer than the container may.
-    """
+    """The user and group of tool servers; it may have fewer processes and threads than the container."""
 
     id: int
     max_processes: int
@@ -206,29 +201,23 @@ def _landlock_version() -> int:
 
 
 def _enter_own_domain() -> None:
-    """Put this process and all that it starts into a Landlock domain, into which no other server's processes can look.
-
-    A child has its server's variables, keys among them, and the kernel would show them to all processes of the same
-    user. The domain forbids nothing else but to make block devices, which tools cannot anyway.
+    """Put this process and all that it starts into a Landlock domain, into which no other server's processes can look:
+    the kernel would show the variables of its children, keys among them, to all processes of the same user.
     """
     if _has_domains():
         _enter_domain(struct.pack("=Q", _MAKE_BLOCK_DEVICE | _MOVE))
 
 
 def _keep_signals_inside() -> None:
-    """Let this process and all that it starts signal and trace no other process of the user, such as other workers.
-
-    A session that ends the gateway or all workers looks like a fault of the environment, and is played again.
+    """Let this process and all that it starts signal and trace no other process of the user, such as other workers:
+    their end would look like a fault of the environment, and be played again.
     """
     if _landlock_version() >= _SCOPES_SINCE:
         _enter_domain(struct.pack("=QQQ", _MOVE, 0, _SIGNALS))
 
 
 def _enter_domain(restrictions: bytes) -> None:
-    """Enter a Landlock domain of a ``landlock_ruleset_attr``, in which files may be moved between folders.
-
-    Every domain forbids that by default, also one that names no right on files.
-    """
+    """Enter a Landlock domain in which files may be moved between folders, which is forbidden by default."""
     libc = _libc()
     domain = libc.syscall(_LANDLOCK_CREATE, restrictions, len(restrictions), 0)
     root = os.open("/", os.O_PATH)

@@ -1,8 +1,8 @@
 """One tool server: a process that speaks MCP, JSON-RPC in lines, on its standard input and output.
 
-Any number of sessions send it requests at the same time, under request ids that this module assigns. If the process
-dies or writes too long a line, each of its open requests gets a typed failure, and the next request starts it again. If
-it exceeds a request's time limit, the request is cancelled, and the process is ended unless it answers a ping.
+Any number of sessions send it requests at the same time. If the process dies or writes too long a line, its open
+requests get a typed failure, and the next request starts it again. A request beyond its time limit is cancelled, and
+the process is ended unless it answers a ping.
 """
 
 import asyncio
@@ -37,10 +37,7 @@ class Starter(Protocol):
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server with the descriptors as its standard input and output; returns its pid.
-
-        ``environment`` has variables that replace or join those that it gets anyway.
-        """
+        """Start a server with the descriptors as its standard input and output; returns its pid."""
         ...
 
     def kill(self, pid: int, then: Callable[[], None]) -> None:
@@ -73,11 +70,7 @@ class _Process:
 
 
 class ToolServerProcess:
-    """A tool server by name, running or not.
-
-    Args:
-        environment: Variables that replace or join those that it gets anyway.
-    """
+    """A tool server, running or not; ``environment`` replaces or joins the variables that it gets anyway."""
 
     def __init__(
         self,
@@ -111,13 +104,11 @@ class ToolServerProcess:
         on_progress: Notify | None = None,
         seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Send a request and wait for the result, at most ``seconds`` (default: the entry's).
+        """The result of a request, after at most ``seconds`` (default: the entry's); a cancelled one is cancelled at
+        the server.
 
-        If the call is cancelled, the server receives a cancellation.
-
-        Raises:
-            CallFailure: It could not be started, died, wrote too much, or did not answer in time.
-            RemoteError: It answered with an error.
+        Raises CallFailure if the server could not be started, died, wrote too much or was too slow, and RemoteError if
+        it answered with an error.
         """
         seconds = self.entry.timeout if seconds is None else seconds
         process = await self._running()

@@ -1,9 +1,7 @@
 """Restores a worker to its state before a session: no process, no file and no shared memory of the session is left.
 
-Each step is verified, and the folders are tested by using them as the next session will. Where the check fails, the
-worker's process ends, and its supervisor starts it again with empty file systems.
-
-It imports the standard library alone, because the spawner loads it as a file.
+Each step is verified, and the folders are used as the next session will. Where a check fails, the worker's process ends
+and is started again with empty file systems. The spawner loads this as a file: it imports the standard library alone.
 """
 
 import contextlib
@@ -38,11 +36,8 @@ class NotClean(Exception):
 
 @dataclass(frozen=True)
 class SharedResources:
-    """What a session can change where it shares the machine with others.
-
-    Attributes:
-        spared: Pids of processes that continue: the worker itself and its spawner. All other descendants of this
-            process belong to the session.
+    """What a session can change where it shares the machine: ``folders``, which are kept empty, and all descendants of
+    this process but the ``spared`` pids, those of the worker and its spawner.
     """
 
     folders: tuple[Path, ...]
@@ -64,11 +59,6 @@ def end_processes(resources: SharedResources) -> None:
 
 
 def verify(resources: SharedResources) -> None:
-    """Check that nothing of a session is left.
-
-    Raises:
-        NotClean: Something is.
-    """
     if remaining := _descendants() - resources.spared:
         raise NotClean(f"processes {sorted(remaining)} are left")
     _verify_folders(resources.folders)
@@ -86,9 +76,8 @@ def end_all_but(spared: frozenset[int]) -> None:
 
 
 def clean_container() -> None:
-    """Empty the folders of this container that a session can write to, and check that the next session can use them.
-
-    It is run by the user who owns the files.
+    """Empty the folders of this container that a session can write to, as the user who owns the files, and check that
+    the next session can use them.
     """
     folders, queues = container_folders()
     began = time.clock_gettime_ns(_COARSE_CLOCK) // _SECOND * _SECOND  # queues are stamped with whole seconds
@@ -255,8 +244,7 @@ def _check_usable(folder: Path) -> None:
 def empty(folder: Path) -> None:
     """Remove the content of a folder; what cannot be removed stays.
 
-    Nested folders are moved up before they are emptied: recursion, as in ``shutil.rmtree``, fails at a depth that a
-    program can create in a moment.
+    Nested folders are moved up first: recursion, as in ``shutil.rmtree``, fails at a depth that is made in a moment.
     """
     numbers = itertools.count()
     pending = _entries(folder)
