@@ -59,22 +59,13 @@ class Service:
 
 
 def service(base_url: str) -> Service:
-    """The host and port of a service's base URL.
-
-    Raises:
-        ToolError: It is no http or https address.
-    """
+    """The host and port of a service's base URL."""
     url = _parsed(base_url)
     return Service(_host(url), url.port or 0)
 
 
 def checked(url: str, trusted: Service | None = None) -> URL:
-    """The address, if it is one that may be asked. A name is not resolved here: that is what `resolver` is for.
-
-    Raises:
-        Refused: It is a number that is no public address.
-        ToolError: It is no http or https address with a host.
-    """
+    """The address, if it is one that may be asked. A name is not resolved here: that is what `resolver` is for."""
     parsed = _parsed(url)
     host = _host(parsed)
     try:

@@ -41,10 +41,8 @@ class Entry:
     """One thing in an archive.
 
     Attributes:
-        name: As it is written there.
         size: In bytes, as the archive claims; None where it does not say.
         kind: ``file``, ``folder``, ``link`` or ``special``.
-        read: Opens a file.
     """
 
     name: str
@@ -56,11 +54,7 @@ class Entry:
 
 @contextmanager
 def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
-    """What is in an archive of kind zip, tar (compressed or not), gz, bz2 or xz, in its order.
-
-    Raises:
-        ToolError: It is of another kind, or damaged.
-    """
+    """What is in an archive of kind zip, tar (compressed or not), gz, bz2 or xz, in its order."""
     kind = expect(path, "zip", "tar", "gz", "bz2", "xz", "docx", "xlsx", "pptx", "epub", "ods", "odt", "odp")
     try:
         if kind == "tar" or (kind in _SINGLE and _is_tar(path)):
@@ -88,9 +82,6 @@ def extract(
 
     Returns:
         The paths of what was written, and what was left out, each with the reason.
-
-    Raises:
-        ToolError: The archive is damaged or unsafe, has none of those names, or a file is there already.
     """
     written: list[str] = []
     left_out: list[str] = []

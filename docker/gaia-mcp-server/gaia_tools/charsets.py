@@ -59,7 +59,6 @@ class Decoded:
     """A text that was bytes.
 
     Attributes:
-        encoding: What it was taken for.
         alternatives: Encodings that fit nearly as well, best first, each of which reads it differently.
     """
 
@@ -77,11 +76,7 @@ def doubt(encoding: str, alternatives: Sequence[str]) -> str:
 
 
 def decode(content: bytes, encoding: str, name: str) -> Decoded:
-    """The text of a file, whose encoding is found out where it is ``auto``.
-
-    Raises:
-        ToolError: It is not in the encoding asked for, or is no text.
-    """
+    """The text of a file, whose encoding is found out where it is ``auto``."""
     chosen, alternatives = detect(content, name) if encoding == "auto" else (encoding, ())
     try:
         return Decoded(content.decode(chosen), chosen, alternatives)
@@ -94,11 +89,7 @@ def decode(content: bytes, encoding: str, name: str) -> Decoded:
 
 
 def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
-    """The encoding of a text file, and those that fit nearly as well.
-
-    Raises:
-        ToolError: It is no text file.
-    """
+    """The encoding of a text file, and those that fit nearly as well."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding, ()

@@ -44,11 +44,7 @@ def sniffed(text: str) -> str:
 
 
 def delimited_rows(text: str, delimiter: str) -> tuple[list[list[str]], str]:
-    """The rows of a text, and a note where its quotation marks had to be taken as they are.
-
-    Raises:
-        ToolError: It is no table.
-    """
+    """The rows of a text, and a note where its quotation marks had to be taken as they are."""
     try:
         return _rows(text, delimiter, csv.QUOTE_MINIMAL), ""
     except csv.Error:

@@ -104,10 +104,7 @@ class _PageText:
     """What is on a page.
 
     Attributes:
-        text: With a note in the place of what could not be read; may be empty.
-        is_by_ocr: Whether OCR read it.
         turned: By how many degrees clockwise it was turned for that.
-        fields: Of a form.
         has_fractions: Whether it seems to have fractions, of which numerator and denominator are in different lines.
     """
 
@@ -198,11 +195,7 @@ def _with_fields(page: _PageText, fields: list[FormField], noted: list[str], num
 
 
 def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
-    """The pages of a file, how many, and its title; no pages where it is so damaged that only PDFium reads it.
-
-    Raises:
-        ToolError: It cannot be read, or not with that password.
-    """
+    """The pages of a file, how many, and its title; no pages where it is so damaged that only PDFium reads it."""
     import pdfplumber
     import pypdfium2
     from pdfminer.pdfdocument import PDFPasswordIncorrect
@@ -273,11 +266,7 @@ def _by_ocr(path: Path, password: str, number: int, language: str, text: str, pr
 
 
 def _numbers(pages: str, count: int) -> list[int]:
-    """The pages named by ``3-7,9`` or ``12-``; all where nothing is said.
-
-    Raises:
-        ToolError: It names none that the file has.
-    """
+    """The pages named by ``3-7,9`` or ``12-``; all where nothing is said."""
     numbers: list[int] = []
     for piece in filter(None, pages.replace(" ", "").split(",")):
         first, dash, last = piece.partition("-")

@@ -32,7 +32,6 @@ class Media:
 
     Attributes:
         seconds: Its length by its own word; None if it does not say.
-        described: All that ffprobe says: ``format`` and ``streams``.
     """
 
     seconds: float | None
@@ -48,21 +47,13 @@ class Media:
 
 
 async def version() -> str:
-    """Name and version of ffmpeg, once it is seen to run.
-
-    Raises:
-        ToolError: It does not.
-    """
+    """Name and version of ffmpeg, once it is seen to run."""
     ended = await _run(["ffmpeg", "-version"], Path("/ffmpeg"), _PROBE_SECONDS)
     return " ".join(ended.output.split()[:3])
 
 
 async def probe(path: Path) -> Media:
-    """What ffprobe finds in a file.
-
-    Raises:
-        ToolError: It is no media file, or a list of others.
-    """
+    """What ffprobe finds in a file."""
     described = ["-print_format", "json", "-show_format", "-show_streams", "-show_chapters"]
     ended = await _run(["ffprobe", "-v", "error", *_SAFELY, *described, f"file:{path}"], path, _PROBE_SECONDS)
     try:
@@ -82,10 +73,6 @@ async def convert(path: Path, before: Sequence[str], after: Sequence[str], secon
     Args:
         before: Options that concern reading.
         after: Options that concern writing, and where to: names of files start with ``file:``.
-        seconds: How long it may take.
-
-    Raises:
-        ToolError: It fails, or takes too long.
     """
     command = ["ffmpeg", "-nostdin", "-hide_banner", "-nostats", "-threads", "2", *_SAFELY, *before]
     return (await _run([*command, "-i", f"file:{path}", *after], path, seconds)).errors

@@ -28,11 +28,7 @@ def attachments() -> Path:
 
 
 def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
-    """The file of that name in the workspace or among the attachments, with its links followed.
-
-    Raises:
-        ToolError: It is elsewhere, is empty or too large, or there is none; the message says what there is.
-    """
+    """The file of that name in the workspace or among the attachments, with its links followed."""
     roots = [workspace(), attachments()]
     path = _inside(file_path, roots, "files can be read", [SAMPLES])
     if not path.is_file():
@@ -48,11 +44,7 @@ def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
 
 
 def writable(file_path: str, overwrite: bool = False) -> Path:
-    """Where a file of that name is to be written, in the workspace; its folder is made.
-
-    Raises:
-        ToolError: It is outside the workspace, is a folder, or is there already and ``overwrite`` was not asked for.
-    """
+    """Where a file of that name is to be written, in the workspace; its folder is made."""
     path = _inside(file_path, [workspace()], "files can be written")
     if path.is_dir():
         raise ToolError(f"{file_path} is a folder; name a file.")

@@ -36,11 +36,7 @@ async def isolated(
 
     Args:
         function: Takes and returns what can be pickled, and starts no thread before it runs.
-        seconds: How long it may take.
         megabytes: How much memory it may take beyond what the server has.
-
-    Raises:
-        ToolError: As raised by the function; or it took too long, too much memory, crashed, or raised something else.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()

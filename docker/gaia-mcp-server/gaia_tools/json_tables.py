@@ -9,11 +9,7 @@ _OTHER = "extract_text_content shows it as it is written, and run_python_code ca
 
 
 def json_rows(text: str, name: str) -> list[list[Any]] | None:
-    """The rows of JSON or JSON lines, the names of columns first; None where the text is no JSON.
-
-    Raises:
-        ToolError: It is JSON and no table, or is named so and is damaged.
-    """
+    """The rows of JSON or JSON lines, the names of columns first; None where the text is no JSON."""
     beginning = text.lstrip("\ufeff \t\r\n")[:1]
     is_named_so = name.lower().endswith((".json", ".jsonl", ".ndjson", ".geojson"))
     if beginning not in ("{", "["):

@@ -51,9 +51,6 @@ class Reply:
     Attributes:
         text: Without its reasoning, where that was marked with ``<think>``.
         reasoning: The reasoning, marked or as a field of its own, empty if there is none.
-        model: By the endpoint's word.
-        usage: Tokens, as the endpoint gave them.
-        finish_reason: ``stop``, ``length`` and so on.
     """
 
     text: str
@@ -78,13 +75,7 @@ async def chat(
     """The message that the model answers with, as the endpoint gave it (``content``, maybe ``tool_calls``).
 
     Args:
-        prefix: Of the variables: ``CODE_LLM``.
-        messages: In OpenAI's form; content may be parts with images.
         temperature: Left out where the model takes none but its own.
-        more: Other keys of the request, ``tools`` for instance.
-
-    Raises:
-        ToolError: A variable is missing, or the endpoint did not answer in time, or refused.
     """
     return _message(await _completion(prefix, messages, temperature, seconds, more), prefix)
 
@@ -97,11 +88,7 @@ async def reply(
     seconds: float = SECONDS,
     **more: Any,
 ) -> Reply:
-    """What the model answers, its reasoning apart; arguments and errors as for `chat`.
-
-    Raises:
-        ToolError: Also if the answer has no text.
-    """
+    """What the model answers, its reasoning apart; arguments and errors as for `chat`."""
     answer = await _completion(prefix, messages, temperature, seconds, more)
     message = _message(answer, prefix)
     text, reasoning = without_reasoning(_text(message.get("content")))
@@ -128,11 +115,7 @@ async def ask(prefix: str, messages: list[dict[str, Any]], **more: Any) -> str:
 
 
 async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """What an endpoint's ``/audio/transcriptions`` answers for a file: ``text``, and more where it gives more.
-
-    Raises:
-        ToolError: As for `chat`.
-    """
+    """What an endpoint's ``/audio/transcriptions`` answers for a file: ``text``, and more where it gives more."""
     model = _variable(f"{prefix}_MODEL_NAME")
     content = await asyncio.to_thread(path.read_bytes)
 

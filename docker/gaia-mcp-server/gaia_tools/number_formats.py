@@ -59,9 +59,6 @@ def as_shown(
     libraries cannot read the formats.
 
     Args:
-        content: The file.
-        kind: Its kind.
-        sheet: The name of the sheet.
         rows: Values of rows that follow each other.
         first: The number of the first, from 0.
     """

@@ -130,20 +130,12 @@ class _Detected:
 
 
 def installed_languages() -> list[str]:
-    """Those whose data Tesseract has.
-
-    Raises:
-        ToolError: It is not installed.
-    """
+    """Those whose data Tesseract has."""
     return [one for one in _installed() if one != "osd" and not one.endswith(_VERTICAL)]
 
 
 def checked_language(language: str) -> str:
-    """One or more languages as Tesseract takes them, such as ``eng+fra``, or ``auto``.
-
-    Raises:
-        ToolError: There is no data for one of them; the message says which there are.
-    """
+    """One or more languages as Tesseract takes them, such as ``eng+fra``, or ``auto``."""
     named = [one for one in re.split(r"[+,;\s]+", language.strip().lower()) if one]
     if named == [AUTO]:
         return AUTO
@@ -166,9 +158,7 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
     """The text in a picture, page by page if it is a TIFF of several, and how sure Tesseract is, of 100.
 
     Args:
-        path: The picture.
         language: Such as ``eng+fra``, or ``auto`` for that of the script; see `checked_language`.
-        preprocess: Whether to make it easier to read first.
     """
     language = checked_language(language)
     end = time.monotonic() + _ALL_RETRY_SECONDS

@@ -22,11 +22,7 @@ _ROMAN += [(10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")]
 
 
 def model(content: bytes, kind: str, name: str) -> "Document":
-    """A document as anydoc reads it.
-
-    Raises:
-        ToolError: It is damaged, protected, or too large.
-    """
+    """A document as anydoc reads it."""
     import anydoc
 
     assert kind in get_args(anydoc.Format)

@@ -33,7 +33,6 @@ class Slide:
 
     Attributes:
         content: A presentation of this slide alone, without its title and notes.
-        objects: How many embedded charts, sheets and others it has.
     """
 
     title: str

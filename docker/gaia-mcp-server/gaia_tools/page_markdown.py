@@ -51,8 +51,6 @@ def tree(
     """What a reader sees of a page, each table with all its cells.
 
     Args:
-        url: Of the page; links are made absolute with it.
-        images: Whether to keep images.
         links: Whether to keep links within a wiki; those marked as external are kept anyhow.
         without: CSS selectors of what to leave out.
     """
@@ -82,11 +80,7 @@ def tree(
 
 
 def markdown(soup: "BeautifulSoup") -> str:
-    """A tree as Markdown; its cells are changed.
-
-    Raises:
-        RecursionError: It is nested too deeply.
-    """
+    """A tree as Markdown; its cells are changed."""
     from markdownify import ATX, MarkdownConverter
 
     for cell in soup.find_all(["td", "th"]):

@@ -61,8 +61,6 @@ class Page:
     """A page as text.
 
     Attributes:
-        title: Of an HTML page, maybe empty.
-        text: All of it; Markdown where it was HTML.
         kind: What ``text`` is of the page.
         needs_javascript: Whether what there is to see probably comes from a script.
     """
@@ -79,12 +77,7 @@ async def readable_page(
     """What came from ``url`` as text.
 
     Args:
-        content_type: The header, with its parameters.
-        images: Whether to keep images, as Markdown with their addresses.
         whole: Whether not to look for the main content.
-
-    Raises:
-        ToolError: It is no text; the message says what to do with it.
     """
     media = content_type.partition(";")[0].strip().lower()
     if body.startswith(b"%PDF-"):
@@ -109,11 +102,7 @@ async def readable_page(
 
 
 def decoded(body: bytes, content_type: str, url: str) -> str:
-    """Bytes as text: as a byte order mark says, the header, the page itself, or else as their content suggests.
-
-    Raises:
-        ToolError: They are no text.
-    """
+    """Bytes as text: as a byte order mark says, the header, the page itself, or else as their content suggests."""
     header, meta = _HEADER.search(content_type), _META.search(body[:4096])
     labels = [header[1] if header else "", meta[1].decode() if meta else ""]
     if not body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -44,12 +44,9 @@ class FormField:
     """A field on one page.
 
     Attributes:
-        name: As the file calls it.
         label: What its tooltip says, or else the words beside it; may be empty.
         kind: ``text``, ``checkbox``, ``radio buttons``, ``choice``, ``list`` or ``signature``.
         value: What is filled in, chosen or ticked (``on``, ``off``); empty where it is nothing.
-        options: What there is to choose from.
-        hidden: Whether it is not shown on the page.
     """
 
     name: str

@@ -141,8 +141,6 @@ class _Run:
 
     Attributes:
         words: With coordinates as if they were not turned.
-        table: The number of the table they are in, if they are.
-        is_turned: Whether they run otherwise than along the page.
     """
 
     words: list[Word]

@@ -24,11 +24,7 @@ _MAX_PAGES = 2000
 
 
 def pdf_text(source: bytes | Path) -> list[str]:
-    """The text of each page, with the fields of a form and their values; of a scanned page that is nothing.
-
-    Raises:
-        ToolError: It is no PDF, is damaged, or needs a password.
-    """
+    """The text of each page, with the fields of a form and their values; of a scanned page that is nothing."""
     import pypdfium2
 
     try:

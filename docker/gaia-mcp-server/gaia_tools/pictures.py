@@ -51,11 +51,7 @@ _JPEG_QUALITY = 88
 
 
 def opened(path: Path) -> "Image":
-    """The picture in a file, its pixels not read yet.
-
-    Raises:
-        ToolError: It is none, of a kind that is not read, or has too many pixels.
-    """
+    """The picture in a file, its pixels not read yet."""
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # checked here, with a clear message
@@ -80,11 +76,7 @@ def opened(path: Path) -> "Image":
 
 
 def pixels(image: "Image", path: Path) -> "Image":
-    """The picture with its pixels, upright as its EXIF says, as grey, colour, or colour with transparency.
-
-    Raises:
-        ToolError: They cannot be read, damaged or cut off.
-    """
+    """The picture with its pixels, upright as its EXIF says, as grey, colour, or colour with transparency."""
     from PIL import ImageOps
 
     try:

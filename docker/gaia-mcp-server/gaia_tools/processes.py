@@ -49,7 +49,6 @@ class Ended:
         output: Its standard output, with standard error in it if both are merged.
         errors: Its standard error if that is separate.
         left_out: Bytes omitted from both.
-        seconds: How long it ran.
     """
 
     exit_code: int | None
@@ -81,15 +80,8 @@ async def run(
     """Run a program without input.
 
     Args:
-        command: The program and its arguments; no shell sees them.
-        seconds: Its time limit.
-        env: Its environment; the server's by default.
-        megabytes: Memory limit of each of its processes.
         merged: Whether standard error goes into the output, in order.
         keep: Bytes kept of the output, and of the errors.
-
-    Raises:
-        ToolError: It cannot be started.
     """
     program = shutil.which(command[0])
     if program is None:

@@ -16,14 +16,7 @@ from gaia_tools.files import workspace, writable
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that was written.
-
-    Attributes:
-        path: Where it is.
-        size: In bytes.
-        sha256: In hexadecimal.
-        head: Its first bytes.
-    """
+    """A file that was written."""
 
     path: Path
     size: int
@@ -43,11 +36,7 @@ async def save(
     """Write ``chunks`` to a file in the workspace. On failure no file, and no folder made for it, stays behind.
 
     Args:
-        what: Where the bytes come from, for errors.
         magic: What the first bytes have to be.
-
-    Raises:
-        ToolError: The file may not be written (see `files.writable`), there are too many bytes, none, or others.
     """
     with _new_file(file_path, overwrite) as (path, file):
         size, digest, head = 0, hashlib.sha256(), b""

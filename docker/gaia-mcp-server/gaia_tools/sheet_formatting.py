@@ -35,9 +35,6 @@ def formatting(content: io.BytesIO, sheet: str, first: int, last: int | None) ->
     """Of rows ``first`` to ``last`` (None: to the end): cells by their colour, formulas, comments and links.
 
     Colours, of the cell and of its letters, are ``#RRGGBB``; cells are ranges within a row, such as ``B2:F2``.
-
-    Raises:
-        ToolError: The library cannot read the file.
     """
     import openpyxl
 

@@ -36,11 +36,7 @@ class Sheet:
 
 
 def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sheet:
-    """A table in a text file: delimited, or JSON that is one.
-
-    Raises:
-        ToolError: It is no text, not of that encoding, or JSON of another form.
-    """
+    """A table in a text file: delimited, or JSON that is one."""
     decoded = decode(path.read_bytes(), encoding, path.name)
     facts: dict[str, Any] = {
         "format": "text",
@@ -63,11 +59,7 @@ def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sh
 
 
 def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") -> tuple[Sheet, io.BytesIO]:
-    """A sheet of a spreadsheet, the first where no name is given, and the file, decrypted.
-
-    Raises:
-        ToolError: It is damaged, unsafe or protected, or has no such sheet.
-    """
+    """A sheet of a spreadsheet, the first where no name is given, and the file, decrypted."""
     from python_calamine import (
         CalamineError,
         CalamineWorkbook,

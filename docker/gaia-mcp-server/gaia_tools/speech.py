@@ -45,9 +45,6 @@ class Transcript:
     """What was understood.
 
     Attributes:
-        transcriber: ``endpoint``, ``whisper.cpp`` or ``pocketsphinx``.
-        model: The model's name.
-        segments: In order.
         until: Seconds from the beginning of the file; what is behind has not been listened to.
     """
 
@@ -62,12 +59,7 @@ class Transcript:
 
 
 async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
-    """What is said in a file from ``start`` seconds on, as far as the time limit allows.
-
-    Raises:
-        ToolError: The sound cannot be read, or the transcriber fails: there is no falling back to a weaker one, since
-            nobody would see it.
-    """
+    """What is said in a file from ``start`` seconds on, as far as the time limit allows."""
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
         if llm.is_configured(PREFIX):
             return await _by_endpoint(path, start, Path(folder))
@@ -103,11 +95,7 @@ def available() -> list[str]:
 
 
 def whisper_model(size: str) -> Path | None:
-    """The file of the Whisper model of that size (``base``), or the largest there is; None without any.
-
-    Raises:
-        ToolError: ``WHISPER_MODEL_DIR`` is set and has none.
-    """
+    """The file of the Whisper model of that size (``base``), or the largest there is; None without any."""
     folder = os.environ.get("WHISPER_MODEL_DIR", "").strip()
     if not folder:
         return None

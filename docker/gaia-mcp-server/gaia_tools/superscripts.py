@@ -20,7 +20,6 @@ def marks(script: str, level: int, before: str = "", after: str = "") -> tuple[s
     """What is written before and after a superscript (``level`` 1) or subscript (-1).
 
     Args:
-        before: Text before it in its line.
         after: Text after it, which must not be taken for a part of it.
     """
     is_ordinal = before[-1:].isalnum() and _ORDINAL.fullmatch(script)

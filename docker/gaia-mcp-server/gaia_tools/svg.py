@@ -40,11 +40,7 @@ def is_svg(head: bytes) -> bool:
 
 
 def as_png(path: Path) -> bytes:
-    """A drawing as a picture whose longer side has 2000 pixels.
-
-    Raises:
-        ToolError: It is damaged, too large, or cannot be drawn.
-    """
+    """A drawing as a picture whose longer side has 2000 pixels."""
     import resvg_py
     from lxml import etree
 

@@ -46,13 +46,7 @@ def proxy(host: str) -> URL | None:
 async def request(
     http: aiohttp.ClientSession, method: str, url: URL, **options: Any
 ) -> aiohttp.ClientResponse:
-    """``http.request``, through the proxy if there is one.
-
-    Raises:
-        Refused: The proxy does not let it through.
-        ToolError: The proxy does not take this server's password.
-        aiohttp.ClientError: The host cannot be reached, or the proxy itself.
-    """
+    """``http.request``, through the proxy if there is one."""
     through = proxy(url.raw_host or "")
     try:
         response = await http.request(method, url, proxy=through, **options)

@@ -37,11 +37,7 @@ class Frame:
 
 
 async def looked_up(path: Path) -> Video:
-    """What a file says of itself.
-
-    Raises:
-        ToolError: It is no video.
-    """
+    """What a file says of itself."""
     media = await ffmpeg.probe(path)
     pictures = media.streams("video")
     if not pictures:
@@ -64,11 +60,7 @@ def spread(start: float, end: float, per_second: float, most: int) -> list[float
 async def at_times(
     video: Video, times: Sequence[float], folder: Path, longest: int | None = None
 ) -> list[Frame]:
-    """The frames shown at these times, of at most ``longest`` pixels a side; those behind the end are left out.
-
-    Raises:
-        ToolError: The video cannot be read, or has none of them.
-    """
+    """The frames shown at these times, of at most ``longest`` pixels a side; those behind the end are left out."""
     few = asyncio.Semaphore(_AT_ONCE)
     size = (
         f"scale='min({longest},iw)':'min({longest},ih)':force_original_aspect_ratio=decrease,"
@@ -109,11 +101,7 @@ async def at_times(
 
 
 async def scene_changes(video: Video, start: float, end: float, folder: Path, most: int) -> list[Frame]:
-    """The frame at ``start``, and those until ``end`` with which another scene begins; ``most`` of them.
-
-    Raises:
-        ToolError: The video cannot be read.
-    """
+    """The frame at ``start``, and those until ``end`` with which another scene begins; ``most`` of them."""
     # showinfo says the time of each frame that passes; see ffmpeg-filters(1), select and showinfo.
     pictures = f"select='eq(n,0)+gt(scene,{_SCENE})',showinfo,format=yuvj420p"
     written = ["-an", "-sn", "-t", f"{end - start:.3f}", "-vf", pictures, "-fps_mode", "vfr", "-q:v", "2"]

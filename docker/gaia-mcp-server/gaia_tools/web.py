@@ -60,9 +60,6 @@ class Fetched:
 
     Attributes:
         url: Where it came from, after redirects.
-        status: HTTP status.
-        headers: Of the answer, names in lower case.
-        body: Decompressed.
         complete: Whether ``body`` is all of it.
     """
 
@@ -91,14 +88,9 @@ async def fetch(
     """Get what is at an address, whatever its status.
 
     Args:
-        params: For the query, beside what is in ``url``.
         headers: Beside the ordinary ones; only those are sent on to another host.
         cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
         tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
-
-    Raises:
-        Refused: Tools may not reach the address, or one that it redirects to.
-        ToolError: It is no address, cannot be reached, or answers too much, too late or in circles.
     """
     async with opened(url, params=params, headers=headers, seconds=seconds, tries=tries) as response:
         return await _read(response, url, most_bytes, cut)
@@ -120,13 +112,8 @@ async def api(
 
     Args:
         base_url: From the operator's configuration, so trusted: it may be private.
-        path: Below ``base_url``.
-        what: The service's name, for errors.
         body: Sent as JSON, with POST; without one it is a GET.
         secret: A key that is sent; it is in no error, nor in the body of an answer that is one.
-
-    Raises:
-        ToolError: As `fetch`.
     """
     url = base_url.rstrip("/") + path
     try:
@@ -162,9 +149,6 @@ async def opened(
 
     Args:
         trusted: What the operator configured: it may be reached although it is private.
-
-    Raises:
-        ToolError: As `fetch`, also while the body is read inside the block.
     """
     connector = aiohttp.TCPConnector(resolver=resolver(trusted), use_dns_cache=False, force_close=True)
     try:
@@ -289,11 +273,7 @@ def _without(secret: str, text: str) -> str:
 
 
 def decode_json(fetched: Fetched, what: str) -> Any:
-    """The body as JSON.
-
-    Raises:
-        ToolError: The status is not 200, or the body is no JSON; ``what`` names the service.
-    """
+    """The body as JSON."""
     if fetched.status == 429:
         raise ToolError(f"{what} says that it is asked too often; wait a minute, then ask again.")
     if fetched.status != 200:

@@ -24,20 +24,12 @@ _PASSWORD = "Give its password with password=..."
 
 
 def opened(path: Path) -> zipfile.ZipFile:
-    """A ZIP file whose directory claims no more than can be unpacked.
-
-    Raises:
-        ToolError: It is damaged, or claims too many files or bytes.
-    """
+    """A ZIP file whose directory claims no more than can be unpacked."""
     return _checked(path, path.name)
 
 
 def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
-    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library.
-
-    Raises:
-        ToolError: It is of another kind, damaged, unsafe, or protected and ``password`` does not open it.
-    """
+    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library."""
     content = io.BytesIO(path.read_bytes())
     if expect(path, kind, "encrypted") == "encrypted":
         content = decrypted(content, path.name, password)
@@ -66,11 +58,7 @@ def _is_tidy(content: io.BytesIO) -> bool:
 
 
 def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
-    """The content of an Office file that a password protects.
-
-    Raises:
-        ToolError: No password is given, or it is not the right one.
-    """
+    """The content of an Office file that a password protects."""
     import msoffcrypto
     from msoffcrypto.exceptions import DecryptionError, FileFormatError, InvalidKeyError, ParseError
 
@@ -90,11 +78,7 @@ def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
 
 
 def checked(content: io.BytesIO, name: str) -> io.BytesIO:
-    """An Office file whose directory and XML are checked, with the names that readers expect.
-
-    Raises:
-        ToolError: It is damaged, claims too much, or its XML has a document type, which is where entities grow.
-    """
+    """An Office file whose directory and XML are checked, with the names that readers expect."""
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException

@@ -92,11 +92,7 @@ class View:
     """A page as text.
 
     Attributes:
-        url: Its address.
-        title: Its title.
         status: HTTP status where it was just opened.
-        text: What can be seen, the elements that can be used numbered.
-        elements: How many these are.
         notes: What happened beside: downloads, dialogs, new tabs.
     """
 
@@ -150,11 +146,7 @@ class Browser:
                     await end()
 
     async def open(self, url: str) -> View:
-        """Go to an address.
-
-        Raises:
-            ToolError: It is not for tools to go to, or cannot be reached.
-        """
+        """Go to an address."""
         address = _checked(url)
         async with self._doing(f"Opening {address}", SECONDS + _DOWNLOAD_SECONDS):
             for _ in range(_TRIES):
@@ -178,11 +170,7 @@ class Browser:
             return await self._view(status)
 
     async def _go(self, address: str) -> tuple[int | None, str]:
-        """The HTTP status, or what went wrong.
-
-        Raises:
-            ToolError: The proxy did not let the page through, or nothing came.
-        """
+        """The HTTP status, or what went wrong."""
         page = await self._running()
         proxy = self._proxy
         assert proxy is not None

@@ -34,12 +34,7 @@ _NOTHING_TO_SAY = "it does not exist, or does not answer"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A connection that was not made.
-
-    Attributes:
-        target: Where the browser wanted to go, host and port.
-        reason: Why it may not, or could not.
-    """
+    """A connection that was not made."""
 
     target: str
     reason: str

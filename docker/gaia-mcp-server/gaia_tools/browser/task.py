@@ -61,9 +61,7 @@ class Outcome:
     """How a task ended.
 
     Attributes:
-        result: What the model says.
         success: Whether it says that the task was done; false where steps or time ran out.
-        steps: What it did, one line each.
     """
 
     result: str
@@ -72,11 +70,7 @@ class Outcome:
 
 
 async def carry_out(server: FastMCP, task: str, most_steps: int, form: Format, seconds: float) -> Outcome:
-    """Let the model of ``BROWSERUSE_LLM_*`` do a task with the browser's tools of a server.
-
-    Raises:
-        ToolError: There is no model, or it did not answer.
-    """
+    """Let the model of ``BROWSERUSE_LLM_*`` do a task with the browser's tools of a server."""
     steps: list[str] = []
     try:
         async with asyncio.timeout(seconds):

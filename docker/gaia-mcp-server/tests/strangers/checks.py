@@ -19,11 +19,9 @@ class Check:
     """A comparison.
 
     Attributes:
-        by: What is compared with, for the table in the README.
         difference: Given the result's structured content and the file, what differs; empty where nothing does. Of a
             call that has to fail, the content is its message.
         refuses: Whether the call has to fail.
-        program: What the other reading runs.
     """
 
     by: str

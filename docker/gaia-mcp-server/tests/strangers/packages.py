@@ -32,7 +32,6 @@ class Package:
     """One version of a package.
 
     Attributes:
-        sha256: Of the archive that the registry has.
         source: ``pypi`` means the source distribution, ``debian`` the binary package.
     """
 
@@ -42,12 +41,7 @@ class Package:
     source: Literal["pypi", "debian"] = "pypi"
 
     def archive(self) -> Path:
-        """The package as the registry has it.
-
-        Raises:
-            UnreachableError: The registry does not answer, or has that version no more.
-            ValueError: It has another content than it had.
-        """
+        """The package as the registry has it."""
         folder = _cache() / f"{self.name}-{self.version}"
         with _locked(folder):
             for found in folder.glob("package*"):
