@@ -1,9 +1,8 @@
 """Which addresses tools may reach: http and https, to public addresses only.
 
 A host that is a number is checked as it stands, a name when it is resolved, and the connection goes to what was
-checked. Where an environment has a proxy (`gaia_tools.upstream`), that resolves and connects, and decides about names.
-``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the
-same. A service that the operator configured is reached wherever it is; where it redirects to is checked all the same.
+checked. Where an environment has a proxy (`gaia_tools.upstream`), that decides about names. ``TOOLS_ALLOWED_HOSTS``
+(``wiki.internal,127.0.0.1:8080``) and the operator's services may be private.
 """
 
 import ipaddress
@@ -59,7 +58,6 @@ class Service:
 
 
 def service(base_url: str) -> Service:
-    """The host and port of a service's base URL."""
     url = _parsed(base_url)
     return Service(_host(url), url.port or 0)
 
@@ -166,6 +164,5 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def refusal(host: str, address: str) -> str:
-    """What is said of an address that tools may not reach."""
     what = host if host == address else f"{host} ({address})"
     return f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can allow it."

@@ -1,7 +1,4 @@
-"""Archives from anywhere: what is in them, and their files in a folder, with names that stay in there.
-
-Only files are written: links, devices and names that lead elsewhere are left out, and said.
-"""
+"""Archives from anywhere: only their files are written, with names that stay in the folder."""
 
 import bz2
 import gzip
@@ -38,12 +35,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in an archive.
-
-    Attributes:
-        size: In bytes, as the archive claims; None where it does not say.
-        kind: ``file``, ``folder``, ``link`` or ``special``.
-    """
+    """One thing in an archive: a ``file``, ``folder``, ``link`` or ``special``; ``size`` is what the archive claims."""
 
     name: str
     size: int | None
@@ -70,7 +62,6 @@ def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
 
 
 def listed(path: Path) -> list[Entry]:
-    """All that is in an archive, of which only ``MAX_FILES`` are looked at."""
     with entries(path) as found:
         return [entry for entry, _ in zip(found, range(MAX_FILES + 1), strict=False)]
 
@@ -78,10 +69,8 @@ def listed(path: Path) -> list[Entry]:
 def extract(
     path: Path, folder: str, names: list[str], overwrite: bool, password: str
 ) -> tuple[list[str], list[str]]:
-    """Write the files of an archive, those named or all, into a folder of the workspace.
-
-    Returns:
-        The paths of what was written, and what was left out, each with the reason.
+    """Write the files of an archive, those named or all, into a folder of the workspace; returns their paths, and what
+    was left out, each with the reason.
     """
     written: list[str] = []
     left_out: list[str] = []
@@ -145,7 +134,6 @@ def _unsafe(entry: Entry) -> str:
 
 
 def _clean(name: str) -> str:
-    """A name without characters that no file should have."""
     return "".join(one if one.isprintable() else "_" for one in name.replace("\\", "/"))
 
 

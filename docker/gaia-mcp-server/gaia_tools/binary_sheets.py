@@ -108,7 +108,6 @@ def _marked(item: bytes, levels: list[int]) -> str:
 
 
 def _part(book: zipfile.ZipFile, sheet: str) -> str:
-    """The name of the part that has a sheet."""
     from defusedxml.ElementTree import fromstring
 
     for kind, body in _records(book.read(_BOOK)):
@@ -122,7 +121,6 @@ def _part(book: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _text(body: bytes, place: int) -> tuple[str, int]:
-    """A text, and where it ends."""
     (length,) = struct.unpack_from("<I", body, place)
     end = place + 4 + 2 * length
     return body[place + 4 : end].decode("utf-16-le"), end

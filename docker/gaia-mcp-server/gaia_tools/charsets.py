@@ -1,8 +1,7 @@
 """Bytes as text: Unicode where it is, and else the legacy charset that fits best, with those that fit nearly as well.
 
-Bytes do not say what they mean. chardet compares them with texts of each language in each charset; where a second
-reading differs from the first and is nearly as likely, it is named, so that a reader who sees that the text is wrong
-knows what to ask for.
+chardet compares bytes with texts of each language in each charset. A second reading that is nearly as likely is named,
+so that a reader who sees that the text is wrong knows what to ask for.
 """
 
 import codecs
@@ -56,11 +55,7 @@ _VIETNAMESE_SYLLABLE = re.compile(
 
 @dataclass(frozen=True)
 class Decoded:
-    """A text that was bytes.
-
-    Attributes:
-        alternatives: Encodings that fit nearly as well, best first, each of which reads it differently.
-    """
+    """A text that was bytes; ``alternatives`` are encodings that fit nearly as well, best first."""
 
     text: str
     encoding: str
@@ -89,7 +84,6 @@ def decode(content: bytes, encoding: str, name: str) -> Decoded:
 
 
 def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
-    """The encoding of a text file, and those that fit nearly as well."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding, ()
@@ -114,10 +108,8 @@ def is_text(content: bytes) -> bool:
 
 
 def _wide(content: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark.
-
-    Bytes below 32 are half of many of their characters. Other bytes, taken for either, make characters that no text
-    has, or those of many scripts.
+    """UTF-16 or UTF-32 without a mark: bytes below 32 are half of many of their characters, and other bytes make none
+    that a text has.
     """
     if not content[:_WIDE_SAMPLE_BYTES].translate(None, _ORDINARY):
         return None

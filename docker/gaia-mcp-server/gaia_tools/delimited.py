@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?%?", re.IGNORECASE)
 def sniffed(text: str) -> str:
     """The delimiter with which most of the first lines have the same number of fields, more than one.
 
-    Spaces are between words too. They count as delimiters where no other character divides nearly all lines alike, and
-    where what they divide has quotation marks or numbers in columns.
+    Spaces count only where no other character divides nearly all lines alike, and where what they divide has quotation
+    marks or numbers in columns.
     """
     sample = "".join(itertools.islice(io.StringIO(text[: 1 << 16]), _SNIFFED_LINES))
     best, most = ",", 0.0

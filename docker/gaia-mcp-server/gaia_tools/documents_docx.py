@@ -1,8 +1,7 @@
 """documents-docx-server: Word files, old and new, OpenDocument texts and rich text.
 
-Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions, ticks. Headers and footers
-are beside it, and so are charts. The others are read by anydoc, which has no comments, headers, footers and
-superscripts: those of .odt and .rtf are read here, and of .doc the result says so.
+mammoth reads .docx, apart from headers, footers and charts. anydoc reads the others, without comments, headers, footers
+and superscripts: those of .odt and .rtf are read here, and of .doc the result says so.
 """
 
 import contextlib
@@ -268,7 +267,6 @@ def _is_chart(part: str) -> bool:
 
 
 def _metadata(word: zipfile.ZipFile, what: str) -> str:
-    """A property of the document, such as its title."""
     from defusedxml.ElementTree import fromstring
 
     if "docProps/core.xml" not in word.namelist():

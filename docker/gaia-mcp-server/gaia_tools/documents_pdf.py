@@ -1,8 +1,7 @@
 """documents-pdf-server: PDF files, on this machine.
 
-Words come in the order in which the file has them, which is that of reading, by columns too. Tables are those with
-lines. The fields of a form and notes are listed after each page. Pages without text are read by OCR. Work stops at the
-end of a page when there is enough of it.
+Words come in the order in which the file has them. Tables are those with lines. The fields of a form and notes are
+listed after each page, and pages without text are read by OCR. Work stops at the end of a page when there is enough.
 """
 
 import contextlib
@@ -101,11 +100,9 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _PageText:
-    """What is on a page.
+    """What is on a page, which OCR read after it was ``turned`` clockwise by so many degrees.
 
-    Attributes:
-        turned: By how many degrees clockwise it was turned for that.
-        has_fractions: Whether it seems to have fractions, of which numerator and denominator are in different lines.
+    ``has_fractions``: it seems to have fractions, of which numerator and denominator are in different lines.
     """
 
     text: str
@@ -166,7 +163,6 @@ class _Beside:
             self.attached_files = attached(self._pdf)
 
     def fields_of(self, number: int) -> list[FormField]:
-        """Those of page ``number``, from 1."""
         import pypdfium2
 
         if self._pdf is not None and self.is_form:
@@ -175,7 +171,6 @@ class _Beside:
         return []
 
     def notes_of(self, number: int) -> list[str]:
-        """Those on page ``number``, from 1."""
         import pypdfium2
 
         if self._pdf is not None:

@@ -1,7 +1,6 @@
 """documents-pptx-server: PowerPoint files, old and new, and OpenDocument presentations.
 
-python-pptx reads .pptx. Of .odp each slide is read by itself, and .ppt as a whole, by anydoc: their charts are not in
-what it gives, and of .ppt neither which slides are hidden.
+python-pptx reads .pptx. anydoc reads .odp by slides and .ppt as a whole, without charts and hidden slides of .ppt.
 """
 
 import io
@@ -222,7 +221,6 @@ def _line(heading: str, kinds: list[str]) -> str:
 
 
 def _flat(shapes: Any) -> Iterator[Any]:
-    """All shapes in their order, those in groups too."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _flat(shape.shapes)

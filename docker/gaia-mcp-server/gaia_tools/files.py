@@ -1,7 +1,6 @@
 """Where tools read and write files: the session's workspace, and the attachments of a benchmark, which are only read.
 
-The samples that come with the tools can be read too, so that every tool can be tested; nothing names them to a model.
-A name may be relative to the workspace or absolute. What counts is where it leads once links are followed.
+The samples that come with the tools can be read for tests. What counts is where a name leads once links are followed.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Formulas as TeX: MathML of pages and books, and Office Math of Word and PowerPoint.
 
-anydoc reads both, in books and Word files: formulas are put into one of these, each in a paragraph with its number. One
-in which a digit would be lost stays as its own text.
+anydoc reads both in documents made of them. A formula in which a digit would be lost stays as its own text.
 """
 
 import copy
@@ -76,7 +75,6 @@ def _set_apart(number: Any) -> None:
 
 
 def _previous(node: Any) -> Any:
-    """The element before another one that can be seen."""
     before = node.find_previous_sibling()
     while before is not None and before.name in ("mo", "mtext") and not before.get_text().strip(_INVISIBLE):
         before = before.find_previous_sibling()

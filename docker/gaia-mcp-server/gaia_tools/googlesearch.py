@@ -1,7 +1,6 @@
-"""googlesearch-server: Google's results, by its Custom Search JSON API.
+"""googlesearch-server: Google's results, by its Custom Search JSON API, whose key is in no error.
 
-https://developers.google.com/custom-search/v1/reference/rest/v1/cse/list: ten results a page, a hundred in all. The
-key is in the query of each request, and in no error.
+https://developers.google.com/custom-search/v1/reference/rest/v1/cse/list: ten results a page, a hundred in all.
 """
 
 import os

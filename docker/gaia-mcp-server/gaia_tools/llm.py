@@ -1,8 +1,7 @@
 """A language model behind an OpenAI-compatible endpoint, for tools that ask one.
 
 Each tool server has variables of its own, by prefix: ``CODE_LLM_BASE_URL``, ``CODE_LLM_API_KEY``,
-``CODE_LLM_MODEL_NAME``. A busy or failing endpoint is asked again, when it says so or after a growing pause, within the
-time limit. The key is in no error.
+``CODE_LLM_MODEL_NAME``. A busy or failing endpoint is asked again within the time limit. The key is in no error.
 """
 
 import asyncio
@@ -46,12 +45,7 @@ _Body = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
-
-    Attributes:
-        text: Without its reasoning, where that was marked with ``<think>``.
-        reasoning: The reasoning, marked or as a field of its own, empty if there is none.
-    """
+    """What a model answered; ``text`` is without its ``reasoning``."""
 
     text: str
     reasoning: str
@@ -74,8 +68,7 @@ async def chat(
 ) -> dict[str, Any]:
     """The message that the model answers with, as the endpoint gave it (``content``, maybe ``tool_calls``).
 
-    Args:
-        temperature: Left out where the model takes none but its own.
+    ``temperature`` is left out where the model takes none but its own.
     """
     return _message(await _completion(prefix, messages, temperature, seconds, more), prefix)
 
@@ -144,10 +137,9 @@ def check_configured(prefix: str) -> None:
 
 
 def without_reasoning(text: str) -> tuple[str, str]:
-    """A model's text without its reasoning, and the reasoning.
+    """A model's text without its reasoning, and the reasoning, which ends at ``</think>``.
 
-    Reasoning stands before ``</think>``; its ``<think>`` may be missing, since templates put it into the prompt, and
-    its ``</think>`` if the answer was cut off.
+    ``<think>`` may be missing, since templates put it into the prompt, and ``</think>`` if the answer was cut off.
     """
     before, marked, after = text.rpartition("</think>")
     if not marked:

@@ -1,7 +1,6 @@
 """What a spreadsheet shows in cells whose stored number is another: ``50%`` for 0.5, ``$1,234.50``, ``00042``.
 
-OpenDocument files have that as text. Excel files have formats, which anydoc applies in .xlsx files: the cells are put
-into a file of one column with the same formats.
+OpenDocument files have that as text. Excel files have formats, which anydoc applies in an .xlsx file made of the cells.
 """
 
 import datetime
@@ -55,12 +54,10 @@ _SIGNS = re.compile(r'("[^"]*"|\\.|\[[^\]]*\]|[_*].)|([^\x00-\x7f]+)')
 def as_shown(
     content: io.BytesIO, kind: str, sheet: str, rows: list[list[Any]], first: int
 ) -> dict[Cell, str]:
-    """What the sheet shows in the cells of ``rows`` that hold a number and show something else; nothing where the
-    libraries cannot read the formats.
+    """What the sheet shows in the cells of ``rows``, from row ``first`` (from 0), that hold a number and show something
+    else.
 
-    Args:
-        rows: Values of rows that follow each other.
-        first: The number of the first, from 0.
+    Nothing where the libraries cannot read the formats.
     """
     cells = {
         (first + row, column): value

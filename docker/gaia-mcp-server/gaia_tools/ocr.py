@@ -1,11 +1,8 @@
 """Text in pictures, read by Tesseract; the functions here are for `isolated`.
 
-What helps it is done first, unless that is not wanted: grey, stretched contrast, dark text on light ground, and small
-pictures made larger (it is best at letters of 20 pixels and more).
-
-Tesseract says how sure it is of each word. Where it is not, the page may be turned, or in another script: its detection
-of orientation and script says which to try, and the reading that it is surest of is taken. An ordinary page is read
-once.
+Pictures are first made grey, with stretched contrast and dark text on light ground, and small ones larger (letters of
+20 pixels and more are best). Where Tesseract is not sure of its words, its detection of orientation and script says
+which turns and languages to try, and the reading that it is surest of is taken.
 """
 
 import logging
@@ -95,11 +92,7 @@ class _Word:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A page as Tesseract read it.
-
-    Attributes:
-        turned: By how many degrees clockwise the picture was turned for that.
-    """
+    """A page as Tesseract read it, ``turned`` clockwise by so many degrees."""
 
     text: str
     words: list[_Word]
@@ -157,8 +150,7 @@ def names(languages: list[str]) -> str:
 def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
     """The text in a picture, page by page if it is a TIFF of several, and how sure Tesseract is, of 100.
 
-    Args:
-        language: Such as ``eng+fra``, or ``auto`` for that of the script; see `checked_language`.
+    ``language`` is as ``eng+fra``, or ``auto`` for that of the script.
     """
     language = checked_language(language)
     end = time.monotonic() + _ALL_RETRY_SECONDS

@@ -1,8 +1,7 @@
 """What the libraries for Office files leave out, written as text where it stands before they read a file: equations,
-what is chosen in lists of forms, superscripts of slides and cells, and slides' parts with an alternative for older
-programs.
+choices in forms, superscripts of slides and cells, and slides' parts with an alternative for older programs.
 
-A file has been checked by `zips.office` before any of this, so that its XML declares no entities.
+A file was checked by `zips.office` before, so that its XML declares no entities.
 """
 
 import io

@@ -1,7 +1,5 @@
 """What OpenDocument files say beside their text: headers, footers, comments, properties, and the slides of a show; and
-what readers leave out of it, written as text where it stands: superscripts, formulas, ticks.
-
-A file has been checked by `zips.office` before any of this, so that its XML declares no entities.
+what readers leave out of it, written as text: superscripts, formulas, ticks. `zips.office` has checked a file before.
 """
 
 import copy
@@ -29,11 +27,7 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide of a presentation.
-
-    Attributes:
-        content: A presentation of this slide alone, without its title and notes.
-    """
+    """A slide; ``content`` is a presentation of it alone, without its title and notes."""
 
     title: str
     is_hidden: bool
@@ -84,7 +78,6 @@ def around(content: io.BytesIO, kind: str) -> list[str]:
 
 
 def properties(content: io.BytesIO) -> dict[str, str]:
-    """Title and author of a document."""
     with zipfile.ZipFile(content) as archive:
         if "meta.xml" not in archive.namelist():
             return {"title": "", "author": ""}
@@ -94,7 +87,6 @@ def properties(content: io.BytesIO) -> dict[str, str]:
 
 
 def slides(content: io.BytesIO) -> Iterator[Slide]:
-    """The slides of a presentation, in order."""
     with zipfile.ZipFile(content) as archive:
         root = _parsed(archive, "content.xml")
         _write_unread(archive, root)
@@ -137,7 +129,6 @@ def _write_unread(archive: zipfile.ZipFile, root: Any) -> None:
 
 
 def _formula(source: bytes) -> str:
-    """The TeX of an embedded object; empty where it is not a formula."""
     if b"math" not in source[:_HEAD_BYTES]:
         return ""
     from gaia_tools.page_markdown import tree
@@ -223,7 +214,6 @@ def _replaced(part: Any, text: str) -> None:
 
 
 def _removed(part: Any) -> None:
-    """Take an element out, and leave the text behind it."""
     parent, before = part.getparent(), part.getprevious()
     if part.tail and before is not None:
         before.tail = (before.tail or "") + part.tail

@@ -1,7 +1,5 @@
 """Web pages as Markdown, whole: as a reader sees them, with absolute links, formulas as TeX, superscripts as ``10^20``,
-what is filled in and ticked, and merged table cells written out where they reach.
-
-To be called in a process of its own: the HTML may be anything.
+what is filled in and ticked, and merged table cells written out. To be called in a process of its own.
 """
 
 import copy
@@ -48,11 +46,9 @@ _ELSEWHERE = ("http://", "https://", "ftp://", "mailto:")
 def tree(
     html: str, url: str = "", *, images: bool = False, links: bool = True, without: Iterable[str] = ()
 ) -> "BeautifulSoup":
-    """What a reader sees of a page, each table with all its cells.
+    """What a reader sees of a page, each table with all its cells, without what the CSS selectors in ``without`` name.
 
-    Args:
-        links: Whether to keep links within a wiki; those marked as external are kept anyhow.
-        without: CSS selectors of what to leave out.
+    ``links`` keeps links within a wiki; those marked as external are kept anyhow.
     """
     from bs4 import BeautifulSoup
 
@@ -101,7 +97,6 @@ def plain(html: str) -> str:
 
 
 def title(html: str) -> str:
-    """The page's title, or nothing."""
     from bs4 import BeautifulSoup, SoupStrainer
 
     found = BeautifulSoup(html[:200_000], "lxml", parse_only=SoupStrainer("title")).find("title")
@@ -347,7 +342,6 @@ def _spread(soup: "BeautifulSoup", table: "Tag") -> None:
 
 
 def _line(part: "Tag") -> str:
-    """The text of a cell on one line, in which parts of a word stay together."""
     for inner in part.find_all(lambda tag: not _INLINE(tag.name)):
         inner.insert_before(" ")
         inner.insert_after(" ")

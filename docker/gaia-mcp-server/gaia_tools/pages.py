@@ -1,7 +1,7 @@
 """What came from the web as text for a model: HTML as Markdown, PDF as its text, other text as it is.
 
-HTML is read twice where that is affordable: for its main content, and whole. The main content counts unless it is so
-little, or lacks so much of what the page marks as its main part or of its table rows, that it must have been missed.
+The main content of HTML counts unless it is so little, or lacks so much of the page's main part or of its table rows,
+that it must have been missed.
 """
 
 import codecs
@@ -58,11 +58,9 @@ _FOR = {
 
 @dataclass(frozen=True)
 class Page:
-    """A page as text.
+    """A page as text (Markdown where it was HTML); ``kind`` is what that is of the page.
 
-    Attributes:
-        kind: What ``text`` is of the page.
-        needs_javascript: Whether what there is to see probably comes from a script.
+    ``needs_javascript``: what there is to see probably comes from a script.
     """
 
     title: str
@@ -74,11 +72,7 @@ class Page:
 async def readable_page(
     body: bytes, content_type: str, url: str, *, images: bool = False, whole: bool = False
 ) -> Page:
-    """What came from ``url`` as text.
-
-    Args:
-        whole: Whether not to look for the main content.
-    """
+    """What came from ``url`` as text; ``whole`` does not look for the main content."""
     media = content_type.partition(";")[0].strip().lower()
     if body.startswith(b"%PDF-"):
         pages = await isolated(pdf_text, body, seconds=_SECONDS)

@@ -1,7 +1,6 @@
 """parxiv-server: papers on arXiv, found, described, and downloaded.
 
-Speaks arXiv's API (https://info.arxiv.org/help/api/user-manual.html), which answers with Atom, and keeps the pause
-between requests that its terms of use ask for.
+arXiv's API (https://info.arxiv.org/help/api/user-manual.html) asks for a pause between requests.
 """
 
 import asyncio

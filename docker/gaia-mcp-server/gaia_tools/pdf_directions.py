@@ -1,9 +1,8 @@
 """Text of a PDF page that does not run from left to right along the page.
 
-A PDF file has letters and where they are, not how they are read. Arabic and Hebrew come as they are seen and are put
-into the order in which they are read, by Unicode's bidirectional algorithm. Turned text, and columns of Chinese or
-Japanese characters, are given coordinates in which they run from left to right, so that words are found in them as in
-any other text.
+Arabic and Hebrew come as they are seen and are put into the order in which they are read, by Unicode's bidirectional
+algorithm. Turned text, and columns of Chinese or Japanese characters, get coordinates in which they run from left to
+right, so that words are found in them.
 """
 
 import itertools

@@ -1,8 +1,6 @@
-"""The fields of a PDF form and what was filled in, which is not part of a page's text. To be called in a process of
-its own.
+"""The fields of a PDF form and what was filled in, by PDFium. To be called in a process of its own.
 
-PDFium reads them. A field has a name that often says nothing, such as "Text3", so the words beside it on the page are
-given with it.
+A field's name often says nothing, such as "Text3", so the words beside it on the page are given with it.
 """
 
 import ctypes
@@ -41,12 +39,10 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class FormField:
-    """A field on one page.
+    """A field on one page; ``label`` is its tooltip, or else the words beside it.
 
-    Attributes:
-        label: What its tooltip says, or else the words beside it; may be empty.
-        kind: ``text``, ``checkbox``, ``radio buttons``, ``choice``, ``list`` or ``signature``.
-        value: What is filled in, chosen or ticked (``on``, ``off``); empty where it is nothing.
+    ``kind`` is ``text``, ``checkbox``, ``radio buttons``, ``choice``, ``list`` or ``signature``; ``value`` what is
+    filled in, chosen or ticked (``on``, ``off``).
     """
 
     name: str
@@ -85,7 +81,6 @@ def has_form(pdf: "PdfDocument") -> bool:
 
 
 def form_fields(page: "PdfPage") -> list[FormField]:
-    """The fields of a page, from top to bottom; none where `has_form` was not asked or is false."""
     if page.formenv is None:
         return []
     widgets = sorted(_widgets(page), key=lambda one: (-round(one.box[3] / _MIN_ROW_POINTS), one.box[0]))
@@ -102,7 +97,6 @@ def form_fields(page: "PdfPage") -> list[FormField]:
 
 
 def listed(fields: list[FormField]) -> str:
-    """Fields and their values as a Markdown list."""
     return "\n".join(map(_line, fields))
 
 

@@ -23,7 +23,6 @@ def notes(page: "PdfPage") -> list[str]:
 
 
 def attached(pdf: "PdfDocument") -> list[str]:
-    """Names of the files attached to a file."""
     import pypdfium2.raw as pdfium
 
     return [

@@ -137,11 +137,7 @@ def _tables(page: "Page") -> "list[Table]":
 
 @dataclass(frozen=True)
 class _Run:
-    """Words that follow each other in the file.
-
-    Attributes:
-        words: With coordinates as if they were not turned.
-    """
+    """Words that follow each other in the file, with coordinates as if they were not turned."""
 
     words: list[Word]
     table: int | None

@@ -115,5 +115,4 @@ def _in_reading_order(source: bytes | Path, number: int) -> str:
 
 
 def paged(pages: list[str]) -> str:
-    """The pages as one text, each under its number."""
     return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in enumerate(pages, 1))

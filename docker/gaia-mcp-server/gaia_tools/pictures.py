@@ -1,7 +1,6 @@
 """Pictures from anywhere, opened with Pillow by readers of ordinary formats; every function here is for `isolated`.
 
-A picture's size is checked before its pixels are read, so that a small file cannot fill the memory. Photographs of
-phones (HEIC) are first written as PNG, by heif-convert; drawings in SVG by resvg.
+A picture's size is checked before its pixels are read. HEIC is first written as PNG by heif-convert, SVG by resvg.
 """
 
 import base64
@@ -94,7 +93,6 @@ def pixels(image: "Image", path: Path) -> "Image":
 
 
 def on_white(image: "Image") -> "Image":
-    """The picture without transparency."""
     from PIL import Image
 
     if image.mode != "RGBA":

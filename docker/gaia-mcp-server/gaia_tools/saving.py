@@ -33,10 +33,8 @@ async def save(
     what: str,
     magic: bytes = b"",
 ) -> Saved:
-    """Write ``chunks`` to a file in the workspace. On failure no file, and no folder made for it, stays behind.
-
-    Args:
-        magic: What the first bytes have to be.
+    """Write ``chunks``, which begin with ``magic``, to a file in the workspace. A failure leaves no file and no new
+    folder.
     """
     with _new_file(file_path, overwrite) as (path, file):
         size, digest, head = 0, hashlib.sha256(), b""

@@ -19,19 +19,13 @@ from gaia_tools.zips import checked, decrypted
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table.
-
-    Attributes:
-        rows: Row 1 first; they may differ in length.
-        facts: What else is known of it, as JSON.
-    """
+    """One table; its rows may differ in length, and ``facts`` is what else is known of it, as JSON."""
 
     rows: list[list[Any]]
     facts: dict[str, Any]
 
     @property
     def columns(self) -> int:
-        """How many values the longest row has."""
         return max(map(len, self.rows), default=0)
 
 

@@ -42,11 +42,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was understood.
-
-    Attributes:
-        until: Seconds from the beginning of the file; what is behind has not been listened to.
-    """
+    """What was understood ``until`` so many seconds from the beginning of the file."""
 
     transcriber: str
     model: str
@@ -88,7 +84,6 @@ async def _converted(path: Path, start: float, into: list[str]) -> None:
 
 
 def available() -> list[str]:
-    """The transcribers that are there, the one that is used first."""
     endpoint = ["endpoint (AUDIO_LLM_*)"] if llm.is_configured(PREFIX) else []
     whisper = ["whisper.cpp (WHISPER_MODEL_DIR)"] if os.environ.get("WHISPER_MODEL_DIR", "").strip() else []
     return [*endpoint, *whisper, "pocketsphinx (English)"]

@@ -19,8 +19,7 @@ _ORDINAL = re.compile(r"st|nd|rd|th|er|nde?|[eè]re|[eè]me", re.IGNORECASE)
 def marks(script: str, level: int, before: str = "", after: str = "") -> tuple[str, str]:
     """What is written before and after a superscript (``level`` 1) or subscript (-1).
 
-    Args:
-        after: Text after it, which must not be taken for a part of it.
+    ``after`` is the text after it, which must not be taken for a part of it.
     """
     is_ordinal = before[-1:].isalnum() and _ORDINAL.fullmatch(script)
     if not script or (level > 0 and (is_ordinal or _REFERENCE.fullmatch(script))):
@@ -51,7 +50,6 @@ def spread(pieces: Sequence[Piece]) -> list[str]:
 
 
 def joined(pieces: Sequence[Piece]) -> str:
-    """A line of pieces as text."""
     return "".join(spread(pieces))
 
 

@@ -1,7 +1,6 @@
 """Drawings in SVG, made into pictures by resvg; the functions here are for `isolated`.
 
-resvg runs no scripts and knows no network. It would open files of this machine that a drawing names, so all addresses
-but those within the drawing are taken out first.
+resvg would open files of this machine that a drawing names, so all addresses but those within it are taken out first.
 """
 
 import gzip
@@ -88,7 +87,6 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> "_Element":
-    """The drawing, without scripts and without addresses outside it."""
     from lxml import etree
 
     content = path.read_bytes()

@@ -1,7 +1,6 @@
 """The proxy that tools go through where ``HTTPS_PROXY`` names one: the only way out of a container.
 
-It resolves names, decides what may be reached by the address that it connects to, and marks answers of its own with
-``X-Squid-Error``. Without the variable, tools resolve, check and connect by themselves.
+It resolves names, decides what may be reached, and marks answers of its own with ``X-Squid-Error``.
 """
 
 import os

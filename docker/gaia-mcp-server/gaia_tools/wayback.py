@@ -1,7 +1,7 @@
 """wayback-server: pages as the Internet Archive's Wayback Machine kept them.
 
-Captures are listed by its CDX server, and replayed as they were archived (``id_``: without the archive's own banner and
-rewritten links). It answers with the capture nearest to the moment asked for, and the answer says which that is.
+Captures are listed by its CDX server and replayed as they were archived (``id_``), the one nearest to the moment asked
+for.
 """
 
 import asyncio

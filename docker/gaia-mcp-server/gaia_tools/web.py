@@ -1,8 +1,7 @@
 """Pages and files from the web: the one way out for tools.
 
-`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after each
-redirect. `api` asks a service whose base URL the operator configured. Everything has a limit: redirects, tries,
-seconds, bytes (after decompression).
+`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after redirects.
+`api` asks a service of the operator's. Redirects, tries, seconds and bytes (after decompression) have limits.
 """
 
 import asyncio
@@ -56,12 +55,7 @@ _ORDINARY = {
 
 @dataclass(frozen=True)
 class Fetched:
-    """What an address answered.
-
-    Attributes:
-        url: Where it came from, after redirects.
-        complete: Whether ``body`` is all of it.
-    """
+    """What an address answered after redirects; ``complete`` if ``body`` is all of it."""
 
     url: str
     status: int
@@ -85,12 +79,11 @@ async def fetch(
     cut: bool = False,
     tries: int = 1,
 ) -> Fetched:
-    """Get what is at an address, whatever its status.
+    """Get what is at an address, whatever its status; ``headers`` beside the ordinary ones are not sent on to another
+    host.
 
-    Args:
-        headers: Beside the ordinary ones; only those are sent on to another host.
-        cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
-        tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
+    A body that is too long is an error unless it may be ``cut``. A busy host is asked ``tries`` times within
+    ``seconds``.
     """
     async with opened(url, params=params, headers=headers, seconds=seconds, tries=tries) as response:
         return await _read(response, url, most_bytes, cut)
@@ -108,12 +101,10 @@ async def api(
     most_bytes: int = MAX_BYTES,
     secret: str = "",
 ) -> Fetched:
-    """What a service answers, whatever its status; asked again where it is busy or fails.
+    """What a service at the operator's ``base_url`` answers, whatever its status; asked again where it is busy or
+    fails.
 
-    Args:
-        base_url: From the operator's configuration, so trusted: it may be private.
-        body: Sent as JSON, with POST; without one it is a GET.
-        secret: A key that is sent; it is in no error, nor in the body of an answer that is one.
+    A ``body`` is sent as JSON, with POST. ``secret`` is in no error, nor in the body of an answer that is one.
     """
     url = base_url.rstrip("/") + path
     try:
@@ -147,8 +138,7 @@ async def opened(
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """The answer of an address, after redirects, its body not read yet; all of it within ``seconds``.
 
-    Args:
-        trusted: What the operator configured: it may be reached although it is private.
+    What the operator configured is ``trusted``: it may be private.
     """
     connector = aiohttp.TCPConnector(resolver=resolver(trusted), use_dns_cache=False, force_close=True)
     try:

@@ -1,7 +1,5 @@
-"""wiki-server: articles of Wikipedia, as they are and as they were.
-
-Speaks MediaWiki's action API (https://www.mediawiki.org/wiki/API:Action_API). Articles come as the site renders them,
-so with infoboxes and tables, as Markdown. A title that does not exist is answered with those that are near.
+"""wiki-server: articles of Wikipedia, as they are and as they were, through MediaWiki's action API
+(https://www.mediawiki.org/wiki/API:Action_API), as the site renders them.
 """
 
 import calendar

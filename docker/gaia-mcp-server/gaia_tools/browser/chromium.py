@@ -1,7 +1,7 @@
 """The browser of a session: one Chromium, started when it is first used, that goes out through `proxy` alone.
 
-What is done to it is done one after the other. Numbers of elements are those of the page as it was last read; every
-action reads the page anew, in the frame it then shows.
+Actions run one after the other. Numbers of elements are those of the page as it was last read; every action reads the
+page anew, in the frame it then shows.
 """
 
 import asyncio
@@ -89,12 +89,7 @@ _SCRIPT = Path(__file__).with_name("page.js")
 
 @dataclass(frozen=True)
 class View:
-    """A page as text.
-
-    Attributes:
-        status: HTTP status where it was just opened.
-        notes: What happened beside: downloads, dialogs, new tabs.
-    """
+    """A page as text, with ``status`` where it was just opened; ``notes`` are downloads, dialogs and new tabs."""
 
     url: str
     title: str
@@ -125,11 +120,9 @@ class Browser:
 
     @staticmethod
     def program() -> str | None:
-        """Where Chromium is, if it is installed."""
         return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
     async def close(self) -> None:
-        """End it; it can be started again."""
         chromium, playwright, proxy = self._chromium, self._playwright, self._proxy
         self._chromium = self._playwright = self._proxy = self._context = self._page = None
         self._frames, self._elements, self._download_began = [], 0, asyncio.Event()
@@ -146,7 +139,6 @@ class Browser:
                     await end()
 
     async def open(self, url: str) -> View:
-        """Go to an address."""
         address = _checked(url)
         async with self._doing(f"Opening {address}", SECONDS + _DOWNLOAD_SECONDS):
             for _ in range(_TRIES):
@@ -230,7 +222,6 @@ class Browser:
             return await self._view(show_links=show_links)
 
     async def click(self, number: int) -> View:
-        """Click an element."""
         async with self._doing(f"Clicking element {number}", SECONDS + _DOWNLOAD_SECONDS):
             element = await self._element(number)
             await element.click(timeout=_ACTION_SECONDS * 1000)
@@ -246,7 +237,6 @@ class Browser:
             return await self._settled()
 
     async def select(self, number: int, option: str) -> View:
-        """Choose an option of a list, by what it says or by its value."""
         async with self._doing(f"Choosing from element {number}", SECONDS):
             element = await self._element(number)
             labels: list[str] = await element.evaluate(
@@ -261,7 +251,6 @@ class Browser:
             return await self._settled()
 
     async def scroll(self, direction: Literal["down", "up"], screens: int) -> View:
-        """Scroll, and wait for what comes into view."""
         async with self._doing("Scrolling", SECONDS) as page:
             for _ in range(screens):
                 await page.mouse.wheel(0, _HEIGHT * 0.9 * (1 if direction == "down" else -1))
@@ -269,7 +258,6 @@ class Browser:
             return await self._settled()
 
     async def back(self) -> View:
-        """Go to the page before."""
         async with self._doing("Going back", SECONDS) as page:
             if await page.go_back(wait_until="domcontentloaded", timeout=SECONDS * 1000) is None:
                 self._note("There is no page before this one.")
@@ -385,7 +373,6 @@ class Browser:
                 self._going_to = request.url
 
     def _address(self, page: "Page") -> str:
-        """A page's address; of one that could not be loaded, that which was asked for."""
         return self._going_to if page.url.startswith(_ERROR_PAGE) and self._going_to else page.url
 
     async def _answer_dialog(self, dialog: "Dialog") -> None:
@@ -543,7 +530,6 @@ def _checked(url: str) -> str:
 
 
 def _target(url: str) -> str:
-    """Host and port."""
     with suppress(ValueError):
         parsed = URL(url)
         return f"{parsed.raw_host}:{parsed.port}"
@@ -582,11 +568,7 @@ def _without_keys() -> Iterator[None]:
 
 
 def _can_have_sandbox() -> bool:
-    """Whether Chromium can have a sandbox of its own.
-
-    It needs namespaces, which containers are refused: there, the container, without privileges and for one session
-    alone, is the sandbox. It also refuses to have one as root.
-    """
+    """Whether Chromium can have a sandbox of its own: not in containers, which have no namespaces, nor as root."""
     if os.geteuid() == 0:
         return False
     pid = os.fork()

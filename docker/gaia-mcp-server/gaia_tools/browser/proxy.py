@@ -1,9 +1,8 @@
 """The browser's one way out: a forward proxy in this process that connects only where tools may go.
 
 Names are resolved here, every address is checked by `gaia_tools.addresses.may_reach`, and the connection goes to what
-was checked: a name that means another address a moment later changes nothing. Where the environment has a proxy
-(`gaia_tools.upstream`), it is asked for each connection, and resolves and checks. This one takes ``CONNECT`` and
-requests for ``http://`` addresses, one per connection, and needs no password, which a browser could not keep.
+was checked. Where the environment has a proxy (`gaia_tools.upstream`), it is asked for each connection instead. This
+one takes ``CONNECT`` and requests for ``http://`` addresses, one per connection, and needs no password.
 """
 
 import asyncio
@@ -41,11 +40,7 @@ class Refusal:
 
 
 class Proxy:
-    """A forward proxy on a port of this machine's own.
-
-    Attributes:
-        refusals: The latest connections that were not made, numbered by `refused` in all.
-    """
+    """A forward proxy on loopback; ``refusals`` has the latest connections that were not made, of `refused` in all."""
 
     def __init__(self) -> None:
         self.refusals: deque[Refusal] = deque(maxlen=200)
@@ -59,11 +54,9 @@ class Proxy:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def start(self) -> None:
-        """Listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MAX_HEAD)
 
     async def close(self) -> None:
-        """Stop listening, and end what is under way."""
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -177,7 +170,6 @@ class _NotMade(Exception):
 
 
 def _request(head: bytes) -> tuple[str, str, bytes]:
-    """Method, target, and the headers that are for the other end."""
     line, _, rest = head.partition(b"\r\n")
     method, target, _ = line.decode("ascii").split(" ")
     return method, target, _for_the_other_end(rest)

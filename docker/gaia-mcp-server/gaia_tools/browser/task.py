@@ -1,7 +1,6 @@
 """A task in the browser, done by a language model that has the browser's tools and nothing else.
 
-It sees pages as text, as any agent with these tools does. What pages say is shown to it as data. The pages of earlier
-steps are taken out of the conversation, so that it stays short however many steps there are.
+What pages say is shown to it as data. The pages of earlier steps are taken out, so that the conversation stays short.
 """
 
 import asyncio
@@ -58,11 +57,7 @@ _FORMS = {"markdown": "Markdown", "json": "one JSON value", "text": "plain text"
 
 @dataclass
 class Outcome:
-    """How a task ended.
-
-    Attributes:
-        success: Whether it says that the task was done; false where steps or time ran out.
-    """
+    """How a task ended; ``success`` is what the model says, false where steps or time ran out."""
 
     result: str
     success: bool
