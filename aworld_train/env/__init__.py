@@ -5,6 +5,7 @@ config = mcp_servers_config(connection.mcp_url, connection.token)
 down(connection.name)
 """
 
+from aworld_train.env.backend import EnvSettings
 from aworld_train.env.connection import (
     EnvConnection,
     connection_settings,
@@ -18,6 +19,7 @@ from aworld_train.env.status import EnvStatus, status
 
 __all__ = [
     "EnvConnection",
+    "EnvSettings",
     "EnvStatus",
     "EnvironmentCheck",
     "check_tools",

@@ -121,14 +121,16 @@ class DockerBackend:
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         if plan.egress:
-            build_egress_image(self._client, report_progress, pull=plan.pull, rebuild=plan.rebuild)
+            build_egress_image(
+                self._client, report_progress, pull=plan.settings.pull, rebuild=plan.settings.rebuild
+            )
         return build(
             self._client,
             plan.directory,
             report_progress,
-            only=plan.only,
-            pull=plan.pull,
-            rebuild=plan.rebuild,
+            only=plan.settings.servers,
+            pull=plan.settings.pull,
+            rebuild=plan.settings.rebuild,
         )
 
     def start(self, plan: EnvPlan) -> Record:
@@ -208,7 +210,7 @@ class DockerBackend:
 
     def _create(self, plan: EnvPlan) -> None:
         info = self._client.info()
-        _check_runtime(plan.runtime, info)
+        _check_runtime(plan.settings.runtime, info)
         network = self._client.networks.create(
             f"aworld-{plan.name}",
             driver="bridge",
@@ -249,11 +251,11 @@ class DockerBackend:
                 channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
             },
             "network_mode": "none",
-            "runtime": plan.runtime or None,
+            "runtime": plan.settings.runtime or None,
             "volumes": volumes,
             "mounts": mounts,
-            **_container_limits(plan.size, info["NCPU"]),
-            **_worker_rights(plan.size, user),
+            **_container_limits(plan.settings.size, info["NCPU"]),
+            **_worker_rights(plan.settings.size, user),
         }
         try:
             self._run(plan.prepared, [worker.__name__], **options)
@@ -406,7 +408,7 @@ def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: in
         "user": {"id": user, "max_processes": _PIDS - _RESERVED_PIDS},
         "own_user": USER,
         "egress": _egress_socket(number) if plan.egress else None,
-        "desktop": plan.desktop,
+        "desktop": plan.settings.desktop,
     }
 
 
@@ -415,9 +417,9 @@ def gateway_settings(plan: EnvPlan) -> dict[str, Any]:
         "name": plan.name,
         "host": "0.0.0.0",
         "port": GATEWAY_PORT,
-        "limits": dict(plan.limits),
+        "limits": dict(plan.settings.limits),
         "sockets": [f"{SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
-        "scoring": plan.scoring_workers,
+        "scoring": plan.settings.scoring_workers,
         "egress": _COUNTS if plan.egress else None,
     }
 

@@ -52,9 +52,9 @@ class ProcessBackend:
         return registry.read(name)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        if plan.desktop:
+        if plan.settings.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
-        if plan.runtime:
+        if plan.settings.runtime:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
         python = find_interpreter(plan.directory, report_progress)
         install_packages(plan.directory, python, report_progress)
@@ -72,9 +72,9 @@ class ProcessBackend:
             "name": plan.name,
             "host": plan.host,
             "port": plan.port,
-            "limits": dict(plan.limits),
+            "limits": dict(plan.settings.limits),
             "workers": plan.all_workers,
-            "scoring": plan.scoring_workers,
+            "scoring": plan.settings.scoring_workers,
             "egress": None,
             "manifest": str(manifest),
             "python": python,

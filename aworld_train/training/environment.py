@@ -96,14 +96,12 @@ def _tools(
         for note in (call_time_note(recipe, server_limits(recipe)), queue_note(recipe, sessions)):
             if note:
                 report_progress(note)
-        connection = env.up(
-            section.started_from,
+        settings = env.EnvSettings(
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
-            host=host,
             backend=section.backend.value,
+            host=host,
             workers=section.workers,
             sessions=sessions,
-            limits={"queue_seconds": section.queue_timeout},
             servers=tuple(section.servers),
             env_file=Path(section.env_file).expanduser() if section.env_file else None,
             data=Path(section.data) if section.data else None,
@@ -111,9 +109,11 @@ def _tools(
             egress_hosts=tuple(section.egress_hosts),
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=section.runtime or "",
+            limits={"queue_seconds": section.queue_timeout},
             wait=section.ready_timeout,
-            owner_pid=os.getpid(),
-            report_progress=report_progress,
+        )
+        connection = env.up(
+            section.started_from, settings, owner_pid=os.getpid(), report_progress=report_progress
         )
         try:
             origin = {
