@@ -10,7 +10,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -71,7 +71,7 @@ class Scorer:
     function: Callable[..., Any]
     arguments: int
     is_async: bool
-    isolated: bool
+    isolated: bool = False
     scores_missing_answers: bool = False
     delegates: bool = False
     takes_references: bool = False
@@ -80,18 +80,7 @@ class Scorer:
     kind: ScorerKind = ScorerKind.scorer
 
 
-@dataclass(frozen=True)
-class _Registration:
-    function: Callable[..., Any]
-    isolated: bool = False
-    scores_missing_answers: bool = False
-    delegates: bool = False
-    takes_references: bool = False
-    prepare: Callable[[], object] | None = None
-    max_processor_seconds: float = math.inf
-
-
-_registered: dict[str, _Registration] = {}
+_registered: dict[str, Scorer] = {}
 _found: dict[str, Scorer] = {}
 
 
@@ -117,25 +106,28 @@ def register_scorer(
         existing = _registered.get(name)
         owner = BUILT_IN.get(name)
         if owner is None and existing is not None and _origin(existing.function) != _origin(function):
-            owner = f"{existing.function.__module__}:{existing.function.__qualname__}"
+            owner = existing.reference
         if owner not in (None, location):
             raise RewardError(
                 f"The scorer {location} cannot be called {name!r}: that is {owner}. Choose another name."
             )
-        count_arguments(location, function)
         _found.pop(name, None)
-        _registered[name] = _Registration(
-            function,
-            isolated,
-            scores_missing_answers,
-            delegates,
-            takes_references,
-            prepare,
-            max_processor_seconds,
+        _registered[name] = replace(
+            _scorer(name, location, function),
+            isolated=isolated,
+            scores_missing_answers=scores_missing_answers,
+            delegates=delegates,
+            takes_references=takes_references,
+            prepare=prepare,
+            max_processor_seconds=max_processor_seconds,
         )
         return function
 
     return register
+
+
+def _scorer(name: str, reference: str, function: Callable[..., Any]) -> Scorer:
+    return Scorer(name, reference, function, count_arguments(reference, function), is_async(function))
 
 
 def scorer_names() -> tuple[str, ...]:
@@ -181,18 +173,16 @@ def _find(name: str) -> Scorer:
     if name in BUILT_IN:
         return _built_in(name)
     if name in _registered:
-        reference = name_reward(_registered[name].function)
-        return _user_defined(name, reference, _registered[name])
+        return _user_defined(_registered[name], name, name_reward(_registered[name].function))
     for built_in_name, reference in BUILT_IN.items():
         if reference == name:
             return _built_in(built_in_name)
     if ":" in name:
         function = load_function(name)
         reference = absolute_reference(name)
-        for registration in _registered.values():
-            if registration.function is function:
-                return _user_defined(name, reference, registration)
-        return _user_defined(name, reference, _Registration(function))
+        registered = (scorer for scorer in _registered.values() if scorer.function is function)
+        scorer = next(registered, None) or _scorer(name, reference, function)
+        return _user_defined(scorer, name, reference)
     names = scorer_names()
     hint = nearest(name, names)
     suggestion = f" Did you mean {hint!r}?" if hint else ""
@@ -210,32 +200,11 @@ def _origin(function: Callable[..., Any]) -> tuple[str, str]:
 def _built_in(name: str) -> Scorer:
     module, _, attribute = BUILT_IN[name].partition(":")
     function = getattr(importlib.import_module(module), attribute)
-    registration = _registered.get(name) or _Registration(function)
-    return Scorer(
-        name=name,
-        reference=name,
-        function=registration.function,
-        arguments=count_arguments(name, registration.function),
-        is_async=is_async(registration.function),
-        isolated=registration.isolated,
-        scores_missing_answers=registration.scores_missing_answers,
-        delegates=registration.delegates,
-        takes_references=registration.takes_references,
-        prepare=registration.prepare,
-        max_processor_seconds=registration.max_processor_seconds,
-    )
+    return replace(_registered.get(name) or _scorer(name, name, function), reference=name)
 
 
-def _user_defined(name: str, reference: str, registration: _Registration) -> Scorer:
+def _user_defined(scorer: Scorer, name: str, reference: str) -> Scorer:
     """A user-defined scorer; always isolated, because its code may hang or crash."""
-    return Scorer(
-        name=name,
-        reference=reference,
-        function=registration.function,
-        arguments=count_arguments(reference, registration.function),
-        is_async=is_async(registration.function),
-        isolated=True,
-        scores_missing_answers=registration.scores_missing_answers,
-        prepare=registration.prepare,
-        max_processor_seconds=registration.max_processor_seconds,
+    return replace(
+        scorer, name=name, reference=reference, isolated=True, delegates=False, takes_references=False
     )

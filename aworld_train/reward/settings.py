@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+import msgspec
+
 SCORER = "number"
 """The scorer of tasks that name none, unless the recipe sets one."""
 ALIASES = {"agentcpm": "llm_judge"}
@@ -105,13 +107,4 @@ class RewardSettings:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        judge, composite, tools = data["judge"], data["composite"], data["tools"]
-        models = tuple(JudgeModel(**model) for model in judge["models"])
-        return cls(
-            scorer=data["scorer"],
-            answer_schema=data["answer_schema"],
-            timeout=data["timeout"],
-            judge=JudgeSettings(**{**judge, "models": models}),
-            composite=CompositeSettings(**{**composite, "gates": tuple(composite["gates"])}),
-            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}),
-        )
+        return msgspec.convert(data, cls)
