@@ -7,8 +7,8 @@ Of a question that lists ``A. Quito`` and ``B. Lima`` in lines of their own, ``(
 import re
 from functools import lru_cache
 
-from aworld_train.reward.folding import fold
 from aworld_train.reward.numbers import undressed
+from aworld_train.reward.text_normalization import fold
 
 _MAX_CHARS = 1000
 _MAX_QUESTION_CHARS = 20_000

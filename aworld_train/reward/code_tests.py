@@ -33,7 +33,7 @@ from pathlib import Path
 
 from aworld_train.errors import EnvironmentFailure, RewardError
 from aworld_train.reward.sandbox import BEGUN, UNCONFINED, read_signed
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import ToolSettings
 
 _SECONDS = 10.0

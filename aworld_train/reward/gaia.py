@@ -16,7 +16,7 @@ The differences:
   rule knows ``$`` and ``%`` only, and not in elements.
 - ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
   it changes the meaning.
-- Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `folding`); a full stop at
+- Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `text_normalization`); a full stop at
   the end of a list does not belong to its last element.
 """
 
@@ -24,9 +24,9 @@ import math
 import re
 from typing import NamedTuple
 
-from aworld_train.reward.folding import bare, fold, is_hidden
 from aworld_train.reward.numbers import CURRENCIES, read_number, same_unit
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
+from aworld_train.reward.text_normalization import bare, fold, is_hidden
 
 MAX_CHARS = 4000
 """GAIA's answers are short; where one side is longer, both must be identical."""

@@ -28,7 +28,7 @@ from aworld_train.reward.math_text import (
 )
 from aworld_train.reward.math_units import conversion
 from aworld_train.reward.numbers import read_number
-from aworld_train.reward.scored import Score, TooHard
+from aworld_train.reward.score_types import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
 
 _MAX_CHARS = 1000

@@ -4,9 +4,9 @@ tolerance.
 
 from fractions import Fraction
 
-from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.numbers import Quantity, read_number, same_unit
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
+from aworld_train.reward.text_normalization import is_hidden
 
 RELATIVE_TOLERANCE = Fraction(1, 10**4)
 MAX_TOLERANCE = Fraction(5, 10**3)  # half a cent: a large amount must still be right to the cent

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import count
 from typing import NamedTuple
 
-from aworld_train.reward.folding import fold
+from aworld_train.reward.text_normalization import fold
 
 MAX_CHARS = 200
 _MAX_DIGITS = 100

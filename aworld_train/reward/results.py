@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from aworld_train.errors import AworldTrainError
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
 
 _MAX_CHARS = 500  # of an exception's text
 

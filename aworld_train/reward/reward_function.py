@@ -9,7 +9,7 @@ from typing import Any
 
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.naming import absolute_reference
-from aworld_train.reward.scored import ScoreResult, ScoringContext
+from aworld_train.reward.score_types import ScoreResult, ScoringContext
 from aworld_train.reward.scorers import Scorer, ScorerKind, is_async
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings

@@ -20,7 +20,7 @@ from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.choices import as_label
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
+from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
 from aworld_train.reward.scorers import COMPARING, Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool

@@ -1,6 +1,6 @@
 """Scorers of plain text: ``exact``, ``exact_case``, ``f1`` and ``contains``.
 
-All but ``exact_case`` fold characters (see `folding`) and case and treat a run of space as one. A text of more than
+All but ``exact_case`` fold characters (see `text_normalization`) and case and treat a run of space as one. A text of more than
 ``MAX_CHARS`` characters is right only where it is identical to the ground truth.
 """
 
@@ -8,8 +8,8 @@ import re
 import string
 from collections import Counter
 
-from aworld_train.reward.folding import PUNCTUATION, fold, is_hidden
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
+from aworld_train.reward.text_normalization import PUNCTUATION, fold, is_hidden
 
 MAX_CHARS = 10_000
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.reward_function import reward_function_scorer
-from aworld_train.reward.scored import ScoringContext, TooHard
+from aworld_train.reward.score_types import ScoringContext, TooHard
 from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import RewardSettings
 

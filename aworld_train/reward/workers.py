@@ -30,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from aworld_train.reward.scored import Score, TooHard
+from aworld_train.reward.score_types import Score, TooHard
 from aworld_train.reward.scorers import ScorerKind
 
 _QUEUE_SECONDS = 1800.0

@@ -176,7 +176,7 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the answer was scored; see ``reward.scored.ScoreResult``."""
+    """How the answer was scored; see ``reward.score_types.ScoreResult``."""
 
     score: float | None = None
     scorer: str = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from aiohttp import web
 
 from aworld_train.serving.env_gateway.connections import Connection, Connections
-from aworld_train.serving.env_gateway.intake import Refusal
+from aworld_train.serving.env_gateway.request_limits import Refusal
 from aworld_train.serving.env_gateway.revocations import Revocations
 from aworld_train.serving.tokens import InvalidToken, Revocation, TokenClaims, verify, verify_revocation
 

@@ -19,8 +19,10 @@ from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.egress import EgressCounts
 from aworld_train.serving.env_gateway.endings import PATH, WORKER_LOST, Endings
-from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, forward
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway.metrics import Metrics
+from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
+from aworld_train.serving.env_gateway.proxy_request import SESSION_HEADER, forward
+from aworld_train.serving.env_gateway.request_limits import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
     Budget,
@@ -29,10 +31,8 @@ from aworld_train.serving.env_gateway.intake import (
     RequestBody,
     part_of,
 )
-from aworld_train.serving.env_gateway.link import WorkerLink
-from aworld_train.serving.env_gateway.metrics import Metrics
-from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
 from aworld_train.serving.env_gateway.waiting import WaitingClient
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 from aworld_train.serving.tokens import InvalidToken, TokenClaims
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
@@ -83,7 +83,7 @@ class Gateway:
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
         self.pool.links = [
-            WorkerLink(
+            WorkerClient(
                 number,
                 socket,
                 Channel(derive_secret(secret, number)),
@@ -335,7 +335,7 @@ class Gateway:
         finally:
             self.pool.release(link, session.session_id)
 
-    async def _close(self, link: WorkerLink, session_id: str) -> bool:
+    async def _close(self, link: WorkerClient, session_id: str) -> bool:
         """End a session at its worker, with retries while it is alive; returns whether the worker knew it.
 
         Failures do not reset the connection, because the worker may have other sessions.
@@ -349,7 +349,7 @@ class Gateway:
                     return False
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _handle_worker_loss(self, link: WorkerLink) -> None:
+    def _handle_worker_loss(self, link: WorkerClient) -> None:
         self._endings.add_loss(link)
         for session_id in link.sessions:
             if (session := self.pool.sessions.pop(session_id, None)) is not None:

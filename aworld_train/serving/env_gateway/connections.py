@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.env_gateway.intake import READ_BYTES, limit_reads
+from aworld_train.serving.env_gateway.request_limits import READ_BYTES, limit_reads
 
 HEAD_SECONDS = 10.0
 """Limit for the head of a request; also the longest idle time of a connection without a token."""

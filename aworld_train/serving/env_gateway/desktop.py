@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 PREFIX = "/vnc/"
 NOVNC = "/usr/share/novnc"
@@ -50,7 +50,7 @@ _HEADERS = {
 
 
 class DesktopPages:
-    def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerLink]):
+    def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerClient]):
         self._name, self._password, self._links = name, password, links
         self._key = hmac.digest(secret.encode(), f"desktop {name} {password}".encode(), hashlib.sha256)
         self._cookie = f"aworld-vnc-{name}"
@@ -176,14 +176,14 @@ class DesktopPages:
         if len(self._wrong_tries) > _MAX_ADDRESSES:
             del self._wrong_tries[next(iter(self._wrong_tries))]
 
-    def _link(self, request: web.Request) -> WorkerLink:
+    def _link(self, request: web.Request) -> WorkerClient:
         number = int(request.match_info["number"])
         if number >= len(self._links):
             raise web.HTTPNotFound(text=f"there is no worker {number}")
         return self._links[number]
 
 
-async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
+async def _connect(link: WorkerClient) -> aiohttp.ClientWebSocketResponse | None:
     """The stream of its desktop; waits while it is being restarted, because noVNC would not try again."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while time.monotonic() < deadline:

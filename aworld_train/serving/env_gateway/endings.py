@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.pool import Pool, WorkerSession
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 PATH = "/session"
 WORKER_LOST = "worker_lost"
@@ -39,7 +39,7 @@ class Endings:
         ending = _Ending(session.token_id, cause, session.link.number, time.monotonic())
         self._endings[session.session_id] = ending
 
-    def add_loss(self, link: WorkerLink) -> None:
+    def add_loss(self, link: WorkerClient) -> None:
         if link.was_idle:
             self._idle_losses.append(time.monotonic())
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 REPORT_SECONDS = 3.0
 """How often a wait is reported."""
@@ -34,7 +34,7 @@ class WorkerSession:
     """
 
     session_id: str
-    link: WorkerLink
+    link: WorkerClient
     token_id: str
     expires: float = math.inf
     is_open: bool = False
@@ -46,10 +46,10 @@ class WorkerSession:
 
 class Pool:
     def __init__(self, max_queue: int):
-        self.links: list[WorkerLink] = []
+        self.links: list[WorkerClient] = []
         self.sessions: dict[str, WorkerSession] = {}
         self._max_queue = max_queue
-        self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerLink]]]] = {
+        self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerClient]]]] = {
             False: deque(),
             True: deque(),
         }
@@ -70,13 +70,13 @@ class Pool:
         seconds: float,
         scoring: bool = False,
         report: Callable[[int, Mapping[str, int]], Awaitable[None]] | None = None,
-    ) -> WorkerLink:
+    ) -> WorkerClient:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
         ``report`` is called every few seconds with how many wait before it and the workers by state; what it raises
         ends the wait. Raises Busy if the queue is full, or no worker became free within ``seconds``.
         """
-        turn: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[WorkerClient] = asyncio.get_running_loop().create_future()
         self._waiting[scoring].append((session_id, turn))
         self.dispatch()
         if not turn.done() and self._queued(scoring) > self._max_queue:
@@ -107,7 +107,7 @@ class Pool:
             ahead += not turn.done()
         return ahead
 
-    def release(self, link: WorkerLink, session_id: str) -> None:
+    def release(self, link: WorkerClient, session_id: str) -> None:
         link.sessions.discard(session_id)
         self.dispatch()
 
@@ -126,7 +126,7 @@ class Pool:
         return counted
 
 
-def _dispatch(waiting: deque[tuple[str, "asyncio.Future[WorkerLink]"]], links: list[WorkerLink]) -> None:
+def _dispatch(waiting: deque[tuple[str, "asyncio.Future[WorkerClient]"]], links: list[WorkerClient]) -> None:
     while waiting:
         session_id, turn = waiting[0]
         free = [] if turn.done() else [link for link in links if link.free]

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from aworld_train.serving.env_gateway.intake import part_of
+from aworld_train.serving.env_gateway.request_limits import part_of
 
 _EVENTS = "text/event-stream"
 _WRITE_SECONDS = 10.0

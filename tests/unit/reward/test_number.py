@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.expressions import format_number
-from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.number import number, numeric_match
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
+from aworld_train.reward.text_normalization import is_hidden
 
 
 def right(answer: str, truth: str, info: dict[str, Any] | None = None) -> bool:

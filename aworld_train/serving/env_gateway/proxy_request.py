@@ -13,7 +13,8 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.serving.channel import CHECK_HEADER
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway.pool import WorkerSession
+from aworld_train.serving.env_gateway.request_limits import (
     HELD_BYTES,
     READ_BYTES,
     WINDOW_BYTES,
@@ -23,7 +24,6 @@ from aworld_train.serving.env_gateway.intake import (
     limit_reads,
     part_of,
 )
-from aworld_train.serving.env_gateway.pool import WorkerSession
 
 SESSION_HEADER = "Mcp-Session-Id"
 _FORWARDED_HEADERS = (

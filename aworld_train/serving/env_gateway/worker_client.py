@@ -26,7 +26,7 @@ class NotTheWorker(aiohttp.ClientError):
     """Another program answers at the socket of a worker."""
 
 
-class WorkerLink:
+class WorkerClient:
     """One worker.
 
     ``on_change`` is called when the number of sessions that it takes may have changed, ``on_call`` with server, outcome
@@ -40,7 +40,7 @@ class WorkerLink:
         channel: Channel,
         scoring: bool,
         on_change: Callable[[], None],
-        on_loss: Callable[["WorkerLink"], None],
+        on_loss: Callable[["WorkerClient"], None],
         on_call: Callable[[str, str, float], None],
     ):
         self.number = number
@@ -181,7 +181,7 @@ class _VerifiedRequest:
     Not an asynchronous generator, which the event loop tracks: that costs more than the proof.
     """
 
-    def __init__(self, link: WorkerLink, proof: Mapping[str, str], request: Any):
+    def __init__(self, link: WorkerClient, proof: Mapping[str, str], request: Any):
         self._link, self._proof, self._request = link, proof, request
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
