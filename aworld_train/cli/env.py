@@ -470,7 +470,7 @@ def config_command(
 
       eval "$(aworld-train env config --format shell)"
     """
-    from aworld_train.env.config_format import write_config
+    from aworld_train.env.connection import write_config
 
     sys.stdout.write(write_config(_with_gateway(name).connection, form) + "\n")
 

@@ -13,8 +13,8 @@ from aworld_train.env.connection import (
     mcp_servers_config,
 )
 from aworld_train.env.health import EnvironmentCheck, check_tools, examine, health_url, probe
-from aworld_train.env.leftovers import clean_leftovers
 from aworld_train.env.lifecycle import down, down_orphans, find, orphans, up
+from aworld_train.env.registry import clean_leftovers
 from aworld_train.env.status import EnvStatus, status
 
 __all__ = [

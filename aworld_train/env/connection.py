@@ -3,18 +3,21 @@
 The token is a secret: only output for programs has it (`EnvConnection.to_json`, the MCP configuration), not ``repr``.
 """
 
+import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import EnvironmentFailure
+from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 SCORING = {"Aworld-Purpose": "scoring"}
 """The header of a session for scoring: it gets a worker that no agent uses."""
 SERVER_KEY = "aworld-mcp"
 """The one key under ``mcpServers``; AWorld finds the environment by this name."""
+FORMATS = ("mcp", "dotenv", "shell")
 
 
 @dataclass(frozen=True)
@@ -104,3 +107,21 @@ def connection_settings() -> Mapping[str, str]:
 
     in_file = {name: value for name, value in dotenv_values(Path(".env")).items() if value}
     return {**in_file, **{name: value for name, value in os.environ.items() if value}}
+
+
+def write_config(connection: EnvConnection, form: str) -> str:
+    """The connection, token included, as text without a final newline.
+
+    ``mcp`` is the JSON that MCP clients and AWorld agents take, ``dotenv`` lines for a ``.env`` file, ``shell`` lines
+    for ``eval`` in a POSIX shell.
+    """
+    variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
+    if form == "mcp":
+        return json.dumps(mcp_servers_config(connection.mcp_url, connection.token), indent=2)
+    if form == "dotenv":
+        return "\n".join(f"{name}={value}" for name, value in variables.items())
+    if form == "shell":
+        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    guess = nearest(form, FORMATS)
+    hint = f" (did you mean {guess!r}?)" if guess else ""
+    raise UsageError(f"There is no format {form!r}{hint}: it is {', '.join(FORMATS)}.")

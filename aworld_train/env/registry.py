@@ -3,6 +3,7 @@
 A record is written as a whole or not at all, and only under the lock of its name.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from aworld_train import atomic
+from aworld_train import atomic, temporary
 from aworld_train.env.record import Credentials, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.process_supervisor import ProcessIdentity
+from aworld_train.serving.worker.wipe import empty
 
 _LOG_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -170,3 +172,14 @@ def _lock(path: Path) -> int | None:
         pass
     os.close(descriptor)
     return None
+
+
+def clean_leftovers() -> list[Path]:
+    """Remove what provably belongs to no living process of this user; returns what is gone."""
+    removed = []
+    for folder in temporary.abandoned(in_use=is_folder_of_record):
+        empty(folder)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            removed.append(folder)
+    return [*removed, *remove_old_logs()]

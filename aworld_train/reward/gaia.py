@@ -16,8 +16,8 @@ The differences:
   rule knows ``$`` and ``%`` only, and not in elements.
 - ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
   it changes the meaning.
-- Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `text_normalization`); a full stop at
-  the end of a list does not belong to its last element.
+- Full-width characters, typographic quotes, dashes and minus signs are the plain ones; a full stop at the end of a
+  list does not belong to its last element.
 """
 
 import math

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.reward.choices import same_choice
-from aworld_train.reward.math_kinds import other_kind
 from aworld_train.reward.math_size import too_large
 from aworld_train.reward.math_text import (
     TIME,
@@ -39,6 +38,14 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _JOINT = re.compile(r",?\s*(?:\\text\s*\{\s*,?\s*)?\b(or|and)\b(?:\s*\})?\s*")
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne)(?:q|slant|qslant)?(?![a-z])")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+# A date, a version or an address of numbers, a telephone number, a number in another base.
+_NAME_OF_DIGITS = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[/-][0-9]{1,2}[/-][0-9]{4}|[0-9]+(?:\.[0-9]+){2,}"
+    r"|(?:[0-9]{3}-)?[0-9]{3}-[0-9]{4}|0[xob][0-9a-f]+",
+    re.IGNORECASE,
+)
+_PRIME = re.compile(r"'|′|\^\s*\{?\s*(?:\\prime\s*)+\}?")
+_FUNCTION_PRIME = re.compile(r"[A-Za-z]\s*(?:'|′|\^\s*\{?\s*\\prime)")
 
 
 def _prepare() -> None:
@@ -73,7 +80,7 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
     if times[0] and times[1]:
         same = _time(times[0]) == _time(times[1])
         return same, "equal times of day" if same else "other times of day"
-    if kind := _other_kind(actual.text, expected.text) or other_kind(actual.text, expected.text):
+    if kind := _other_kind(actual.text, expected.text) or _other_notation(actual.text, expected.text):
         return False, kind
     if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"
@@ -231,3 +238,28 @@ def _describe(actual: MathAnswer) -> str:
     details = [f"unit {actual.unit!r}"] if actual.unit else []
     details += ["percent"] if actual.percent else []
     return f"{actual.text!r}" + (f" ({', '.join(details)})" if details else "")
+
+
+def _other_notation(actual: str, expected: str) -> str | None:
+    """Why one of two texts is not arithmetic: as such 2024-01-02 is 2021, and math-verify drops the prime of f'(x)."""
+    actual, expected = actual.strip(), expected.strip()
+    if actual.casefold() == expected.casefold():
+        return None
+    if _NAME_OF_DIGITS.fullmatch(actual) or _NAME_OF_DIGITS.fullmatch(expected):
+        return "a date, an address or another name of digits, and not the same"
+    actual_side, expected_side = _without_name(actual, expected), _without_name(expected, actual)
+    primes = _primes(actual_side), _primes(expected_side)
+    if primes[0] != primes[1] and (
+        all(primes) or any(map(_FUNCTION_PRIME.search, (actual_side, expected_side)))
+    ):
+        return "other derivatives, or other units"
+    return None
+
+
+def _without_name(text: str, other: str) -> str:
+    """What stands after the equals sign, where the other text has none: ``2x`` of ``f'(x) = 2x``."""
+    return text.rpartition("=")[2] if "=" in text and "=" not in other else text
+
+
+def _primes(text: str) -> int:
+    return sum(max(1, match[0].count("prime")) for match in _PRIME.finditer(text))

@@ -7,8 +7,7 @@ from functools import cache
 from numbers import Real
 from typing import Any
 
-from aworld_train.reward.loading import load_reward
-from aworld_train.reward.naming import absolute_reference
+from aworld_train.reward.loading import absolute_reference, load_reward
 from aworld_train.reward.score_types import ScoreResult, ScoringContext
 from aworld_train.reward.scorers import Scorer, ScorerKind, is_async
 from aworld_train.reward.scoring import score_extracted

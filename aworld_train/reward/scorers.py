@@ -15,8 +15,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from aworld_train.errors import RewardError, ScorerNotFound, nearest
-from aworld_train.reward.loading import load_function
-from aworld_train.reward.naming import absolute_reference, name_reward
+from aworld_train.reward.loading import absolute_reference, load_function, name_reward
 from aworld_train.reward.settings import ALIASES
 
 CODE_TESTS = "code_tests"

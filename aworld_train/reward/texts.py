@@ -1,7 +1,7 @@
 """Scorers of plain text: ``exact``, ``exact_case``, ``f1`` and ``contains``.
 
-All but ``exact_case`` fold characters (see `text_normalization`) and case and treat a run of space as one. A text of more than
-``MAX_CHARS`` characters is right only where it is identical to the ground truth.
+All but ``exact_case`` normalize characters and case and treat a run of space as one. A text of more than ``MAX_CHARS``
+characters is right only where it is identical to the ground truth.
 """
 
 import re

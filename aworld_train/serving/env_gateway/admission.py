@@ -1,5 +1,7 @@
 """Admission of clients: their token is signed for this environment, has not expired and was not revoked."""
 
+import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +10,6 @@ from aiohttp import web
 
 from aworld_train.serving.env_gateway.connections import Connection, Connections
 from aworld_train.serving.env_gateway.request_limits import Refusal
-from aworld_train.serving.env_gateway.revocations import Revocations
 from aworld_train.serving.tokens import InvalidToken, Revocation, TokenClaims, verify, verify_revocation
 
 _MAX_REMEMBERED = 1024
@@ -63,3 +64,47 @@ def _bearer(authorization: str) -> str:
     if scheme.lower() != "bearer":
         raise InvalidToken("a bearer token is needed")
     return token.strip()
+
+
+class Revocations:
+    """The revoked tokens: each is written to all ``files``, and one in any of them is revoked.
+
+    The files are beside the workers' sockets: in containers those are volumes in memory, which no tool can open and
+    which exist as long as the gateway or a worker runs.
+    """
+
+    def __init__(self, files: Sequence[Path]):
+        self._files = files
+        self._expires: dict[str, float | None] = {}
+        for file in files:
+            try:
+                self._expires |= json.loads(file.read_text())
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, TypeError) as error:
+                sys.stderr.write(f"The revoked tokens in {file} cannot be read: {type(error).__name__}\n")
+
+    def __contains__(self, token_id: str) -> bool:
+        return token_id in self._expires
+
+    def add(self, revocation: Revocation) -> bool:
+        """Revoke a token; returns whether that could be stored."""
+        now = time.time()
+        self._expires[revocation.token_id] = revocation.expires
+        self._expires = {
+            token_id: expires
+            for token_id, expires in self._expires.items()
+            if expires is None or expires > now
+        }
+        text = json.dumps(self._expires)
+        return sum(_write(file, text) for file in self._files) > 0
+
+
+def _write(file: Path, text: str) -> bool:
+    new = file.with_name(f"{file.name}.new")
+    try:
+        new.write_text(text)
+        new.replace(file)
+    except OSError:
+        return False
+    return True

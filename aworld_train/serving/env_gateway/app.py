@@ -17,9 +17,8 @@ from aiohttp import web
 
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway.admission import TokenCheck
-from aworld_train.serving.env_gateway.egress import EgressCounts
 from aworld_train.serving.env_gateway.endings import PATH, WORKER_LOST, Endings
-from aworld_train.serving.env_gateway.metrics import Metrics
+from aworld_train.serving.env_gateway.metrics import EgressCounts, Metrics
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
 from aworld_train.serving.env_gateway.proxy_request import SESSION_HEADER, forward
 from aworld_train.serving.env_gateway.request_limits import (

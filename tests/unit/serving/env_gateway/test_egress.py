@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.env_gateway import egress
-from aworld_train.serving.env_gateway.egress import EgressCounts
+from aworld_train.serving.env_gateway.metrics import EgressCounts
 from tests.unit.serving.env_gateway.test_app import agreeing, gateway, scripted
 
 COUNTS = {
