@@ -68,7 +68,6 @@ def url(ip: str, port: int, path: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on ``host``."""
     return ipaddress.ip_address(listen_address(host)).is_loopback
 
 

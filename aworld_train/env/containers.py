@@ -65,7 +65,6 @@ _SYSCTLS = {
 
 
 def engine_answers() -> bool:
-    """Whether there is a Docker engine that this user may use."""
     try:
         return bool(_client().ping())
     except Exception:
@@ -303,7 +302,6 @@ class DockerBackend:
         )
 
     def _volume(self, name: str, part: str) -> dict[str, dict[str, str]]:
-        """How to mount a new volume in memory for sockets, which tools may not enter."""
         volume = self._client.volumes.create(
             f"aworld-{name}-{part}",
             driver="local",
@@ -331,7 +329,6 @@ class DockerBackend:
         return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
     def _remove(self, name: str) -> None:
-        """Remove everything of that name; what is gone already is no error."""
         from docker.errors import APIError
 
         deadline = time.monotonic() + _REMOVAL_SECONDS
@@ -513,8 +510,6 @@ def _description(plan: EnvPlan) -> dict[str, str]:
 
 @dataclass
 class _Parts:
-    """What the engine has of an environment."""
-
     network: Mapping[str, str] = field(default_factory=dict)  # its labels
     volumes: list[str] = field(default_factory=list)
     containers: list[Any] = field(default_factory=list)
@@ -574,7 +569,6 @@ def _part_name(container: Any) -> str:
 
 
 def _follow(containers: list[Any], lines: int) -> Iterator[str]:
-    """The lines that several containers write from now on, as they come."""
     import queue
     import threading
 

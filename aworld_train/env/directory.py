@@ -81,7 +81,6 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
 
 
 def known_directories() -> list[EnvDirectory]:
-    """The environment directories that come with aworld-train, by name."""
     return [find_directory(name) for name in sorted(_shipped())]
 
 

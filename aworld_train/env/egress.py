@@ -131,7 +131,6 @@ def egress_settings(
 
 
 def described_rules(rules: Mapping[str, EgressRule]) -> dict[str, dict[str, Any]]:
-    """The rules as JSON, without anything secret: for fingerprints and for people."""
     return {name: {"open": rule.is_open, "hosts": list(map(str, rule.hosts))} for name, rule in rules.items()}
 
 

@@ -136,7 +136,6 @@ def build(
 
 
 def _buildkit_note(directory: EnvDirectory) -> str:
-    """What to do about the first instruction that only BuildKit has; empty if there is none."""
     dockerfile = directory.path / "Dockerfile"
     text = dockerfile.read_text(encoding="utf-8")
     used = _BUILDKIT.search(text)
@@ -222,7 +221,6 @@ def _directory_context(directory: EnvDirectory) -> tuple[bytes, list[str]]:
 
 
 def _secret_part(folder: Path, name: str) -> str:
-    """The path of the file or folder by which ``name`` may hold secrets; empty if none."""
     *_, path = parts = [*reversed(Path(name).parents), Path(name)]
     for part in parts:
         if part.name not in _EXAMPLES and any(fnmatch(part.name.lower(), pattern) for pattern in _SECRETS):

@@ -31,7 +31,6 @@ def read_keys(
 
 
 def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
-    """A line for each slip that can be named, and one for all other names that no server declares."""
     lines, others = [], []
     for number in file.lines_without_value:
         lines.append(f"{file.path}:{number} is not used: it has no `=`.")

@@ -256,7 +256,6 @@ def _start(backend: Backend, plan: EnvPlan, report_progress: ProgressReporter) -
 def _wait_until_healthy(
     backend: Backend, record: Record, plan: EnvPlan, report_progress: ProgressReporter
 ) -> None:
-    """Wait until every worker is ready for its first session."""
     wait = plan.settings.wait
     began = reported = looked = time.monotonic()
     while True:

@@ -193,7 +193,6 @@ class ProcessBackend:
 
 
 def _read_from(path: Path, start: int) -> bytes:
-    """The content of a file from ``start`` on; empty where there is no file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(start)
         return file.read()

@@ -33,7 +33,6 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def folder() -> Path:
-    """The folder of records and logs in the state folder; created if needed, and closed to other users."""
     path = state_folder() / "env"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -111,7 +110,6 @@ def remove(name: str) -> None:
 
 
 def is_folder_of_record(path: Path) -> bool:
-    """Whether an environment that has a record uses a temporary folder."""
     for name in names():
         try:
             record = read(name)

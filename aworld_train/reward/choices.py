@@ -55,7 +55,6 @@ def same_choice(answer: str, ground_truth: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _choices(question: str) -> dict[str, str]:
-    """The texts of the last choices that a question lists, by their labels in capitals."""
     choices: dict[str, str] = {}
     label, ended = "", False
     for line in question.splitlines():

@@ -146,7 +146,6 @@ def _require_passed(score: Score, place: str) -> None:
 
 
 def read_tests(ground_truth: str) -> CodeTests | str:
-    """The tests in a ground truth, or why there are none."""
     try:
         data = json.loads(ground_truth)
     except ValueError as error:
@@ -160,7 +159,6 @@ def read_tests(ground_truth: str) -> CodeTests | str:
 
 
 def without_fence(answer: str) -> str:
-    """The code in the last fenced block; the whole answer where there is none."""
     blocks = _FENCE.findall(answer)
     return str(blocks[-1][1]) if blocks else answer
 

@@ -85,7 +85,6 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
 
 
 def _broken_turn(context: ScoringContext) -> bool:
-    """Whether the episode ended with a call that cannot be read; its text is not part of the answer's."""
     return bool(context.episode.get("outcome") == Outcome.wrong_format.value)
 
 
@@ -108,5 +107,4 @@ def _count(context: ScoringContext, name: str) -> int:
 
 
 def _falling(amount: int, limit: int) -> float:
-    """1 up to the limit, falling linearly to 0 at twice the limit."""
     return min(1.0, max(0.0, 2.0 - amount / limit))

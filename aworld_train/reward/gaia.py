@@ -62,7 +62,6 @@ _HIDDEN = Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
 
 
 def gaia(answer: str, ground_truth: str) -> Score:
-    """Compare an answer with a ground truth by GAIA's rule, as the module describes it."""
     if len(answer) > MAX_CHARS or len(ground_truth) > MAX_CHARS:
         return _TOO_LONG[answer == ground_truth]
     if answer == ground_truth:

@@ -106,7 +106,6 @@ def suspicions(
 
 
 def look(query: str, text: str, answer: str | None, ground_truth: str) -> Mapping[str, str | None]:
-    """The part of a suspicious episode that is stored for a person to check."""
     extracted = None if answer is None else answer[:_MAX_SHOWN]
     return {
         "query": query[:1000],
@@ -174,7 +173,6 @@ def _decoded(text: str) -> Iterator[str]:
 
 
 def _shows(answer: str, result: str) -> bool:
-    """Whether an answer stands in a result, also where that is reversed, shifted or encoded."""
     if _stands_in(answer, result):
         return True
     disguises = (result[::-1], codecs.decode(result, "rot13"), *_decoded(result))
@@ -189,7 +187,6 @@ def _stands_in(answer: str, text: str) -> bool:
 
 
 def _repeats_itself(text: str) -> bool:
-    """Whether more than half of the runs of six words are repetitions."""
     words = [word.group() for word in _WORDS.finditer(text[: 10 * _MAX_WORDS])][:_MAX_WORDS]
     runs = [tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)]
     return len(runs) >= 4 * _SHINGLE and len(set(runs)) < (1 - _REPEATED_SHARE) * len(runs)

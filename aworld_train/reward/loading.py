@@ -37,7 +37,6 @@ def is_reward_function(function: Callable[..., Any]) -> bool:
 
 
 def _signature_fault(function: Callable[..., Any]) -> str:
-    """Why a function cannot be called with the keywords of reward functions; empty if it can."""
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
     except (TypeError, ValueError) as error:

@@ -49,7 +49,6 @@ _FUNCTION_PRIME = re.compile(r"[A-Za-z]\s*(?:'|′|\^\s*\{?\s*\\prime)")
 
 
 def _prepare() -> None:
-    """Load SymPy and math-verify, which takes seconds."""
     _equal("x^2", "x^2")
 
 
@@ -206,7 +205,6 @@ def _equal(actual: str, expected: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _parsed(latex: str) -> list[Any]:
-    """What math-verify parses; empty if nothing."""
     import logging
 
     from math_verify import LatexExtractionConfig, parse

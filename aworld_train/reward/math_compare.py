@@ -163,7 +163,6 @@ def _elements(value: Any) -> Sequence[Any] | None:
 
 
 def _coordinates(value: Any) -> bool:
-    """Whether it is a list of assignments to different names, which has an order."""
     elements = getattr(value, "_unsorted_args", ()) if isinstance(value, FiniteSet) else ()
     names = [str(each.lhs) for each in elements if isinstance(each, Eq) and isinstance(each.lhs, Symbol)]
     return len(set(names)) == len(elements) > 1
@@ -239,7 +238,6 @@ def _is_relation(value: Any, kind: type = Relational) -> bool:
 
 
 def _is_assignment(value: Any) -> bool:
-    """Whether it is an equation, or several, with a name or a function of names on the left."""
     return _is_relation(value, Eq) and bool(is_expr_of_only_symbols(_ends(value).lhs))
 
 

@@ -48,7 +48,6 @@ _ORDINAL = re.compile(r"(?<=[0-9])\s*(?:\^\s*)?\{?\s*(?:" + _COMMAND + r"\{?\s*)
 
 
 def in_base(text: str) -> tuple[str, int] | None:
-    """The digits and the base of a number such as ``2516_8`` or "2516 (base eight)"; None for anything else."""
     match = _BASE.fullmatch(_bare(text))
     if match is None:
         return None
@@ -110,7 +109,6 @@ def _with_both_signs(text: str) -> str:
 
 
 def _elements(text: str) -> list[str]:
-    """The text, split at commas that are in no brackets."""
     elements, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")
@@ -122,5 +120,4 @@ def _elements(text: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """The text without text commands, braces and spaces of TeX."""
     return re.sub(r"\\[,;: ]|[{}]", " ", _TEXT.sub(r"\1", text)).strip()

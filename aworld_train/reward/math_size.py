@@ -126,7 +126,6 @@ def _value(text: str) -> int:
 
 
 def _terms(text: str) -> list[str]:
-    """The text, split at each plus and minus that is in no brackets."""
     terms, depth = [""], 0
     for sign in text:
         depth += (sign in _OPENING) - (sign in _CLOSING)

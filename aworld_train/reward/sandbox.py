@@ -188,7 +188,6 @@ def _do(request: list[Any], objects: list[Any]) -> list[Any]:
 
 
 def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str | None]:
-    """The process that waits for the answer, and why it is not confined, if so."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
         stdin=subprocess.PIPE,
@@ -279,7 +278,6 @@ def _may_leave(statement: ast.stmt) -> bool:
 
 
 def _modules_used(tree: ast.Module) -> set[str]:
-    """Standard modules whose attributes the tests use, perhaps without importing them."""
     used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {value.id for value in used if isinstance(value, ast.Name)} & sys.stdlib_module_names
 
@@ -307,7 +305,6 @@ def _run(
 
 
 def _end_children() -> bool:
-    """Kill all processes that the answer started, orphans included; returns whether all have ended."""
     deadline = time.monotonic() + _MAX_END_SECONDS
     while time.monotonic() < deadline:
         for folder in os.listdir("/proc"):  # noqa: PTH208

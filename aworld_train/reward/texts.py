@@ -70,7 +70,6 @@ def contains(answer: str, ground_truth: str) -> Score:
 
 
 def _trivial_score(answer: str, ground_truth: str) -> Score | None:
-    """The score of texts that need no comparison or are too long for one; else None."""
     if max(len(answer), len(ground_truth)) > MAX_CHARS:
         same = answer == ground_truth
         return Score(float(same), steps=(f"More than {MAX_CHARS} characters: compared to the letter.",))

@@ -279,7 +279,6 @@ def _processor_seconds(process: psutil.Process) -> float:
 
 
 def _is_running(process: psutil.Process) -> bool:
-    """Whether a process has a processor, or waits for one."""
     try:
         return bool(process.status() == psutil.STATUS_RUNNING)
     except psutil.Error:

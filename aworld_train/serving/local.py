@@ -37,8 +37,6 @@ _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 10.0)
 
 
 class ManagedProcess:
-    """One process of the environment, started again when it ends."""
-
     def __init__(self, module: str, variables: dict[str, str], folders: list[Path]):
         self._command = [sys.executable, "-P", "-m", module]
         self._variables, self._folders = variables, folders

@@ -63,7 +63,6 @@ def valid_parameters(schema: Any) -> dict[str, Any]:
 
 
 def valid_error(error: Any) -> dict[str, Any]:
-    """A JSON-RPC error with a code and a message."""
     fields = error if isinstance(error, dict) else {"message": error}
     message, code = fields.get("message"), fields.get("code")
     return {

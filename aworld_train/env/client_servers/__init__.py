@@ -69,7 +69,6 @@ class ClientServers:
     remarks: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write the directory's files; those of ``folder`` that it has too are replaced."""
         for name, text in self.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -219,7 +218,6 @@ class _Directory:
     def _packages_of(
         self, name: str, runner: str, arguments: list[str], flags: set[str], options: tuple[str, ...]
     ) -> tuple[list[str], list[str]]:
-        """The packages that options before the program name, and the program with its arguments."""
         packages, rest = [], list(arguments)
         while rest and rest[0].startswith("-"):
             option, equals, value = rest.pop(0).partition("=")
@@ -284,7 +282,6 @@ class _Directory:
         return {str(name): str(value) for name, value in given.items() if value is not None}
 
     def _package_name(self, server: str) -> str:
-        """A name for a server's package and program that no other has."""
         slug = taken = _slug(server)
         number = 2
         while slug in (*self._packages, _REMOTE):
@@ -296,7 +293,6 @@ class _Directory:
 
 
 def cache_folder(name: str) -> Path:
-    """The folder of that name in the user's cache of this program."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "aworld-train" / name
 

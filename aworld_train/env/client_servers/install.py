@@ -39,7 +39,6 @@ def main() -> None:
 
 
 def write_locks(servers: dict[str, Any]) -> None:
-    """Look up the newest versions that the servers' packages allow."""
     if any("npm" in server for server in servers.values()):
         npm("install", "--package-lock-only")
     for name, server in servers.items():
@@ -51,7 +50,6 @@ def write_locks(servers: dict[str, Any]) -> None:
 
 
 def install(servers: dict[str, Any]) -> None:
-    """Fetch everything anew, and make a program for each server."""
     for old in PACKAGES.iterdir():
         if old.is_dir():
             shutil.rmtree(old)

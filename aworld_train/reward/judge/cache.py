@@ -20,8 +20,6 @@ from aworld_train.reward.judge.verdict import JudgedVerdict
 
 
 class VerdictCache:
-    """Verdicts in a directory, which is created with the first one."""
-
     def __init__(self, directory: Path):
         self._directory = directory
 

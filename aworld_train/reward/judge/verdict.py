@@ -250,7 +250,6 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
 
 
 def _other_verdicts(reason: str, text: str, forms: Forms) -> Iterator[tuple[str, Verdict | None]]:
-    """What the text calls a verdict, with what it says; None for what is no verdict."""
     for mention in _CALLED_VERDICT.finditer(text):
         yield mention[0], (_WORDS | dict(forms.words)).get(_plain_word(mention[1] or mention[2] or ""))
     for each in reason.splitlines():

@@ -114,8 +114,6 @@ def _nameservers(settings: Settings) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def _receive_log(counts: Counts) -> AsyncIterator[int]:
-    """Receives the log lines that Squid writes; yields the port for them."""
-
     async def read_log(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ValueError, OSError):
             while line := await reader.readline():

@@ -160,7 +160,6 @@ def _squid(settings: Settings, folder: Path, log_port: int) -> str:
 
 
 def _rules(label: str, account: ProxyUser) -> list[str]:
-    """The rules for one server; every request of it matches one of them."""
     lines = [f"acl {label} proxy_auth {account.user}"]
     allowed: list[str] = []
     public: list[str] = []

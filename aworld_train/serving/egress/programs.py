@@ -77,7 +77,6 @@ class Program:
 
 
 def unprivileged_user() -> str | None:
-    """The user for children; None where this process is not root."""
     return _UNPRIVILEGED_USER if os.geteuid() == 0 else None
 
 

@@ -381,7 +381,6 @@ class Gateway:
 
 
 def _is_initialized(message: bytes | AsyncIterator[bytes]) -> bool:
-    """Whether it is the notification by which a client confirms that its session is open."""
     is_likely = isinstance(message, bytes) and _INITIALIZED in message
     return is_likely and part_of(message, "method") == _INITIALIZED.decode()
 

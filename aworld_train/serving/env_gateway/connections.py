@@ -115,7 +115,6 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection) -> None:
-        """Add a new connection; if there are too many now, an idle one is closed."""
         self._all[connection] = self._without_token[connection] = None
         self._count_for_holder(connection)
         if len(self._by_holder[connection.holder]) > MAX_PER_ADDRESS:
@@ -160,8 +159,6 @@ class Connections:
                     self._close_when_idle(connection)
 
     def middleware(self) -> Middleware:
-        """A middleware that marks a connection as busy during its requests."""
-
         @web.middleware
         async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = request.protocol
@@ -179,7 +176,6 @@ class Connections:
         self._by_holder.setdefault(connection.holder, {})[connection] = None
 
     def _close_when_idle(self, connection: Connection) -> None:
-        """Close it, after the response to its current request if there is one."""
         if connection.busy:
             connection.close()
         else:

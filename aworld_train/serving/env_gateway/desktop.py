@@ -98,7 +98,6 @@ class DesktopPages:
         return response
 
     async def desktop(self, request: web.Request) -> web.Response:
-        """Redirect to noVNC's page, with the path of this worker's stream."""
         link = self._link(request)
         settings = {
             "autoconnect": "true",
@@ -165,7 +164,6 @@ class DesktopPages:
         )
 
     def _seconds_until_retry(self, address: str) -> int:
-        """Seconds until that address may try again; 0 or less: now."""
         tries = self._wrong_tries.get(address, deque())
         return math.ceil(tries[0] + WRONG_SECONDS - time.monotonic()) if len(tries) == MAX_WRONG_TRIES else 0
 

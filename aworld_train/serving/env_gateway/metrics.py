@@ -15,8 +15,6 @@ _MIN_REFRESH_SECONDS = 1.0
 
 
 class Metrics:
-    """The metrics of one gateway."""
-
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self.sessions = Counter("aworld_sessions", "Sessions opened.", registry=registry)
@@ -75,7 +73,6 @@ class EgressCounts(Collector):
             self._is_up = False
 
     def described(self) -> dict[str, Any]:
-        """For ``/health``: whether it answers, and how many requests it refused."""
         refused = sum(
             count
             for outcomes in self._counts["requests"].values()

@@ -118,7 +118,6 @@ class Pool:
             _dispatch(waiting, links)
 
     def states(self, scoring: bool = False) -> dict[str, int]:
-        """The number of workers for agents, or for scoring, in each state."""
         counted = dict.fromkeys(("ready", "busy", "cleaning", "down"), 0)
         for link in self.links:
             if link.scoring == scoring:

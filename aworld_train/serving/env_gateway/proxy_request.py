@@ -126,7 +126,6 @@ def _limit_reads(answer: aiohttp.ClientResponse, size: int) -> None:
 async def _report_lost_worker(
     request: web.Request, message: bytes | AsyncIterator[bytes], started: web.StreamResponse | None
 ) -> web.StreamResponse:
-    """The response to a request whose worker was lost, as an event if the stream has started."""
     number = part_of(message, "id")
     error = {"code": _SERVER_ERROR, "message": _WORKER_LOST, "data": {"type": "worker_lost"}}
     reply = {"jsonrpc": "2.0", "id": number, "error": error}

@@ -172,8 +172,6 @@ class ByteAllowance:
 
 
 class RequestBody:
-    """The body of a request, read as it arrives."""
-
     def __init__(self, request: web.Request, account: ByteAllowance, max_bytes: int):
         self._content, self._account, self._max_bytes = request.content, account, max_bytes
         self._transport = request.transport
@@ -188,7 +186,6 @@ class RequestBody:
             raise self._too_large()
 
     async def read(self) -> bytes:
-        """The whole body, held until the request is over."""
         limit = self._max_bytes if self._length is None else self._length
         await self._account.take(limit)
         parts = await self._read_at_least(limit)

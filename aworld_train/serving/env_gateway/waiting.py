@@ -31,11 +31,9 @@ class WaitingClient:
 
     @property
     def has_response(self) -> bool:
-        """Whether its response has begun, so that there can be no other."""
         return self._response is not None
 
     async def report(self, ahead: int, states: Mapping[str, int]) -> None:
-        """Tell it how many sessions wait before it, and what the workers do."""
         if not self._takes_events:
             return
         if self._response is None:

@@ -167,7 +167,6 @@ class WorkerClient:
             self._on_change()
 
     async def _disconnect(self) -> None:
-        """Close all connections, so that every open request fails, and report the loss."""
         self.was_idle = self.ready and not self.sessions
         was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
         await self.reset()

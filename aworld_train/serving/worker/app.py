@@ -164,7 +164,6 @@ class Worker:
         return web.Response(status=202)
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """The notifications of servers, as events, for as long as the client listens."""
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:
             return _refusal(404, "there is no such session")

@@ -86,7 +86,6 @@ class Check:
         return self._servers[name]
 
     async def filled(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a call, with placeholders in its arguments replaced."""
         test = self._manifest.servers[name].test
         site = await self._site(test) if test is not None else None
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
@@ -127,7 +126,6 @@ class Check:
 
 
 def _direct() -> dict[str, str]:
-    """Variables by which a server reaches a site without the proxy that it may have, whatever that proxy is."""
     return {
         name: ",".join(filter(None, [os.environ.get(name), _LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
     }

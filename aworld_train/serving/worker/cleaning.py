@@ -21,8 +21,6 @@ class Cleaner(Protocol):
 
 
 class ContainerCleaner:
-    """Cleans a container of the worker's own."""
-
     def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
         self._spawner, self._proxy = spawner, proxy
 

@@ -59,7 +59,6 @@ class Desktop:
             self._is_up = False
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        """A WebSocket with the VNC stream, in binary messages, until either side ends it."""
         if self._viewers >= _MAX_VIEWERS:
             return web.Response(status=503, text=f"{_MAX_VIEWERS} people look at this desktop already")
         self._viewers += 1

@@ -18,7 +18,6 @@ class WorkerSocket:
         self.path.unlink(missing_ok=True)
 
     def remember(self) -> None:
-        """Remember the socket's identity, right after it was bound."""
         self._identity = self._look()
 
     def is_own(self) -> bool:

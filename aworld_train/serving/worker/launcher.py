@@ -85,7 +85,6 @@ class Spawner:
         process.returncode = 0  # its end shows at the socket, and `reap_children` collects its exit status
 
     async def ready(self) -> None:
-        """Wait until it has imported the modules of all servers."""
         answer = await self._answer(_PRELOAD_SECONDS)
         if "error" in answer:
             raise CallFailure(
@@ -175,7 +174,6 @@ class Spawner:
 
 
 def _write_variables(variables: Mapping[str, str]) -> int:
-    """The descriptor of a file in memory with the variables as JSON, positioned at its beginning."""
     descriptor = os.memfd_create("variables", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(json.dumps(variables).encode())

@@ -97,7 +97,6 @@ class Relay:
         return ran
 
     async def warm(self, names: Iterable[str]) -> None:
-        """Start servers before their first call; a failure is reported when they are called."""
         for name in names:
             with suppress(CallFailure, RemoteError):
                 await self.servers[name].capabilities()

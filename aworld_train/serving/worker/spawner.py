@@ -182,7 +182,6 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
 
 
 def _change_user(user: ToolUser) -> None:
-    """Change to that user for good, without any capability."""
     for capability in _CAPABILITIES:
         _prctl(_PR_CAPBSET_DROP, capability)
     resource.setrlimit(resource.RLIMIT_NPROC, (user.max_processes, user.max_processes))
@@ -237,7 +236,6 @@ def _kill_group(pid: int) -> None:
 
 
 def _wipe(user: ToolUser | None, wipe_module: ModuleType) -> dict[str, Any]:
-    """End the session's processes by a signal, and remove its files in a process of its own user."""
     if user is None:
         return {"error": "without a user of their own, the processes of tools cannot be identified"}
     spared = frozenset({1, os.getpid()})

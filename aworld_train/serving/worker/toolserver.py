@@ -94,7 +94,6 @@ class ToolServerProcess:
         return self._process is not None and self._process.failure is None
 
     async def capabilities(self) -> dict[str, Any]:
-        """The capabilities that it announced; starts it if it is not running."""
         return (await self._running()).capabilities
 
     async def request(

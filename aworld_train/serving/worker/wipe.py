@@ -96,7 +96,6 @@ def clean_container() -> None:
 
 
 def _remove_system_v() -> None:
-    """Remove what the owner may; no process is left that uses it."""
     libc = ctypes.CDLL(None)
     for kind in _SYSV:
         for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
@@ -151,7 +150,6 @@ def _end_each(pids: Iterable[int]) -> None:
 
 
 def reap_children() -> list[int]:
-    """Collect the exit status of children that have ended; returns their pids."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
