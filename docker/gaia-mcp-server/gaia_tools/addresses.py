@@ -51,8 +51,6 @@ class Refused(ToolError):
 
 @dataclass(frozen=True)
 class Service:
-    """A host and port that the operator configured."""
-
     host: str
     port: int
 
@@ -97,7 +95,6 @@ def resolver(trusted: Service | None = None) -> AbstractResolver:
 
 
 def refusal_in(error: OSError | None) -> Refused | None:
-    """The refusal that ended a connection, if that is what did."""
     return Refused(str(error)) if isinstance(error, _RefusedName) else None
 
 

@@ -46,7 +46,6 @@ class Entry:
 
 @contextmanager
 def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
-    """What is in an archive of kind zip, tar (compressed or not), gz, bz2 or xz, in its order."""
     kind = expect(path, "zip", "tar", "gz", "bz2", "xz", "docx", "xlsx", "pptx", "epub", "ods", "odt", "odp")
     try:
         if kind == "tar" or (kind in _SINGLE and _is_tar(path)):

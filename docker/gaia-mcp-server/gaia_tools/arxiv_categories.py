@@ -186,7 +186,6 @@ def known(category: str) -> bool:
 
 
 def near(category: str) -> list[str]:
-    """Categories that may be meant by one that does not exist."""
     import difflib
 
     names = [name for group in CATEGORIES.values() for name in group]

@@ -92,7 +92,6 @@ def _read_styles(source: bytes, found: BinarySheet) -> list[int]:
 
 
 def _marked(item: bytes, levels: list[int]) -> str:
-    """A shared string with marks; empty where no letter of it is raised."""
     text, end = _text(item, 1)
     if not item[0] & 1:
         return ""
@@ -127,7 +126,6 @@ def _text(body: bytes, place: int) -> tuple[str, int]:
 
 
 def _records(source: bytes) -> Iterator[tuple[int, bytes]]:
-    """The number of each record, and its content."""
     place = 0
     while place < len(source):
         kind, size = source[place], 0

@@ -101,7 +101,6 @@ def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether bytes may be text of any encoding; a stray control character is no matter."""
     if content.startswith(tuple(_BYTE_ORDER_MARKS)) or _wide(content):
         return True
     return len(content.translate(None, _CONTROLS)) >= 0.99 * len(content)
@@ -182,7 +181,6 @@ def _legacy(content: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _named(text: str, encodings: dict[str, list[str]], sample: bytes) -> str:
-    """The commonest of the encodings that read a sample as ``text``."""
     return next((one for one in _COMMON if _read(sample, one) == text), encodings[text][0])
 
 

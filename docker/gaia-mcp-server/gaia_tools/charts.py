@@ -7,7 +7,6 @@ from gaia_tools.tables import table
 
 
 def of_part(name: str, source: bytes) -> str:
-    """A chart of a file that python-pptx does not read, by its part."""
     from pptx.opc.constants import CONTENT_TYPE
     from pptx.opc.packuri import PackURI
     from pptx.parts.chart import ChartPart

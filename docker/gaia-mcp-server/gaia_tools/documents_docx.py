@@ -226,8 +226,6 @@ def _left_out(content: bytes) -> str:
 
 
 class _Shown:
-    """Pictures as text where they stand, with their paths where they are written."""
-
     def __init__(self, pictures: Pictures | None):
         self._pictures = pictures
         self.found: list[str] = []
@@ -246,7 +244,6 @@ class _Shown:
 
 
 def _around(word: zipfile.ZipFile, kind: str) -> list[str]:
-    """The different headers or footers of all sections, each on one line."""
     from defusedxml.ElementTree import fromstring
 
     texts: dict[str, None] = {}

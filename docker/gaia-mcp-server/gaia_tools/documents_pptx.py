@@ -72,8 +72,6 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _Show:
-    """A show as it is before its structure is added: each slide's Markdown, and its line in the structure."""
-
     slides: list[str]
     outline: list[str]
     facts: dict[str, Any]
@@ -278,7 +276,6 @@ def _picture(shape: Any, pictures: Pictures | None) -> str:
 
 
 def _diagram(shape: Any) -> str:
-    """The text of a SmartArt graphic, which is in a part of its own."""
     texts: list[str] = []
     for data in shape._element.iter(f"{{{_DIAGRAM}}}relIds"):
         from lxml import etree

@@ -42,7 +42,6 @@ class Media:
 
 
 async def version() -> str:
-    """Name and version of ffmpeg, once it is seen to run."""
     ended = await _run(["ffmpeg", "-version"], Path("/ffmpeg"), _PROBE_SECONDS)
     return " ".join(ended.output.split()[:3])
 

@@ -17,7 +17,6 @@ _MAX_LOOKED_AT = 2000
 
 
 def workspace() -> Path:
-    """The folder of this session."""
     return Path(os.environ.get("WORKSPACE", ".")).resolve()
 
 

@@ -82,7 +82,6 @@ def _previous(node: Any) -> Any:
 
 
 def of_office_math(formulas: Sequence[Any]) -> list[str]:
-    """Elements ``m:oMath`` of an Office file."""
     from lxml import etree
 
     body = "".join(

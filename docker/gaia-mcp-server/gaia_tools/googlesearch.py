@@ -101,7 +101,6 @@ async def _request(key: str, query_parameters: Mapping[str, str]) -> dict[str, A
 
 
 def _refuse(fetched: web.Fetched) -> None:
-    """Say what to do about an error of Google's APIs, where that is known."""
     body = fetched.body.decode(errors="replace")
     message = re.search(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"', body)
     reason = message[1] if message else body[:300]

@@ -88,7 +88,6 @@ def kind(path: Path) -> str:
 
 
 def expect(path: Path, *kinds: str) -> str:
-    """The kind of a file that has to be one of ``kinds``."""
     found = kind(path)
     if found in kinds:
         return found

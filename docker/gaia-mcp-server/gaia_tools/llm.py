@@ -54,7 +54,6 @@ class Reply:
     finish_reason: str = ""
 
     def described(self) -> dict[str, Any]:
-        """What a tool's result says about it."""
         return {"model": self.model, "usage": self.usage, "finish_reason": self.finish_reason}
 
 
@@ -103,7 +102,6 @@ async def reply(
 
 
 async def ask(prefix: str, messages: list[dict[str, Any]], **more: Any) -> str:
-    """The text of `reply`."""
     return (await reply(prefix, messages, **more)).text
 
 
@@ -124,7 +122,6 @@ async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> di
 
 
 def is_configured(prefix: str) -> bool:
-    """Whether all variables of that prefix are set."""
     return all(
         os.environ.get(f"{prefix}_{name}", "").strip() for name in ("BASE_URL", "API_KEY", "MODEL_NAME")
     )
@@ -151,7 +148,6 @@ def without_reasoning(text: str) -> tuple[str, str]:
 
 
 def _text(content: Any) -> str:
-    """The text of a message's content, which may be parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""

@@ -114,8 +114,6 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Detected:
-    """What Tesseract's detection says of a page: how it has to be turned, its script, and how clear either is."""
-
     turn: int
     turn_clarity: float
     script: str
@@ -123,7 +121,6 @@ class _Detected:
 
 
 def installed_languages() -> list[str]:
-    """Those whose data Tesseract has."""
     return [one for one in _installed() if one != "osd" and not one.endswith(_VERTICAL)]
 
 
@@ -143,7 +140,6 @@ def checked_language(language: str) -> str:
 
 
 def names(languages: list[str]) -> str:
-    """Codes of languages with their names."""
     return ", ".join(f"{one} ({LANGUAGES[one]})" if one in LANGUAGES else one for one in languages)
 
 
@@ -178,7 +174,6 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
 
 
 def turned_note(turned: list[int]) -> str:
-    """Which pages of a picture were turned to be read; empty where none was."""
     parts = [
         f"page {n} by {by} degrees" if len(turned) > 1 else f"by {by} degrees"
         for n, by in enumerate(turned, 1)

@@ -21,7 +21,6 @@ _ROMAN += [(10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")]
 
 
 def model(content: bytes, kind: str, name: str) -> "Document":
-    """A document as anydoc reads it."""
     import anydoc
 
     assert kind in get_args(anydoc.Format)
@@ -54,7 +53,6 @@ class Renderer:
         return "\n".join(map(self._block, blocks))
 
     def notes(self) -> str:
-        """Footnotes and endnotes, each with its number in the text."""
         return "\n".join(
             f"<div><p>[{number}] {self.html(note.blocks).removeprefix('<p>').removesuffix('</p>')}</p></div>"
             for number, note in enumerate(self._notes, 1)

@@ -44,7 +44,6 @@ def readable_sheets(content: io.BytesIO) -> io.BytesIO:
 
 
 def word_line(paragraph: Any) -> str:
-    """The text of a Word paragraph, on one line."""
     pieces = []
     for run in paragraph.iter(f"{_WORD}r"):
         raised = run.find(f"{_WORD}rPr/{_WORD}vertAlign")
@@ -56,7 +55,6 @@ def word_line(paragraph: Any) -> str:
 
 
 def embedded(content: io.BytesIO) -> list[str]:
-    """Names of the files in an Office file, without the tables of its charts."""
     with zipfile.ZipFile(content) as package:
         charts = "".join(
             package.read(name).decode("utf-8", "replace")
@@ -70,7 +68,6 @@ def embedded(content: io.BytesIO) -> list[str]:
 def _changed(
     content: io.BytesIO, parts: re.Pattern[str], write: Callable[[Any], None], *marks: bytes
 ) -> io.BytesIO:
-    """The file with other parts where these have one of the marks."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
@@ -134,7 +131,6 @@ def _baseline(properties: Any) -> int:
 
 
 def _write_equations(root: Any, namespace: str) -> None:
-    """Put a run with TeX in the place of each equation."""
     equations = [one for one in root.iter(_EQUATION) if next(one.iterancestors(_EQUATION), None) is None]
     for equation, tex in zip(equations, of_office_math(equations), strict=True):
         place = equation

@@ -53,7 +53,6 @@ def readable_text(content: io.BytesIO) -> tuple[bytes, int]:
 
 
 def readable_tables(content: io.BytesIO) -> io.BytesIO:
-    """A spreadsheet whose cells have superscripts as text."""
     from lxml import etree
 
     with zipfile.ZipFile(content) as archive:
@@ -67,7 +66,6 @@ def readable_tables(content: io.BytesIO) -> io.BytesIO:
 
 
 def around(content: io.BytesIO, kind: str) -> list[str]:
-    """The different headers or footers of all pages, each on one line."""
     with zipfile.ZipFile(content) as archive:
         if "styles.xml" not in archive.namelist():
             return []
@@ -148,7 +146,6 @@ def _field(field: Any) -> str:
 
 
 def _write_scripts(archive: zipfile.ZipFile, root: Any) -> bool:
-    """Write superscripts and subscripts; false where there is none."""
     levels: dict[str, int] = {}
     for styles in (_parsed(archive, "styles.xml"), root) if "styles.xml" in archive.namelist() else (root,):
         for style in styles.iter(f"{_STYLE}style"):

@@ -152,7 +152,6 @@ def _formula_replaced(formula: "Tag", text: str) -> None:
 
 
 def _fields(soup: "BeautifulSoup") -> None:
-    """Write what is ticked, chosen and filled in."""
     for field in soup.find_all("input"):
         kind = str(field.get("type") or "text").lower()
         if kind in _NOT_SHOWN:
@@ -246,7 +245,6 @@ def _is_note(part: "Tag") -> bool:
 
 
 def _beside(part: "Tag", forward: bool) -> str:
-    """The text after or before an element, within its line."""
     node: Any = part
     while _INLINE(node.name) or node is part:
         siblings = node.next_siblings if forward else node.previous_siblings
@@ -355,7 +353,6 @@ def _span(cell: "Tag", name: str) -> int:
 
 
 def _is_external(link: "Tag") -> bool:
-    """Whether MediaWiki marked a link as one to another site."""
     return "external" in (link.get("class") or [])
 
 

@@ -190,7 +190,6 @@ def _base() -> str:
 
 
 async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
-    """The papers that the API names, and how many there are."""
     await _turn()
     fetched = await web.api(_base(), "/api/query", "arXiv", params=query, seconds=_SECONDS)
     if fetched.status in (429, 503):
@@ -219,7 +218,6 @@ async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
 
 
 async def _turn() -> None:
-    """Wait until arXiv may be asked again."""
     global _last
     now = time.monotonic()
     _last = max(_last + _PAUSE, now)  # calls at the same time get a turn each

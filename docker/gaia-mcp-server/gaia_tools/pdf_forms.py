@@ -199,7 +199,6 @@ def _shortened(options: tuple[str, ...]) -> tuple[str, ...]:
 def _words_beside(
     widget: _Widget, widgets: list[_Widget], text_page: "PdfTextPage", prefer_right: bool
 ) -> str:
-    """The words in the row of a field, between it and the next field on that side."""
     left, bottom, right, top = widget.box
     middle, half = (bottom + top) / 2, max(min(top - bottom, 2 * _MIN_ROW_POINTS), _MIN_ROW_POINTS) / 2
     row = [one.box for one in widgets if one.box[1] < middle + half and one.box[3] > middle - half]

@@ -151,7 +151,6 @@ def _runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
 
 
 def _special_runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
-    """Of a page on which not all text runs from left to right."""
     for is_turned, place, chars in pdf_directions.runs(page.chars, lambda char: _place(char, tables)):
         yield _Run(_words(chars), place, is_turned)
 
@@ -241,7 +240,6 @@ def _in_one_row(words: list[Word]) -> Iterator[Word]:
 
 
 def _split(words: list[Word], is_between: Callable[[Word, Word], bool]) -> Iterator[list[Word]]:
-    """The words, cut wherever something is between a word and the next."""
     part: list[Word] = []
     for word in words:
         if part and is_between(part[-1], word):

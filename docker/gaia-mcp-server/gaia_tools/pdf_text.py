@@ -73,7 +73,6 @@ def _may_have_scripts(page: "PdfPage") -> bool:
 
 
 def _with_scripts(text_page: "PdfTextPage") -> str:
-    """The text with superscripts and subscripts marked; empty where there is none."""
     import pypdfium2.raw as pdfium
 
     matrix = pdfium.FS_MATRIX()

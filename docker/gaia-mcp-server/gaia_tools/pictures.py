@@ -50,7 +50,6 @@ _JPEG_QUALITY = 88
 
 
 def opened(path: Path) -> "Image":
-    """The picture in a file, its pixels not read yet."""
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # checked here, with a clear message
@@ -121,7 +120,6 @@ def as_data_url(path: Path, longest: int) -> tuple[str, tuple[int, int]]:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What a picture's file says about it: format, size, colours, frames, EXIF, place, and texts."""
     from PIL import Image
 
     with path.open("rb") as file:

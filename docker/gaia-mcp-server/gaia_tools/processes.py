@@ -172,8 +172,6 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 class _BoundedText:
-    """The beginning and the end of a text that may be of any length."""
-
     def __init__(self, limit: int):
         self._half = limit // 2
         self._head = bytearray()

@@ -28,7 +28,6 @@ def answer(text: str, structured: dict[str, Any], output_format: OutputFormat = 
 
 
 def _is_fact(value: Any) -> bool:
-    """Whether a value and all that is in it is short."""
     if isinstance(value, str):
         return len(value) <= MAX_FACT_CHARS
     if not isinstance(value, list | tuple | dict):

@@ -25,8 +25,6 @@ _APART = re.compile(rb"\{\\(\*|fonttbl|stylesheet|info|pict|colortbl)(?![a-z])")
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside the text, each on one line."""
-
     headers: list[str]
     footers: list[str]
     comments: list[str]
@@ -110,7 +108,6 @@ def beside(content: bytes, name: str) -> Beside:
 
 
 def _end(content: bytes, start: int) -> int:
-    """Where the group that begins at ``start`` ends."""
     depth = 0
     for match in _BRACE.finditer(content, start):
         depth += {b"{": 1, b"}": -1}.get(match[0], 0)

@@ -16,8 +16,6 @@ from gaia_tools.files import workspace, writable
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that was written."""
-
     path: Path
     size: int
     sha256: str
@@ -86,7 +84,6 @@ def _new_file(file_path: str, overwrite: bool) -> Iterator[tuple[Path, IO[bytes]
 
 
 def _nearest_folder(file_path: str) -> Path:
-    """The deepest folder above a file that is there already."""
     try:
         path = (workspace() / file_path).resolve()
         return next((folder for folder in path.parents if folder.exists()), workspace())

@@ -30,7 +30,6 @@ class Sheet:
 
 
 def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sheet:
-    """A table in a text file: delimited, or JSON that is one."""
     decoded = decode(path.read_bytes(), encoding, path.name)
     facts: dict[str, Any] = {
         "format": "text",

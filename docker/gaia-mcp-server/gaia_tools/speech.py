@@ -33,8 +33,6 @@ _THREADS = (
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of speech; seconds are counted from the beginning of the file."""
-
     start: float
     end: float
     text: str
@@ -78,7 +76,6 @@ async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
 
 
 async def _converted(path: Path, start: float, into: list[str]) -> None:
-    """Write the sound of a file as the transcribers want it, in the form and to the place that ``into`` says."""
     sound = ["-vn", "-sn", "-dn", "-t", f"{MAX_SECONDS:g}", "-ac", "1", "-ar", str(RATE)]
     await ffmpeg.convert(path, ["-ss", f"{start:.3f}"], [*sound, *into], _CONVERT_SECONDS)
 

@@ -31,7 +31,6 @@ def marks(script: str, level: int, before: str = "", after: str = "") -> tuple[s
 
 
 def spread(pieces: Sequence[Piece]) -> list[str]:
-    """The texts of a line's pieces, with marks where they are raised or lowered; each in its place."""
     texts = [text for text, _ in pieces]
     for level, run in itertools.groupby(range(len(pieces)), key=lambda number: pieces[number][1]):
         numbers = [number for number in run if texts[number].strip()] if level else []

@@ -30,14 +30,11 @@ class Video:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame, the seconds from the video's beginning at which it is shown, and its file."""
-
     seconds: float
     path: Path
 
 
 async def looked_up(path: Path) -> Video:
-    """What a file says of itself."""
     media = await ffmpeg.probe(path)
     pictures = media.streams("video")
     if not pictures:

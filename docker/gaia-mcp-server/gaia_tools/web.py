@@ -65,7 +65,6 @@ class Fetched:
 
     @property
     def content_type(self) -> str:
-        """Its media type, in lower case and without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -263,7 +262,6 @@ def _without(secret: str, text: str) -> str:
 
 
 def decode_json(fetched: Fetched, what: str) -> Any:
-    """The body as JSON."""
     if fetched.status == 429:
         raise ToolError(f"{what} says that it is asked too often; wait a minute, then ask again.")
     if fetched.status != 200:

@@ -237,7 +237,6 @@ def _unmarked(heading: str) -> str:
 
 
 def _section(text: str, section: str, headings: list[str]) -> str:
-    """The part of ``text`` under a heading, with the parts below it."""
     name = section.strip().lstrip("# ").casefold()
     lines = text.split("\n")
     for place, line in enumerate(lines):
@@ -338,7 +337,6 @@ def _address(language: str, title: str) -> str:
 
 
 def _title(name: str) -> str:
-    """A title, out of an article's address where it is one."""
     address = re.match(r"https?://[^/]+/wiki/([^?#]+)", name.strip())
     return unquote(address[1]).replace("_", " ").strip() if address else name.strip()
 

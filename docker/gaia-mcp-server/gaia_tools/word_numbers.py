@@ -67,8 +67,6 @@ def with_numbers(content: io.BytesIO) -> io.BytesIO:
 
 
 class _Lists:
-    """Which level of which list a paragraph is of."""
-
     def __init__(self, styles: Any, numbering: Any):
         self._styles = {one.get(f"{_WORD}styleId"): one for one in styles.iter(f"{_WORD}style")}
         self._definitions = {
@@ -197,7 +195,6 @@ def _start(source: Any) -> int:
 
 
 def _value(part: Any, path: str) -> str:
-    """The value of an element inside another; empty where there is none."""
     found = part.find("/".join(f"{_WORD}{name}" for name in path.split("/")))
     return "" if found is None else found.get(f"{_WORD}val", "")
 

@@ -24,7 +24,6 @@ _PASSWORD = "Give its password with password=..."
 
 
 def opened(path: Path) -> zipfile.ZipFile:
-    """A ZIP file whose directory claims no more than can be unpacked."""
     return _checked(path, path.name)
 
 
@@ -58,7 +57,6 @@ def _is_tidy(content: io.BytesIO) -> bool:
 
 
 def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
-    """The content of an Office file that a password protects."""
     import msoffcrypto
     from msoffcrypto.exceptions import DecryptionError, FileFormatError, InvalidKeyError, ParseError
 
@@ -119,7 +117,6 @@ def checked(content: io.BytesIO, name: str) -> io.BytesIO:
 
 
 def _manifest(archive: zipfile.ZipFile) -> bytes:
-    """The beginning of an OpenDocument file's list of its parts, or nothing."""
     try:
         with archive.open("META-INF/manifest.xml") as file:
             return file.read(_CHUNK)

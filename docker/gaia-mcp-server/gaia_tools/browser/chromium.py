@@ -100,8 +100,6 @@ class View:
 
 
 class Browser:
-    """The browser, running or not."""
-
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._proxy: Proxy | None = None
@@ -162,7 +160,6 @@ class Browser:
             return await self._view(status)
 
     async def _go(self, address: str) -> tuple[int | None, str]:
-        """The HTTP status, or what went wrong."""
         page = await self._running()
         proxy = self._proxy
         assert proxy is not None
@@ -217,7 +214,6 @@ class Browser:
                 await session.detach()
 
     async def look(self, show_links: bool = False) -> View:
-        """The page as it is now, maybe with where its links lead."""
         async with self._doing("Reading the page", SECONDS):
             return await self._view(show_links=show_links)
 
@@ -228,7 +224,6 @@ class Browser:
             return await self._settled()
 
     async def type(self, number: int, text: str, submit: bool) -> View:
-        """Write into an element, in place of what is there; then maybe press Enter."""
         async with self._doing(f"Typing into element {number}", SECONDS):
             element = await self._element(number)
             await element.fill(text, timeout=_ACTION_SECONDS * 1000)
@@ -274,7 +269,6 @@ class Browser:
 
     @asynccontextmanager
     async def _doing(self, what: str, seconds: float) -> AsyncIterator["Page"]:
-        """Do something with the page, alone; what goes wrong is said in one line."""
         from playwright.async_api import Error
 
         async with self._turn:
@@ -495,7 +489,6 @@ class Browser:
         )
 
     async def _give_up(self, page: "Page") -> NoReturn:
-        """Close a page that answers nothing, with what it runs."""
         assert self._context is not None
         address = self._going_to or page.url
         self._page = None
@@ -537,7 +530,6 @@ def _target(url: str) -> str:
 
 
 def _free_name(folder: Path, suggested: str) -> Path:
-    """A file of about that name that is not there yet."""
     name = re.sub(r"[^\w.() -]", "_", Path(suggested).name)[-100:].lstrip(".") or "download"
     target = folder / name
     number = 1

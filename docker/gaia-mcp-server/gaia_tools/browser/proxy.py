@@ -33,8 +33,6 @@ _NOTHING_TO_SAY = "it does not exist, or does not answer"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A connection that was not made."""
-
     target: str
     reason: str
 
@@ -64,7 +62,6 @@ class Proxy:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def since(self, number: int) -> list[Refusal]:
-        """The connections that were not made since there were so many."""
         count = min(self.refused - number, len(self.refusals))
         return list(self.refusals)[len(self.refusals) - count :]
 

@@ -95,7 +95,6 @@ async def _carry_out(server: FastMCP, task: str, most_steps: int, form: Format, 
 async def _step(
     server: FastMCP, message: dict[str, Any], messages: list[dict[str, Any]], steps: list[str]
 ) -> Outcome | None:
-    """Do what the model asks for; its result where it gives one."""
     calls = message.get("tool_calls") or []
     content = message.get("content")
     content = content.strip() if isinstance(content, str) else ""
