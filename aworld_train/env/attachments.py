@@ -11,7 +11,6 @@ from typing import NoReturn
 from aworld_train.errors import UsageError
 
 MOUNT_POINT = "/attachments"
-"""Where the folder is in a container."""
 VARIABLE = "ATTACHMENTS"
 _ANSWER_COLUMNS = {
     "metadata*.jsonl": b"Final answer",

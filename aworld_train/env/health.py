@@ -22,7 +22,6 @@ from aworld_train.serving.manifest import ProbeCall
 _MAX_CALLS = 4  # at a time: a worker's memory is limited
 _MAX_NAMED = 5
 REPORT_SECONDS = 10.0
-"""How often a wait is reported."""
 MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
 
 

@@ -40,7 +40,6 @@ _LOOK_SECONDS = 1.0  # between looks at what was removed of an environment that 
 _LOCK_SECONDS = 60.0
 _TRIAL_NAME = 40  # characters of the environment's name, which may have 63 with what is added
 _BUILD_LOCK_SECONDS = 3600.0
-"""Seconds to wait for another program that starts the same environment, image and all."""
 
 
 @options_as_arguments(

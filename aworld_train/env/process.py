@@ -35,9 +35,7 @@ _PASSED_VARIABLES = {
 }
 """Variables of the caller's environment that every server gets, with those named ``LC_*``."""
 _SUPERVISOR_START_SECONDS = 30.0
-"""For the supervisor to start; it takes a fraction of a second, unless the machine is very busy."""
 _STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0
-"""For the supervisor to end its descendants by either signal."""
 _FOLLOW_SECONDS = 0.3
 _MAX_FOLDER_LENGTH = 50  # of the 107 characters that a socket's path may have
 

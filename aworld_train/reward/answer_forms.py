@@ -12,7 +12,6 @@ from aworld_train.reward.extraction import compile_pattern, extract
 from aworld_train.reward.json_values import Path, parse_path
 
 _MAX_INDEX = 1000
-"""Most elements of a list that is written for the sake of one of them."""
 _GROUP = re.compile(r"\((?:(?P<named>\?P?<(?P<name>\w+)>)|(?P<flags>\?[imsU-]*\))|(?P<plain>\?[imsU-]*:))?")
 _CLASS = re.compile(r"\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:[pP]\{\^?\w+\}|[pP]\w|x\{[0-9a-fA-F]+\}|x[0-9a-fA-F]{2}|.)", re.DOTALL)

@@ -13,7 +13,6 @@ from aworld_train.errors import RewardError
 from aworld_train.user_code import load_user_code
 
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
-"""The keywords that every reward function is called with."""
 
 
 def load_reward(spec: str) -> Callable[..., Any]:

@@ -19,7 +19,6 @@ TIME = re.compile(
     r"(?P<hours>[0-9]{1,2}):(?P<minutes>[0-9]{2})(?P<seconds>:[0-9]{2})?\s*(?P<half>[ap])?\.?\s*(?:m\.?)?",
     re.IGNORECASE,
 )
-"""A time of day, with or without its half."""
 _THOUSANDS = re.compile(
     r"(?<![0-9.])[0-9]{1,3}(?:(?:,\s*\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])"
     r"|(?:(?<=frac\{)|(?<=\}\{))[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\})"
@@ -165,11 +164,7 @@ def as_latex(text: str) -> str:
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
     text = re.sub(r"\*\*|\^", "^", text)
-    text = re.sub(
-        r"(?<![A-Za-z0-9.\\_^{])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE]([+-]?[0-9]+)(?![0-9A-Za-z])",
-        r"\1 \\cdot 10^{\2}",
-        text,
-    )
+    text = _EXPONENT.sub(r"\1 \\cdot 10^{\2}", text)
     text = re.sub(r"\^\s*\(([^()]*)\)", r"^{\1}", text)
     text = re.sub(r"\^\s*(-?[0-9]{2,}|-[0-9a-zA-Z])", r"^{\1}", text)
     text = re.sub(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\\?%", r"\\frac{\1}{100}", text)

@@ -12,7 +12,6 @@ RELATIVE_TOLERANCE = Fraction(1, 10**4)
 MAX_TOLERANCE = Fraction(5, 10**3)  # half a cent: a large amount must still be right to the cent
 FLOAT_NOISE = Fraction(1, 10**9)
 MAX_TEXT_CHARS = 10_000
-"""Of a ground truth that is no number; a longer answer must be identical."""
 
 
 def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:

@@ -54,7 +54,6 @@ _MAX_END_SECONDS = 3.0
 _GRACE_SECONDS = 1.0
 _MAX_MESSAGE = 16 << 20  # bytes of one from the answer's process
 BEGUN = "begun"
-"""The text that is printed before the answer's code runs."""
 UNCONFINED = "the answer's code cannot be confined"
 """How the reason begins where the kernel lacks what confines it."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}

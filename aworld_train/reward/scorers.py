@@ -32,7 +32,6 @@ BUILT_IN = {
     "llm_judge": "aworld_train.reward.judge.scorer:llm_judge",
     "composite": "aworld_train.reward.composite:composite",
 }
-"""Location of each built-in scorer; its module may set options with ``register_scorer``."""
 
 COMPARING = frozenset({"number", "gaia", "math", "exact", "exact_case", "f1", "contains"})
 """Built-in scorers that compare an answer with the ground truth, at no cost: their equality is that of answers too."""

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Mapping
 
 VARIABLE = "AWORLD_CHANNEL"
-"""The variable with the secret of a worker's channel."""
 CHECK_HEADER = "Aworld-Check"
 """A client's header in the first request of a session that checks the tool servers."""
 _NONCE = "Aworld-Nonce"

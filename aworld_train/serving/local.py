@@ -28,12 +28,10 @@ from aworld_train.serving.worker.wipe import empty
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 _LOG_SECONDS = 5.0
-"""Between two looks at how long the log is. All else that there is to do a signal tells, or it has a known time."""
 _STOP_SECONDS = 3.0
 _STRAY_SECONDS = 5.0
 MAX_LOG_BYTES = 10 << 20
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 10.0)
-"""Delays before a process that ends again and again is started."""
 
 
 class ManagedProcess:

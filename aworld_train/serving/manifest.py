@@ -97,9 +97,25 @@ class ServerEntry:
             raise ValueError(f"function is {self.function!r}; it has to be module:name")
         if self.timeout <= 0:
             raise ValueError("timeout has to be more than 0")
-        self._check_egress()
-        self._check_environment()
-        self._check_test()
+        if self.egress_hosts and self.egress == "none":
+            raise ValueError("egress_hosts names hosts, and egress is none: it has to be listed or open")
+        for host in self.egress_hosts:
+            if not is_variable(host):
+                parse_host(host)
+        self._check_keys()
+
+    def _check_keys(self) -> None:
+        named = {
+            "egress_hosts has $": [host[1:] for host in self.egress_hosts if is_variable(host)],
+            "environment refers to ": [
+                name for text in self.environment.values() for name in _REFERENCE.findall(text)
+            ],
+            "test.environment has ": self.test.environment if self.test is not None else (),
+        }
+        for use, names in named.items():
+            for name in names:
+                if name not in (*self.keys, *self.optional_keys):
+                    raise ValueError(f"{use}{name}, which is not among its keys and optional_keys")
 
     def own_variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The variables that it gets: of ``variables`` its keys, and what its ``environment`` makes of them."""
@@ -108,29 +124,6 @@ class ServerEntry:
             name: _REFERENCE.sub(lambda match: keys.get(match[1], ""), text)
             for name, text in self.environment.items()
         }
-
-    def _check_environment(self) -> None:
-        names = [name for text in self.environment.values() for name in _REFERENCE.findall(text)]
-        if unknown := [name for name in names if name not in (*self.keys, *self.optional_keys)]:
-            raise ValueError(
-                f"environment refers to {unknown[0]}, which is not among its keys and optional_keys"
-            )
-
-    def _check_test(self) -> None:
-        named = self.test.environment if self.test is not None else {}
-        if unknown := [key for key in named if key not in (*self.keys, *self.optional_keys)]:
-            raise ValueError(
-                f"test.environment has {unknown[0]}, which is not among its keys and optional_keys"
-            )
-
-    def _check_egress(self) -> None:
-        if self.egress_hosts and self.egress == "none":
-            raise ValueError("egress_hosts names hosts, and egress is none: it has to be listed or open")
-        for host in self.egress_hosts:
-            if not is_variable(host):
-                parse_host(host)
-            elif host[1:] not in (*self.keys, *self.optional_keys):
-                raise ValueError(f"egress_hosts has {host}, which is not among its keys and optional_keys")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from aworld_train.reward.judge.forms import Forms, forms_of, line_form, object_f
 PROMPT_VERSION = 3
 """Incremented with every change of the prompt; cached verdicts of another version no longer count."""
 PARAMETERS: dict[str, Any] = {"temperature": 0}
-"""Sampling parameters of every request."""
 _CODE_BYTES = 8
 _PLACES = {
     "question": ("question", "query", "problem"),

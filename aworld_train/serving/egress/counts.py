@@ -8,7 +8,6 @@ from aworld_train.serving.egress.settings import server_name
 
 _FIELDS = 9  # of config.LOG_FORMAT
 _UNKNOWN_SERVER = "-"
-"""Stands for requests without the name and password of a server."""
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,9 @@ from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 PREFIX = "/vnc/"
 NOVNC = "/usr/share/novnc"
-"""Where Debian's package ``novnc`` has its static files."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may request."""
 COOKIE_SECONDS = 12 * 3600
 MAX_WRONG_TRIES = 5
-"""Wrong passwords that one address may send within ``WRONG_SECONDS``."""
 WRONG_SECONDS = 60.0
 _MAX_ADDRESSES = 10_000
 _FORM_BYTES = 4096

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 REPORT_SECONDS = 3.0
-"""How often a wait is reported."""
 
 
 class Busy(Exception):

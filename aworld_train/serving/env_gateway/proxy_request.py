@@ -36,7 +36,6 @@ _FORWARDED_HEADERS = (
     "MCP-Servers",
 )
 _WRITE_SECONDS = 30.0
-"""Limit for a client to read a chunk that was written to it."""
 _SERVER_ERROR = -32000  # from the range that the JSON-RPC 2.0 specification leaves to servers
 _WORKER_LOST = "the worker of this session was lost; what it did is gone, and a new session has to be opened"
 

@@ -17,9 +17,7 @@ from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.toolserver import Starter
 
 VARIABLES = {"DISPLAY": ":1"}
-"""The environment variables of programs that draw on it."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may request."""
 _NUMBER = VARIABLES["DISPLAY"].removeprefix(":")
 # No shared memory with programs or viewers: it would outlive them when a wipe ends them.
 _DISPLAY = (

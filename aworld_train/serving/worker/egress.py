@@ -13,7 +13,6 @@ from aworld_train.serving.egress.forwarding import Forwarder
 from aworld_train.serving.egress.settings import PORT, user_name
 
 VARIABLE = "AWORLD_EGRESS_PASSWORDS"
-"""The variable with the proxy passwords of all servers that have egress, as JSON."""
 _MAX_CONNECTIONS = 512
 _BACKLOG = 1024
 _DIRECT = "127.0.0.1,localhost"

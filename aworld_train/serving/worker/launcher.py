@@ -23,7 +23,6 @@ _WIPE_SECONDS = 60.0
 _PRIVATE_PREFIX = "AWORLD_"
 _MAX_ANSWER_BYTES = 1 << 16
 EXIT_FOR_RESTART = 70
-"""Exit code of a worker that has to be started again."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ class Starter(Protocol):
 
 
 Notify = Callable[[dict[str, Any]], None]
-"""Takes a notification from a server."""
 
 
 @dataclass
