@@ -20,7 +20,7 @@ def listen_address(host: str) -> str:
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise UsageError(f"--host {host!r} is no address: {error.strerror}.") from error
+        raise UsageError(f"--host {host!r} is not an address: {error.strerror}.") from error
 
 
 def public_address(listening: str) -> str:
@@ -83,7 +83,7 @@ def _ports_above_outgoing() -> list[int]:
 
 def _bind(address: str, port: int) -> int:
     if not 0 <= port <= 65535:
-        raise UsageError(f"{port} is no port: it is a number up to 65535, or 0 for any that is free.")
+        raise UsageError(f"{port} is not a port: it is a number up to 65535, or 0 for any that is free.")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as server:
         # As the servers themselves do: connections that have just ended do not occupy the port.

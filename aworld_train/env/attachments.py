@@ -29,7 +29,7 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
         return None
     root = folder.expanduser().resolve()
     if not root.is_dir():
-        kind = "is no folder" if root.exists() else "does not exist"
+        kind = "is not a folder" if root.exists() else "does not exist"
         raise UsageError(
             f"{root} (--data) {kind}. Give the folder with the files that come with the tasks, downloaded "
             "before; tools can then read them"

@@ -50,7 +50,7 @@ _USERS = (0x7000_0000, 0x7FFF_0000)
 _MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
 _RUNNING = ("running", "restarting", "created")
-"""States of a container that the engine runs, or will; one that somebody stopped stays so."""
+"""States of a container that the engine runs, or will; one that a user stopped stays so."""
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
 # Writable folders of a worker, in memory, with the share of its memory that each may take. With what else outlives the
 # processes of tools they leave room for the worker, so that the kernel, when memory runs out, can end tools alone.

@@ -94,7 +94,7 @@ def read_env_file(path: Path) -> EnvFile:
         start = binding.original.string
         line = binding.original.line + start[: len(start) - len(start.lstrip())].count("\n")
         if binding.error:
-            raise UsageError(f"{path}:{line} is no assignment, NAME=value: is a quotation mark not closed?")
+            raise UsageError(f"{path}:{line} is not an assignment, NAME=value: is a quotation mark open?")
         if binding.key is None:
             continue
         if binding.value is None:

@@ -14,7 +14,7 @@ from aworld_train.serving.manifest import Manifest
 
 # What may be shown: a stray line of a secret, such as `dGhlIHNlY3JldA==`, is an assignment too.
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_SIMILAR = 0.8  # JINA_API_KEY is no misspelt OPENAI_API_KEY, but shares its ending
+_SIMILAR = 0.8  # JINA_API_KEY is not a misspelt OPENAI_API_KEY, but shares its ending
 
 
 def read_keys(

@@ -149,12 +149,12 @@ def read_tests(ground_truth: str) -> CodeTests | str:
     try:
         data = json.loads(ground_truth)
     except ValueError as error:
-        return f"the ground truth is no JSON: {error}"
+        return f"the ground truth is not valid JSON: {error}"
     if not isinstance(data, dict) or not isinstance(data.get("tests"), str) or not data["tests"].strip():
         return 'the ground truth is not of the form {"tests": "assert ..."}'
     seconds = data.get("timeout", _SECONDS)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 86400:
-        return f"the ground truth's timeout, {seconds!r}, is no number of seconds"
+        return f"the ground truth's timeout, {seconds!r}, is not a number of seconds"
     return CodeTests(data["tests"], float(seconds))
 
 

@@ -8,7 +8,7 @@ without space and punctuation. So ``17 km`` does not match ``17``, number words 
 The differences:
 
 - A hidden ground truth (``?``) matches nothing; GAIA's rule matches it with all punctuation.
-- ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is no number equals ``inf``.
+- ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is not a number equals ``inf``.
 - Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements.
   A ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
 - Spaces and apostrophes separate thousands too; quotes, emphasis and TeX around a number are not part of it.
@@ -127,7 +127,7 @@ def _is_list(answer: str, truth: str) -> bool:
         return False
     if _LIST_SEPARATORS.search(truth):
         return _is_list_split_at(_LIST_SEPARATORS, answer, truth)
-    # "Room 1,234" is no list, and "1,234" was compared as a number.
+    # "Room 1,234" is not a list, and "1,234" was compared as a number.
     return _read(truth) is None and bare(answer) == bare(truth) and _signs_agree(answer, truth)
 
 

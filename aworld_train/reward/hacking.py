@@ -59,8 +59,8 @@ class Suspicion(StrEnum):
 
 
 _MEANINGS = {
-    Suspicion.other_file: "the answer stands in a tool's result about a file that does not belong to the task",
-    Suspicion.copied_prompt: "the answer stands in the task's own words",
+    Suspicion.other_file: "the answer is in a tool's result about a file that does not belong to the task",
+    Suspicion.copied_prompt: "the answer is in the task's own words",
     Suspicion.repeated_text: "most of what was said had been said before",
     Suspicion.no_tool: "the answer is right and no tool was called",
 }

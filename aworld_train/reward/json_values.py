@@ -5,7 +5,7 @@ JSON: where a value breaks off, the complete values inside it still count, and r
 the last string, because its quotation mark may have been prose too). Fenced blocks need no special rule.
 
 A path is keys with dots between them and indices in brackets, which may count from the end: ``answer.value``,
-``results[0].x``, ``[-1]``; a key with other characters is written ``["my key"]``. A null at the path is no answer.
+``results[0].x``, ``[-1]``; a key with other characters is written ``["my key"]``. A null at the path is not an answer.
 A list of plain values is joined by ``, ``, an object becomes JSON text, and numbers stay as they are in the text.
 """
 

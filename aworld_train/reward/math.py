@@ -5,7 +5,7 @@ That may never end, so it runs in a worker process, and what is certain to take 
 (`math_size`). Nothing is evaluated as Python. A text that cannot be parsed equals only the same text.
 
 A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
-0.5. Plain numbers are equal up to a millionth of their size where one of them is no integer; only 0 equals 0.
+0.5. Plain numbers are equal up to a millionth of their size where one of them is not an integer; only 0 equals 0.
 """
 
 import re

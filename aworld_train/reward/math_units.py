@@ -42,7 +42,7 @@ def _factor(unit: str, other: str) -> Fraction | None:
 
     try:
         one, another = (_registry().parse_units(name) for name in (unit, other))
-        # A temperature has an offset as well, which is no factor.
+        # A temperature has an offset as well, which is not a factor.
         factor = (2 * one).to(another).magnitude - (1 * one).to(another).magnitude
         return Fraction(factor) if factor == (1 * one).to(another).magnitude else None
     except (pint.PintError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError):

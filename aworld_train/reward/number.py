@@ -23,11 +23,11 @@ def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     expected = _read(ground_truth)
     if expected is None:
         right = not is_hidden(ground_truth) and _plain(answer) == _plain(ground_truth)
-        return Score(float(right), steps=("The ground truth is no number: compared as text.",))
+        return Score(float(right), steps=("The ground truth is not a number: compared as text.",))
     actual = _read(answer, expected)
     if actual is None or (actual.computed and context.info.get("expression")):
         return Score(
-            0.0, steps=(f"The ground truth is the number {expected.value}, the answer is no number.",)
+            0.0, steps=(f"The ground truth is the number {expected.value}, the answer is not a number.",)
         )
     right = _same(actual, expected)
     return Score(
@@ -41,7 +41,7 @@ def numeric_match(answer: str, truth: str) -> bool:
 
     An integer must match exactly except for floating-point noise; any other number must match within a relative 1e-4,
     and never differ by more than half a cent (0.005). A currency or a percent sign may be missing, but not be another.
-    A fraction counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. Anything that is no single number, such
+    A fraction counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. Anything else, such
     as ``nan``, ``1e999`` or ``12 or 13``, matches nothing.
     """
     expected = _read(truth)
@@ -61,7 +61,7 @@ def _same(actual: Quantity, expected: Quantity) -> bool:
 
 
 def _read(text: str, expected: Quantity | None = None) -> Quantity | None:
-    """A number; ``4,2`` is 4.2 as a ground truth, and as an answer where the ground truth is no whole number."""
+    """A number; ``4,2`` is 4.2 as a ground truth, and as an answer where the ground truth is not a whole number."""
     number = read_number(text, decimal_comma=expected is None or expected.value.denominator != 1)
     return number if number is not None and number.reduced else None
 

@@ -118,7 +118,7 @@ class Quantity(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The number in digits: with a point if it may be rounded, else as a fraction if it is no whole number."""
+        """The number in digits: with a point if it may be rounded, else as a fraction if it is not a whole number."""
         if not self.decimal or self.value.denominator == 1:
             return str(self.value) + (".0" if self.decimal else "")
         places = next(n for n in count(1) if (self.value * 10**n).denominator == 1)

@@ -16,7 +16,7 @@ _MAX_CHARS = 500  # of an exception's text
 
 
 class BadResult(Exception):
-    """A scorer returned something that is no score; the message says what."""
+    """A scorer returned something that is not a score; the message says what."""
 
 
 def read_result(result: Any) -> Score:
@@ -52,7 +52,7 @@ def _number(value: Any, role: str) -> float:
     try:
         number = float(value)
     except (OverflowError, ValueError, TypeError) as error:
-        raise BadResult(f"it returned as {role} a number that is no float: {error}") from error
+        raise BadResult(f"it returned as {role} a number that is not a float: {error}") from error
     if not math.isfinite(number):
         raise BadResult(f"it returned {number} as {role}, not a finite number")
     return number

@@ -87,7 +87,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
         assertions = _Assertions(ast.parse(tests, "tests"))
         code = compile(assertions.tree, "tests", "exec", optimize=0)  # with assertions, whatever runs this
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
+        print(signed(key, f"unusable: the tests are not valid Python: {error}"), flush=True, file=output)
         return
     child, fault = _start_answer_process(source)
     if fault:

@@ -65,7 +65,7 @@ def contains(answer: str, ground_truth: str) -> Score:
     start = text.find(expected)
     while start >= 0 and not _stands_alone(text, start, start + len(expected)):
         start = text.find(expected, start + 1)
-    verb = "stands" if start >= 0 else "does not stand"
+    verb = "is" if start >= 0 else "is not"
     return Score(float(start >= 0), steps=(f"The ground truth {verb} in the answer.",))
 
 

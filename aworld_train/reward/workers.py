@@ -64,7 +64,7 @@ class ScorerTimeout(Exception):
 
 
 class ScorerFailure(Exception):
-    """The scorer raised, returned something that is no score, or ended its process; the message says which."""
+    """The scorer raised, returned something that is not a score, or ended its process; the message says which."""
 
 
 class NoFreeWorker(Exception):

@@ -14,7 +14,7 @@ def experiments(limits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
 
 
 def read_limits(capabilities: object) -> dict[str, float]:
-    """The limits in the capabilities of a server; empty where it is no environment of ours."""
+    """The limits in the capabilities of a server; empty where it is not an environment of this program."""
     limits = capabilities
     for name in ("experimental", _EXPERIMENT, _FIELD):
         limits = limits.get(name) if isinstance(limits, Mapping) else None

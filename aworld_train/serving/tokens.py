@@ -117,7 +117,7 @@ def _verified(secret: str, environment: str, token: str, audience: str) -> dict[
         )
     except jwt.ExpiredSignatureError as error:
         raise InvalidToken("the token has expired") from error
-    # The last two come from bytes that are no text and from deeply nested JSON, before the signature is checked.
+    # The last two come from bytes that are not text and from deeply nested JSON, before the signature is checked.
     except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidToken("the token is not valid here") from error
     if claims["env"] != environment:

@@ -90,7 +90,7 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
         if (data := _as_object(piece)) is not None:
             judged = _verdict_in(data, forms)
             if judged.verdict is Verdict.correct and _is_echo(data, _letters(answer), forms):
-                raise UnreadableVerdict("its JSON stands in the answer too")
+                raise UnreadableVerdict("its JSON is in the answer too")
             return judged
     visible = _after_thinking(text, answer).strip()
     if not visible:
@@ -99,7 +99,7 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
     *reason, last = lines
     line = _read_line(last, forms)
     if line is None:
-        raise UnreadableVerdict("its last line is no verdict")
+        raise UnreadableVerdict("its last line is not a verdict")
     if line.code and line.code != code:
         raise UnreadableVerdict("its verdict has the code of another request")
     _check_quotes(line, "\n".join(reason), visible, answer, forms)
@@ -238,7 +238,7 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
     quoted_lines = {_letters(each) for each in _THOUGHT_ENDS.sub("\n", answer).splitlines()}
     stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
     if is_correct and stands_in_answer and not line.code:
-        raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
+        raise UnreadableVerdict("its last line is in the answer too, and lacks the code of the request")
     # A single letter stands in nearly every text.
     letters_alone = quoted_lines if is_correct else {_letters(word) for word in _WORD.findall(answer)}
     for mention, verdict in _other_verdicts(reason, text, forms):

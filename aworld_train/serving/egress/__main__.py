@@ -56,7 +56,7 @@ async def _run(settings: Settings) -> int:
             log_port = await stack.enter_async_context(_receive_log(counts))
             write_files(settings, folder, log_port, _nameservers(settings), unprivileged_user() or "")
             restrict_folder(folder)
-            # Unbound needs a port that may be reserved for root, and changes its user by itself.
+            # Unbound needs a port that may be reserved for root, and changes its user itself.
             unbound = Program(["unbound", "-d", "-c", str(folder / "unbound.conf")], None)
             squid = Program(["squid", "-N", "-d", "0", "-f", str(folder / "squid.conf")], unprivileged_user())
             addresses = {unbound: (settings.resolver, _DNS_PORT), squid: ("127.0.0.1", settings.squid_port)}

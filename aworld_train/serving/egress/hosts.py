@@ -94,7 +94,7 @@ def _host_or_url(text: str) -> Host:
         try:
             return parse_host(text)
         except ValueError:
-            raise ValueError("it holds something that is no URL, host, address or network") from None
+            raise ValueError("it holds something that is not a URL, host, address or network") from None
     try:
         url = urlsplit(text)
         port = url.port or _DEFAULT_PORTS.get(url.scheme)
@@ -117,7 +117,7 @@ def _network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no network: {error}") from None
+        raise ValueError(f"{text!r} is not a network: {error}") from None
     if network.prefixlen == 0:
         raise ValueError(f"{text!r} is every address: say `egress: open` for public ones")
     return network
@@ -140,5 +140,5 @@ def _name(text: str) -> str:
     # Programs take a name whose last label is a number for an address in another notation: 127.1, 10.0.0.0x1.
     is_number = labels[-1].isdecimal() or labels[-1].startswith("0x")
     if len(name) > _MAX_NAME_LENGTH or is_number or not all(map(_LABEL.fullmatch, labels)):
-        raise ValueError(f"{text!r} is no host name, address or network")
+        raise ValueError(f"{text!r} is not a host name, address or network")
     return f".{name}" if subdomains else name

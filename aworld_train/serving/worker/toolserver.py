@@ -268,10 +268,10 @@ class ToolServerProcess:
         if process.failure is not None:
             return
         process.failure = reason
-        # A server that saw the end of its input first would end by itself, and libraries write errors then.
+        # A server that saw the end of its input first would end on its own, and libraries write errors then.
         self._starter.kill(process.pid, process.writer.close)
         if process.reader_task is not None:
-            process.reader_task.cancel()  # also by itself, as the last thing that it does
+            process.reader_task.cancel()  # also from its own task, as the last thing that it does
         for call in process.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(reason)

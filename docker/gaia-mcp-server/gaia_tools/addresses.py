@@ -126,7 +126,7 @@ def _parsed(url: str) -> URL:
         parsed = URL(url.strip())
         host = parsed.raw_host
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
     if parsed.scheme not in ("http", "https") or not host:
         raise ToolError(f"{url} is not an http or https address with a host.")
     if parsed.user or parsed.password:

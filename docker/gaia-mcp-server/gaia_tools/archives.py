@@ -125,7 +125,7 @@ def _unsafe(entry: Entry) -> str:
     if entry.kind == "link":
         return "it is a link"
     if entry.kind != "file":
-        return "it is no ordinary file"
+        return "it is not an ordinary file"
     parts = PurePosixPath(entry.name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or "\0" in entry.name or entry.name[1:2] == ":":
         return "its name leads out of the folder"

@@ -80,7 +80,7 @@ def decode(content: bytes, encoding: str, name: str) -> Decoded:
             return Decoded(content.decode(chosen, errors="replace"), chosen, alternatives)
         raise ToolError(f"{name} is not {encoding}: {error}. Use encoding='auto'.") from error
     except (LookupError, ValueError) as error:
-        raise ToolError(f"{encoding!r} is no encoding: {error}. Use encoding='auto'.") from error
+        raise ToolError(f"{encoding!r} is not an encoding: {error}. Use encoding='auto'.") from error
 
 
 def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
@@ -90,7 +90,7 @@ def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
     if wide := _wide(content):
         return wide, ()
     if not is_text(content):
-        raise ToolError(f"{name} is no text file: it has bytes that text does not have.")
+        raise ToolError(f"{name} is not a text file: it has bytes that text does not have.")
     if escaping := _escaping(content):
         return escaping, ()
     try:

@@ -52,7 +52,7 @@ def delimited_rows(text: str, delimiter: str) -> tuple[list[list[str]], str]:
         try:
             return _rows(text, delimiter, csv.QUOTE_NONE), note
         except csv.Error as error:
-            raise ToolError(f"It is no table: {error}. extract_text_content reads any text.") from error
+            raise ToolError(f"It is not a table: {error}. extract_text_content reads any text.") from error
 
 
 def _alike(rows: list[list[str]]) -> float:

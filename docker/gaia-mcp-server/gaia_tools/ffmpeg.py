@@ -33,7 +33,7 @@ class Media:
     described: dict[str, Any]
 
     def streams(self, kind: str) -> list[dict[str, Any]]:
-        """Its streams of a kind, ``audio`` or ``video``; pictures of an album's cover are no video."""
+        """Its streams of a kind, ``audio`` or ``video``; pictures of an album's cover are not video."""
         return [
             stream
             for stream in self.described["streams"]

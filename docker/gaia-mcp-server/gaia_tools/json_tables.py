@@ -9,12 +9,12 @@ _OTHER = "extract_text_content shows it as it is written, and run_python_code ca
 
 
 def json_rows(text: str, name: str) -> list[list[Any]] | None:
-    """The rows of JSON or JSON lines, the names of columns first; None where the text is no JSON."""
+    """The rows of JSON or JSON lines, the names of columns first; None where the text is not JSON."""
     beginning = text.lstrip("\ufeff \t\r\n")[:1]
     is_named_so = name.lower().endswith((".json", ".jsonl", ".ndjson", ".geojson"))
     if beginning not in ("{", "["):
         if is_named_so:
-            raise ToolError(f"{name} is no JSON that is a table. {_OTHER}")
+            raise ToolError(f"{name} is not JSON that is a table. {_OTHER}")
         return None
     try:
         found = json.loads(text.lstrip("\ufeff"), parse_constant=str)
@@ -64,7 +64,7 @@ def _rows(found: Any) -> list[list[Any]] | None:
 
 
 def _value(value: Any) -> Any:
-    """What stands in a cell: JSON again where it is no single value."""
+    """What stands in a cell: JSON again where it is not a single value."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 

@@ -134,7 +134,7 @@ def _kind_of_ole(path: Path) -> str:
     import olefile
 
     try:
-        # Never by its path: a name that is no file would be taken for the content.
+        # Never by its path: a name that is not a file would be taken for the content.
         with olefile.OleFileIO(io.BytesIO(path.read_bytes())) as compound:
             streams = {entry[0].lower() for entry in compound.listdir() if entry}
     except (OSError, ValueError, IndexError) as error:

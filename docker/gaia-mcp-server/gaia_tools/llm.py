@@ -247,7 +247,7 @@ def _decoded(content: bytes, prefix: str, key: str) -> Any:
     except ValueError:
         shown = content[:200].decode(errors="replace").replace(key, "***")
         raise ToolError(
-            f"The model's endpoint ({prefix}_BASE_URL) gave an answer that is no JSON: {shown}"
+            f"The model's endpoint ({prefix}_BASE_URL) gave an answer that is not valid JSON: {shown}"
         ) from None
     if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
         shown = json.dumps(answer["error"])[:300].replace(key, "***")

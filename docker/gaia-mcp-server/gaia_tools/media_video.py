@@ -253,7 +253,7 @@ def _host(url: str) -> str:
     try:
         return (URL(url.strip()).host or "").lower().rstrip(".")
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
 
 
 def _as_text(structured: dict[str, Any], output_format: OutputFormat) -> str:

@@ -61,7 +61,7 @@ _SURE = (
 _MIN_CLEAR_ORIENTATION = 1.5
 _MIN_CLEAR_SCRIPT = 10.0
 _MIN_GAIN = 5.0
-_MIN_SHARE = 0.3  # of the characters of another reading: a single word that is clear is no page
+_MIN_SHARE = 0.3  # of the characters of another reading: a single word that is clear is not a page
 _TURNS = (0, 90, 180, 270)
 # The scripts that are told apart, and what is tried for each.
 _SCRIPTS = {

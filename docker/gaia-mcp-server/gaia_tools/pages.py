@@ -91,7 +91,7 @@ async def readable_page(
     if not charsets.is_text(body):
         kind = media.partition("/")[0]
         what = media if media not in ("", "text/plain") else "a binary file"
-        raise ToolError(f"{url} is no text but {what}: use {_FOR.get(kind, _FOR['application'])}.")
+        raise ToolError(f"{url} is not text but {what}: use {_FOR.get(kind, _FOR['application'])}.")
     return Page("", await isolated(decoded, body, content_type, url, seconds=_SECONDS), "text")
 
 

@@ -178,7 +178,7 @@ def _identifier(paper_id: str) -> str:
     identifier = identifier.removesuffix(".pdf").rstrip("/")
     if not _ID.fullmatch(identifier):
         raise ToolError(
-            f"{paper_id!r} is no arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
+            f"{paper_id!r} is not an arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
             "search_papers finds them."
         )
     return identifier
@@ -203,7 +203,7 @@ async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
     try:
         feed = ElementTree.fromstring(fetched.body)
     except (ElementTree.ParseError, DefusedXmlException) as error:
-        raise ToolError(f"arXiv gave an answer that is no Atom feed: {error}.") from error
+        raise ToolError(f"arXiv gave an answer that is not an Atom feed: {error}.") from error
     entries = feed.findall(f"{_ATOM}entry")
     for entry in entries:
         # From the manual, 3.4: an error is an entry.

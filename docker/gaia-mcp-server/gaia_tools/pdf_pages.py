@@ -28,7 +28,7 @@ _LEAST_FILLED = 0.3
 _LONGEST_HEADING = 200
 # How much larger than most of the page a heading of each level is.
 _HEADINGS = ((1.6, "# "), (1.3, "## "), (1.12, "### "))
-_LITTLE = 8  # characters: less is no text but a number of the page or a stamp
+_LITTLE = 8  # characters: less is not text but a number of the page or a stamp
 _THICK, _LONGEST_BAR, _MAX_BARS = (
     1.5,
     0.4,
@@ -129,7 +129,7 @@ def _tables(page: "Page") -> "list[Table]":
     for one in page.find_tables():
         cells = [cell for row in one.extract() for cell in row]
         filled = sum(bool(cell and cell.strip()) for cell in cells)
-        # A frame around something is no table, nor is a drawing.
+        # A frame around something is not a table, nor is a drawing.
         if len(one.rows) > 1 and len(one.columns) > 1 and filled >= _LEAST_FILLED * len(cells):
             found.append(one)
     return found

@@ -19,7 +19,7 @@ _BRACE = re.compile(rb"\\[\s\S]|[{}]")
 _MAX_PARTS = 200
 _TOKEN = re.compile(rb"\\bin(\d+) ?|\\([a-z]+)(-?\d*) ?|\\'[0-9a-fA-F]{2}|\\[^a-z]|[{}]|[\r\n]+|[^\\{}\r\n]+")
 _LINE_ENDS = (b"par", b"cell", b"row", b"line", b"tab", b"sect", b"page")
-# Groups that are no text of the document, such as the names of styles.
+# Groups that are not text of the document, such as the names of styles.
 _APART = re.compile(rb"\{\\(\*|fonttbl|stylesheet|info|pict|colortbl)(?![a-z])")
 
 

@@ -1,6 +1,6 @@
 """Superscripts and subscripts as text: ``10^20``, ``10^-3``, ``10^{a+b}``, ``H_2O``.
 
-Without a sign, 10 to the 20 would read 1020. Marks that are no value stay plain: ``[1]``, ``14th``, ``*``.
+Without a sign, 10 to the 20 would read 1020. Marks that are not a value stay plain: ``[1]``, ``14th``, ``*``.
 """
 
 import itertools

@@ -60,7 +60,7 @@ async def request(
 
 
 def failure(host: str, status: int, headers: Mapping[str, str]) -> ToolError | Unreachable:
-    """What an answer of the proxy's own means that is no success."""
+    """What an answer of the proxy's own means that is not a success."""
     if status == 403:
         return Refused(
             f"{host} is not a public address, or not allowed by this environment's egress, and tools may not reach it; "

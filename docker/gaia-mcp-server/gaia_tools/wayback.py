@@ -175,16 +175,16 @@ def _address(url: str) -> str:
         # Its path is made plain here: it must not lead out of the archive's own path.
         parsed = URL(address).with_fragment(None)
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
     if parsed.scheme not in ("http", "https", "ftp") or not parsed.host:
-        raise ToolError(f"{url} is no address of a page.")
+        raise ToolError(f"{url} is not the address of a page.")
     return str(parsed)
 
 
 def _timestamp(moment: str) -> str:
     digits = re.sub(r"[-/:TZ\s.]", "", moment.strip())
     if not re.fullmatch(r"(19|20)\d{2}(\d{2}){0,5}", digits):
-        raise ToolError(f"{moment!r} is no moment: write it as 2015, 2015-06, 2015-06-30 or 20150630120000.")
+        raise ToolError(f"{moment!r} is not a moment: write 2015, 2015-06, 2015-06-30 or 20150630120000.")
     return digits
 
 

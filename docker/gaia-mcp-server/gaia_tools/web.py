@@ -213,7 +213,7 @@ async def _follow(http: aiohttp.ClientSession, request: _Request) -> aiohttp.Cli
         try:
             to = str(current.join(URL(target)))
         except ValueError as error:
-            raise ToolError(f"{request.url} redirects to what is no address: {error}.") from error
+            raise ToolError(f"{request.url} redirects to what is not an address: {error}.") from error
         before, current = current, checked(to, request.trusted)
         if current.origin() != before.origin():
             sent = {name: value for name, value in sent.items() if name in _ORDINARY}
@@ -269,4 +269,4 @@ def decode_json(fetched: Fetched, what: str) -> Any:
     try:
         return json.loads(fetched.body)
     except ValueError as error:
-        raise ToolError(f"{what} gave an answer that is no JSON: {error}.") from error
+        raise ToolError(f"{what} gave an answer that is not valid JSON: {error}.") from error

@@ -361,5 +361,5 @@ def _end_of(date: str) -> str:
             moment = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
             return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
     except ValueError as error:
-        raise ToolError(f"{date!r} is no date: write it as 2021-06-30, 2021-06 or 2021.") from error
+        raise ToolError(f"{date!r} is not a date: write it as 2021-06-30, 2021-06 or 2021.") from error
     return f"{day.isoformat()}T23:59:59Z"

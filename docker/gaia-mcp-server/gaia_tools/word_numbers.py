@@ -184,7 +184,7 @@ def _level(name: str, depth: int, source: Any, start: str) -> _Level:
         kind=_value(source, "numFmt") or "decimal",
         text=_value(source, "lvlText"),
         is_decimal=source.find(f"{_WORD}isLgl") is not None,
-        # Of 0 the level goes on whatever comes; by default it starts anew after any that is higher.
+        # Of 0 the level continues whatever comes; by default it starts anew after any that is higher.
         restarts_after=int(restart) if restart else depth,
         source=source,
     )

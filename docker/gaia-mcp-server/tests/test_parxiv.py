@@ -203,7 +203,7 @@ async def test_ids_of_all_kinds_are_understood(arxiv: Arxiv, given: str, wanted:
 )
 async def test_what_is_no_id_is_refused(arxiv: Arxiv, given: str) -> None:
     for tool in ("get_paper_details", "download_paper"):
-        assert "is no arXiv id" in await refusal(server, tool, paper_id=given)
+        assert "is not an arXiv id" in await refusal(server, tool, paper_id=given)
     assert not arxiv.asked
     assert not arxiv.files
 

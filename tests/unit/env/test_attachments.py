@@ -36,7 +36,7 @@ def test_a_folder_is_found_wherever_it_is_named_from(
 def test_what_is_no_folder_is_refused_with_where_tools_would_read_it(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere \(--data\) does not exist.*at /attachments"):
         find_data(folder / "nowhere", for_containers=True)
-    with pytest.raises(UsageError, match=r"sheet.xlsx \(--data\) is no folder.*ATTACHMENTS"):
+    with pytest.raises(UsageError, match=r"sheet.xlsx \(--data\) is not a folder.*ATTACHMENTS"):
         find_data(folder / "validation" / "sheet.xlsx", for_containers=False)
 
 

@@ -157,8 +157,8 @@ def test_a_ground_truth_that_is_no_number_is_compared_as_text(
     ("answer", "truth", "step"),
     [
         ("1/2", "0.50", "The ground truth is the number 1/2, the answer is 1/2."),
-        ("about 5", "5", "The ground truth is the number 5, the answer is no number."),
-        ("Paris", "Paris", "The ground truth is no number: compared as text."),
+        ("about 5", "5", "The ground truth is the number 5, the answer is not a number."),
+        ("Paris", "Paris", "The ground truth is not a number: compared as text."),
     ],
 )
 def test_the_comparison_is_explained(answer: str, truth: str, step: str) -> None:

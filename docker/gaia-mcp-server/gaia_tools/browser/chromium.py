@@ -198,7 +198,7 @@ class Browser:
             await self._stop_loading(page)
             still = f" The browser still shows {page.url}." if page.url != "about:blank" else ""
             raise ToolError(f"{address} did not answer within {SECONDS:g} seconds and was given up.{still}")
-        # Also of what Chromium asks for by itself.
+        # Also of what Chromium asks for on its own.
         reasons = {one.target: one.reason for one in proxy.since(before)}
         if stopped and (reason := next(filter(None, map(reasons.get, map(_target, reversed(went)))), None)):
             raise ToolError(reason)

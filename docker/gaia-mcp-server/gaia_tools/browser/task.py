@@ -112,7 +112,7 @@ async def _step(
             if not isinstance(arguments, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            arguments, answer = {}, f"The arguments are no JSON object: {error}."
+            arguments, answer = {}, f"The arguments are not a JSON object: {error}."
         else:
             if name == _FINISH and str(arguments.get("result", "")).strip():
                 return Outcome(str(arguments["result"]).strip(), arguments.get("success") is not False, steps)
