@@ -13,9 +13,7 @@ from aworld_train.env.containers import DockerBackend
 from aworld_train.process_supervisor import ProcessIdentity, open_end
 
 _INTERVAL = 1.0  # between two looks at the owner, on systems that do not tell of its end
-_ENGINE_SECONDS = (
-    10.0  # between two questions to the engine, which take it and this process some milliseconds
-)
+_ENGINE_SECONDS = 10.0  # between two questions to the engine, which cost milliseconds
 
 
 def main() -> None:

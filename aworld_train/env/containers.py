@@ -305,11 +305,7 @@ class DockerBackend:
         volume = self._client.volumes.create(
             f"aworld-{name}-{part}",
             driver="local",
-            driver_opts={
-                "type": "tmpfs",
-                "device": "tmpfs",
-                "o": f"size=1m,uid={USER},gid={USER},mode=0700",
-            },
+            driver_opts={"type": "tmpfs", "device": "tmpfs", "o": f"size=1m,uid={USER},gid={USER},mode=0700"},
             labels={f"{LABEL}.environment": name},
         )
         return {volume.name: {"bind": f"{SOCKETS}/{part}", "mode": "rw"}}
@@ -368,14 +364,7 @@ def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
 
 def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
     subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "aworld_train.env.container_supervisor",
-            name,
-            str(owner),
-        ],
+        [sys.executable, "-P", "-m", "aworld_train.env.container_supervisor", name, str(owner)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

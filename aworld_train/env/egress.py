@@ -121,8 +121,8 @@ def egress_settings(
 ) -> dict[str, Any]:
     return {
         "servers": {
-            name: {"password": passwords[name], "open": rule.is_open, "hosts": list(map(str, rule.hosts))}
-            for name, rule in rules.items()
+            name: {"password": passwords[name], **described}
+            for name, described in described_rules(rules).items()
         },
         "forbidden": list(map(str, forbidden)),
         "sockets": list(sockets),

@@ -26,10 +26,8 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
-    venv = (
-        cache_folder("venvs")
-        / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
-    )
+    digest = hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()
+    venv = cache_folder("venvs") / digest[:16]
     python = venv / "bin" / "python"
     venv.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{venv}.lock").open("w") as lock:
@@ -40,18 +38,8 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
             )
             shutil.rmtree(venv, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(venv)])
-            _run(
-                [
-                    str(python),
-                    "-m",
-                    "pip",
-                    "install",
-                    "--disable-pip-version-check",
-                    "-q",
-                    "-r",
-                    str(requirements),
-                ]
-            )
+            pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+            _run([*pip, "-r", str(requirements)])
             (venv / "complete").touch()
     return str(python)
 

@@ -43,12 +43,9 @@ def as_label(answer: str, ground_truth: str, question: str) -> str:
 def same_choice(answer: str, ground_truth: str) -> bool:
     r"""Whether an answer such as ``(B) 5`` names the choice that is the ground truth: ``B`` or ``\textbf{(B)}\ 5``."""
     expected, actual = (_NAMED.fullmatch(_plain(text)) for text in (ground_truth, answer))
-    if (
-        not expected
-        or not actual
-        or not expected["label"].isupper()
-        or (_rest(expected) and not expected["bracket"])
-    ):
+    if not expected or not actual or not expected["label"].isupper():
+        return False
+    if _rest(expected) and not expected["bracket"]:
         return False
     return expected["label"] == actual["label"].upper() and not _SECOND_LABEL.search(_rest(actual))
 

@@ -90,14 +90,11 @@ def suspicions(
     ``files`` are those of the task, as paths in the tool environment.
     """
     found = []
-    if (
-        right
-        and answer
-        and any(_reads_other_file(use, files) and _shows(answer, use.result) for use in tools)
-    ):
-        found.append(Suspicion.other_file)
-    if right and answer and _stands_in(answer, query):
-        found.append(Suspicion.copied_prompt)
+    if right and answer:
+        if any(_reads_other_file(use, files) and _shows(answer, use.result) for use in tools):
+            found.append(Suspicion.other_file)
+        if _stands_in(answer, query):
+            found.append(Suspicion.copied_prompt)
     if _repeats_itself(text):
         found.append(Suspicion.repeated_text)
     if right and has_tools and not tool_calls:

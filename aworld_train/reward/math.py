@@ -193,13 +193,8 @@ def _equal(actual: str, expected: str) -> bool:
 
     try:
         return any(equal(one, other) for one in _parsed(expected) for other in _parsed(actual))
-    except (
-        NotImplementedError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-    ):  # of what SymPy cannot do
+    # Of what SymPy cannot do.
+    except (NotImplementedError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
 
 

@@ -38,18 +38,9 @@ _EXPONENT = re.compile(
 _IS = re.compile(r"\A(?:=|#{3,})\s*(?=[^=\s])")
 # Words that join values or name functions and constants; any other word of three or more letters is prose.
 _FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
-_MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
-    "and",
-    "det",
-    "inf",
-    "infty",
-    "lim",
-    "mod",
-    "or",
-    "pi",
-    "pmod",
-    "theta",
-}
+_MATH_WORDS = frozenset(
+    (*_FUNCTIONS.split("|"), *["and", "det", "inf", "infty", "lim", "mod", "or", "pi", "pmod", "theta"])
+)
 _INDEX = re.compile(r"_\s*\{(?:[^{}]|\{[^{}]*\})*\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _ARGUMENT = re.compile(r"\\(?:begin|end|mathbb|mathcal|operatorname)\s*\{[^{}]*\}")

@@ -39,17 +39,10 @@ _SIGNALLING = {
     "aarch64": (0xC00000B7, (129, 130, 131, 138, 240), 25, 29),
 }
 _PIDFD_SEND_SIGNAL = 424
-_SET_OWNER = (
-    (8, 15),
-    (0x8901, 0x8902),
-)  # commands of fcntl and ioctl by which a process gets signals from a file
-_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP = (
-    38,
-    36,
-    4,
-    1,
-    22,
-)  # of prctl(2)
+# Commands of fcntl and ioctl by which a process gets signals from a file.
+_SET_OWNER = ((8, 15), (0x8901, 0x8902))
+# Of prctl(2).
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP = 38, 36, 4, 1, 22
 _MAX_END_SECONDS = 3.0
 _GRACE_SECONDS = 1.0
 _MAX_MESSAGE = 16 << 20  # bytes of one from the answer's process

@@ -19,9 +19,8 @@ _PLAIN = {
     **dict.fromkeys("‐‑‒–—―−﹣", "-"),
     **dict.fromkeys("‘’‛′＇", "'"),
     **dict.fromkeys("“”‟″＂", '"'),
-    **dict.fromkeys(
-        "\u00ad\u200b\u200e\u200f\u2060\ufeff", None
-    ),  # soft hyphen, zero-width space, directions, BOM
+    # Soft hyphen, zero-width space, directions, BOM.
+    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u2060\ufeff", None),
     "\u3000": " ",
     **{chr(wide): chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)},
 }

@@ -130,9 +130,7 @@ class ScorerPool:
                 raise
             finally:
                 self._put_back(worker)
-        except (
-            Exception
-        ) as error:  # of any kind: a future that is never settled would block its caller for ever
+        except Exception as error:  # a future that is never settled would block its caller for ever
             return partial(future.set_exception, error)
         return partial(future.set_result, score)
 

@@ -9,12 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _OPTIONAL = {
-    "description": str,
-    "title": str,
-    "annotations": dict,
-    "outputSchema": dict,
-    "icons": list,
-    "_meta": dict,
+    **{"description": str, "title": str, "icons": list},
+    **dict.fromkeys(("annotations", "outputSchema", "_meta"), dict),
 }
 
 
@@ -39,12 +35,8 @@ def valid_tools(listed: Any) -> list[dict[str, Any]]:
     """The tools of a list that have a name, each once, with parameters that are an object."""
     tools: dict[str, dict[str, Any]] = {}
     for tool in listed if isinstance(listed, list) else []:
-        if (
-            isinstance(tool, dict)
-            and isinstance(name := tool.get("name"), str)
-            and name
-            and name not in tools
-        ):
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if isinstance(name, str) and name and name not in tools:
             known = {key: tool[key] for key in tool if isinstance(tool[key], _OPTIONAL.get(key, object))}
             tools[name] = {**known, "inputSchema": valid_parameters(tool.get("inputSchema"))}
     return list(tools.values())

@@ -28,15 +28,7 @@ _REMOTE = "remote"
 _PASSED_ON = ("egress", "egress_hosts", "executes_code", "test", "timeout")
 _UNDERSTOOD = {
     *_PASSED_ON,
-    "command",
-    "args",
-    "env",
-    "url",
-    "serverUrl",
-    "headers",
-    "type",
-    "transport",
-    "disabled",
+    *("command", "args", "env", "url", "serverUrl", "headers", "type", "transport", "disabled"),
 }
 # What a value may be to be written: a reference, or a scheme of HTTP authentication with one.
 _REFERENCE = re.compile(r"((?:Bearer|Basic|Token|token|bearer) )?\$\{(\w+)\}")

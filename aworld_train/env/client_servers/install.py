@@ -101,14 +101,8 @@ def npm(*arguments: str) -> None:
     folder = node_folder()
     script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-    command = [
-        str(folder / "bin" / "node"),
-        str(script),
-        *arguments,
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]
+    command = [str(folder / "bin" / "node"), str(script), *arguments]
+    command += ["--no-audit", "--no-fund", "--loglevel=error"]
     environment = {**os.environ, **SYSTEM_CERTIFICATES, "PATH": path}
     subprocess.run(command, cwd=HERE, env=environment, stdout=sys.stderr, check=True)
 

@@ -73,9 +73,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
     A side that accepts no data for `_STALL_SECONDS` is closed: until it does, the end of the other side goes unnoticed.
     """
-    writer.transport.set_write_buffer_limits(
-        0
-    )  # so that `drain` returns only when all bytes have left this process
+    writer.transport.set_write_buffer_limits(0)  # `drain` returns when all bytes have left this process
     try:
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)

@@ -73,12 +73,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         # The rest of a body that was not read is not the beginning of a request.
-        if (
-            data
-            and self.deadline is None
-            and not self.busy
-            and (self._content is None or self._content.is_eof())
-        ):
+        is_read = self._content is None or self._content.is_eof()
+        if data and self.deadline is None and not self.busy and is_read:
             self.deadline = self._loop.time() + HEAD_SECONDS
         super().data_received(data)
 

@@ -185,12 +185,8 @@ async def _connect(link: WorkerClient) -> aiohttp.ClientWebSocketResponse | None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await link.connect("/desktop", PROTOCOLS)
-        except (
-            aiohttp.ClientError,
-            TimeoutError,
-            OSError,
-            RuntimeError,
-        ):  # RuntimeError: its client was just closed
+        # RuntimeError: its client was just closed
+        except (aiohttp.ClientError, TimeoutError, OSError, RuntimeError):
             await asyncio.sleep(_RETRY_SECONDS)
     return None
 

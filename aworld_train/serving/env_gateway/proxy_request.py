@@ -27,13 +27,8 @@ from aworld_train.serving.env_gateway.request_limits import (
 
 SESSION_HEADER = "Mcp-Session-Id"
 _FORWARDED_HEADERS = (
-    "Accept",
-    "Content-Type",
-    "Last-Event-ID",
-    "MCP-Protocol-Version",
+    *("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers"),
     CHECK_HEADER,
-    "MCP_SERVERS",
-    "MCP-Servers",
 )
 _WRITE_SECONDS = 30.0
 _SERVER_ERROR = -32000  # from the range that the JSON-RPC 2.0 specification leaves to servers
