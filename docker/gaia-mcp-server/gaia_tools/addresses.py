@@ -90,7 +90,6 @@ def may_reach(host: str, address: str, port: int) -> bool:
 
 
 def resolver(trusted: Service | None = None) -> AbstractResolver:
-    """Resolves names, and refuses those that lead to addresses that are not public."""
     return _PublicOnly(trusted)
 
 

@@ -179,7 +179,6 @@ ARCHIVES = ("cs", "econ", "eess", "math", "nlin", "physics", "q-bio", "q-fin", "
 
 
 def known(category: str) -> bool:
-    """Whether a search can name it: a category, or a whole archive as ``cs.*``."""
     if category.removesuffix(".*") in ARCHIVES or category in ("astro-ph.*", "cond-mat.*"):
         return True
     return any(category in group for group in CATEGORIES.values())

@@ -73,7 +73,6 @@ def read(content: io.BytesIO, sheet: str) -> BinarySheet:
 
 
 def _read_styles(source: bytes, found: BinarySheet) -> list[int]:
-    """Put the formats into ``found``; returns for each font whether its letters are raised."""
     codes: dict[int, str] = {}
     ids: list[int] = []
     levels: list[int] = []

@@ -63,7 +63,6 @@ class Decoded:
 
 
 def doubt(encoding: str, alternatives: Sequence[str]) -> str:
-    """The encoding of a text as its reader is told of it, with what else it may be."""
     if not alternatives:
         return encoding
     others = " or ".join(alternatives)

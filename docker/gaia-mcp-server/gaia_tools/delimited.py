@@ -56,7 +56,6 @@ def delimited_rows(text: str, delimiter: str) -> tuple[list[list[str]], str]:
 
 
 def _alike(rows: list[list[str]]) -> float:
-    """The share of rows that have the commonest number of fields, if that is more than one."""
     counts = [len(row) for row in rows if row]
     usual = max(set(counts), key=counts.count, default=1)
     return counts.count(usual) / len(counts) if usual > 1 else 0.0

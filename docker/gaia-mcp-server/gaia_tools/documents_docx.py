@@ -86,8 +86,6 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _Word:
-    """A file before options: its text as HTML, what stands for each picture, and what follows the text (``beyond``)."""
-
     html: str
     images: list[str]
     facts: dict[str, Any]
@@ -166,7 +164,6 @@ def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
 
 
 def _with_authors(document: Any) -> Any:
-    """The document, with names where its comments have the initials of their authors."""
     import cobble
 
     named = [
@@ -210,7 +207,6 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
 
 
 def _left_out(content: bytes) -> str:
-    """What a .doc has, or may have, that anydoc does not read."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
         streams = [compound.openstream(name).read() for name in _DOC_STREAMS if compound.exists(name)]
     head = streams[0][:_DOC_HEAD_BYTES]

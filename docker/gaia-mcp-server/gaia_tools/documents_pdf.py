@@ -149,8 +149,6 @@ def _read(
 
 
 class _Beside:
-    """What is not in a page's text: fields of forms, notes and attached files, as far as PDFium can read them."""
-
     def __init__(self, path: Path, password: str):
         import pypdfium2
 
@@ -275,7 +273,6 @@ def _numbers(pages: str, count: int) -> list[int]:
 
 
 def ranges(numbers: list[int]) -> str:
-    """``1-3,7`` for 1, 2, 3 and 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

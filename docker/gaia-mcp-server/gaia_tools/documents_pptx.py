@@ -190,7 +190,6 @@ def _ppt(path: Path, password: str, pictures: Pictures | None, notes: bool) -> _
 
 
 def _slide_records(content: bytes) -> int:
-    """How many slides an old PowerPoint file holds: each record says its kind and how long it is."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
         stream = compound.openstream("PowerPoint Document").read()
     place = count = 0

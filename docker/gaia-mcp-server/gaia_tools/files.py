@@ -21,7 +21,6 @@ def workspace() -> Path:
 
 
 def attachments() -> Path:
-    """Where `env up --data` puts the files of a benchmark, to be read."""
     return Path(os.environ.get("ATTACHMENTS", "/attachments")).resolve()
 
 

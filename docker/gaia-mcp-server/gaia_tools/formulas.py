@@ -40,7 +40,6 @@ _BRACED_BASE = re.compile(r"(?<![}\w\\^_])\{(\w+)\}(?=[\^_]|$)")
 
 
 def of_mathml(formulas: Sequence[Any]) -> list[str]:
-    """The formulas of a page, which are tags named ``math``."""
     for formula in formulas:
         for unseen in formula.find_all(["mphantom", "annotation", "annotation-xml"]):
             unseen.decompose()
@@ -98,7 +97,6 @@ def of_office_math(formulas: Sequence[Any]) -> list[str]:
 
 
 def _checked(plain: list[str], parts: dict[str, str], kind: str) -> list[str]:
-    """The TeX of formulas whose texts are ``plain``, between dollars; the text where anydoc loses a number of it."""
     from mcp.server.fastmcp.exceptions import ToolError
 
     if not plain:

@@ -64,7 +64,6 @@ def _rows(found: Any) -> list[list[Any]] | None:
 
 
 def _value(value: Any) -> Any:
-    """What stands in a cell: JSON again where it is not a single value."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 

@@ -106,7 +106,6 @@ async def ask(prefix: str, messages: list[dict[str, Any]], **more: Any) -> str:
 
 
 async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """What an endpoint's ``/audio/transcriptions`` answers for a file: ``text``, and more where it gives more."""
     model = _variable(f"{prefix}_MODEL_NAME")
     content = await asyncio.to_thread(path.read_bytes)
 

@@ -96,7 +96,6 @@ Formats = dict[int, int | str]
 
 
 def _formatted(formats: Formats, styles: dict[Cell, int], cells: dict[Cell, Any]) -> dict[Cell, str]:
-    """The cells as anydoc writes them, of which each has a style."""
     import anydoc
 
     chosen = [cell for cell in cells if formats.get(styles.get(cell, 0), _GENERAL) != _GENERAL]
@@ -135,7 +134,6 @@ def _quoted(code: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """As a file has it: a duration is a number of days."""
     return repr(value / datetime.timedelta(days=1) if isinstance(value, datetime.timedelta) else value)
 
 
@@ -215,7 +213,6 @@ def _of_ods(content: io.BytesIO, sheet: str, end: int) -> dict[Cell, str]:
 
 
 def _numbers_of(row: Any) -> dict[int, str]:
-    """The text of each number in a row of an OpenDocument table, by its column."""
     texts: dict[int, str] = {}
     column = 0
     for cell in row:

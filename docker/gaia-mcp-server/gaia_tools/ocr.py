@@ -203,7 +203,6 @@ def _best_reading(image: "Image", language: str, end: float) -> _Reading:
 
 
 def _attempts(image: "Image", language: str) -> Iterator[tuple[int, str]]:
-    """How else to read a page, by turn and language, the likely first."""
     detected = _detected(image)
     if detected is None:
         return

@@ -146,7 +146,6 @@ def plain(inlines: "list[Inline] | None") -> str:
 
 
 def properties(content: bytes) -> dict[str, Any]:
-    """Title, author and, of slides, how many there are, as an old Office file says of itself."""
     import io
 
     import olefile

@@ -29,17 +29,14 @@ _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/([^/]+)")
 
 
 def readable_word(content: io.BytesIO) -> io.BytesIO:
-    """A Word file in which equations and choices are text."""
     return _changed(content, _WORD_PARTS, _write_word, b"oMath", b"ddList")
 
 
 def readable_slides(content: io.BytesIO) -> io.BytesIO:
-    """A PowerPoint file in which equations and superscripts are text."""
     return _changed(content, _SLIDE_PARTS, _write_slide, b"AlternateContent", b"baseline=", b"oMath")
 
 
 def readable_sheets(content: io.BytesIO) -> io.BytesIO:
-    """An Excel file whose cells have superscripts as text."""
     return _changed(content, _SHEET_PARTS, _write_cells, b"vertAlign")
 
 

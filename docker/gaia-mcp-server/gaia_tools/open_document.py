@@ -172,7 +172,6 @@ def _level(position: str) -> int:
 
 
 def _places(part: Any, levels: dict[str, int], above: int) -> Iterator[tuple[Any, str, int]]:
-    """Where a paragraph has text: in which element, as its ``text`` or ``tail``, and whether that is raised."""
     level = levels.get(part.get(f"{_TEXT}style-name", ""), above)
     yield part, "text", level
     for inner in part:
@@ -182,7 +181,6 @@ def _places(part: Any, levels: dict[str, int], above: int) -> Iterator[tuple[Any
 
 
 def _taken(page: Any, kind: str) -> str:
-    """The text of a page's frames of that kind, which are taken off it."""
     frames = [one for one in page.iter(f"{_DRAW}frame") if one.get(f"{_SHOW}class") == kind]
     frames = [one for one in frames if next(one.iterancestors(f"{_SHOW}notes"), None) is None]
     text = " ".join(_paragraphs(frame) for frame in frames)
@@ -228,7 +226,6 @@ def _parsed(archive: zipfile.ZipFile, name: str) -> Any:
 
 
 def _rewritten(archive: zipfile.ZipFile, root: Any) -> bytes:
-    """The file with other content, and of its pictures those that are in it."""
     from lxml import etree
 
     linked = {str(one.get(_LINK)).removeprefix("./") for one in root.iter() if one.get(_LINK)}

@@ -76,7 +76,6 @@ def tree(
 
 
 def markdown(soup: "BeautifulSoup") -> str:
-    """A tree as Markdown; its cells are changed."""
     from markdownify import ATX, MarkdownConverter
 
     for cell in soup.find_all(["td", "th"]):
@@ -175,7 +174,6 @@ def _fields(soup: "BeautifulSoup") -> None:
 
 
 def _labels(soup: "BeautifulSoup") -> None:
-    """Write what stands before the items of a list that are not numbered 1, 2, 3."""
     from gaia_tools.office_model import written_number
 
     for numbered in soup.find_all("ol"):
@@ -196,7 +194,6 @@ def _whole_number(given: Any, default: int) -> int:
 
 
 def _scripts(soup: "BeautifulSoup") -> None:
-    """Write superscripts and subscripts; marks of notes that are numbers or letters alone get brackets."""
     for raised in soup.find_all("sup"):
         _fraction(raised)
     for part in reversed(soup.select(_SCRIPTS)):
@@ -234,7 +231,6 @@ def _fraction(raised: "Tag") -> None:
 
 
 def _is_note(part: "Tag") -> bool:
-    """Whether a superscript is the mark of a note: a link within the page, or called so."""
     links = [*part.find_all("a"), *filter(None, [part.find_parent("a")])]
     if any(str(link.get("href") or "").startswith("#") for link in links):
         return True

@@ -63,7 +63,6 @@ def is_right_to_left(text: str) -> bool:
 
 
 def logical_line(chars: list[Char], gap: Gap) -> str:
-    """A line of letters, some from right to left, as one reads it."""
     seen = "".join(_as_seen(chars, gap))
     logical = _logical(seen, "R" if is_right_to_left(seen) else "L")
     return _PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), logical)
@@ -114,7 +113,6 @@ def _angle(char: Char) -> int:
 
 
 def _straightened(char: Char, angle: int) -> Char:
-    """A letter with the coordinates that it has after the page is turned by ``-angle`` degrees."""
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     width, height = char["x1"] - char["x0"], char["bottom"] - char["top"]
     x, y = (char["x0"] + char["x1"]) / 2, -(char["top"] + char["bottom"]) / 2

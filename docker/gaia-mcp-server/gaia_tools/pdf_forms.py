@@ -123,7 +123,6 @@ def _widgets(page: "PdfPage") -> list[_Widget]:
 
 
 def annotations(page: "PdfPage") -> Iterator[Any]:
-    """What lies on a page beside its content; each is closed when the next is asked for."""
     import pypdfium2.raw as pdfium
 
     for number in range(pdfium.FPDFPage_GetAnnotCount(page)):

@@ -41,7 +41,6 @@ Word = dict[str, Any]
 
 
 def page_markdown(page: "Page") -> str:
-    """Text with headings, and tables where they stand, in the order of the file."""
     tables = _tables(page)
     written: set[int] = set()
     blocks: list[str] = []
@@ -102,7 +101,6 @@ def _share_filled(bar: Word, letters: list[Word], side: int) -> float:
 
 
 def plain(path: Path, password: str, number: int) -> str:
-    """The text of page ``number``, from 1, as another library reads it, which repairs what is damaged."""
     import pypdfium2
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:
@@ -111,7 +109,6 @@ def plain(path: Path, password: str, number: int) -> str:
 
 
 def picture(path: Path, password: str, number: int) -> "Image":
-    """Page ``number``, from 1, as it is printed, with what is filled in where it is a form."""
     import pypdfium2
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:

@@ -24,7 +24,6 @@ _MAX_PAGES = 2000
 
 
 def pdf_text(source: bytes | Path) -> list[str]:
-    """The text of each page, with the fields of a form and their values; of a scanned page that is nothing."""
     import pypdfium2
 
     try:

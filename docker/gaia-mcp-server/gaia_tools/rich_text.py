@@ -86,7 +86,6 @@ def _escaped(mark: str) -> bytes:
 
 
 def beside(content: bytes, name: str) -> Beside:
-    """The different headers and footers, and the comments with their authors, as far as they can be read."""
     fonts = _FONTS.search(content)
     # Its fonts say which code page its letters are in.
     start = content[: _end(content, fonts.start())] if fonts else b"{\\rtf1\\ansi "

@@ -52,7 +52,6 @@ def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sh
 
 
 def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") -> tuple[Sheet, io.BytesIO]:
-    """A sheet of a spreadsheet, the first where no name is given, and the file, decrypted."""
     from python_calamine import (
         CalamineError,
         CalamineWorkbook,

@@ -53,7 +53,6 @@ class Transcript:
 
 
 async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
-    """What is said in a file from ``start`` seconds on, as far as the time limit allows."""
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
         if llm.is_configured(PREFIX):
             return await _by_endpoint(path, start, Path(folder))

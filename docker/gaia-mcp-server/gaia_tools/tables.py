@@ -18,7 +18,6 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value on one line: whole numbers without decimals, dates as in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -45,7 +45,6 @@ def proxy(host: str) -> URL | None:
 async def request(
     http: aiohttp.ClientSession, method: str, url: URL, **options: Any
 ) -> aiohttp.ClientResponse:
-    """``http.request``, through the proxy if there is one."""
     through = proxy(url.raw_host or "")
     try:
         response = await http.request(method, url, proxy=through, **options)
@@ -60,7 +59,6 @@ async def request(
 
 
 def failure(host: str, status: int, headers: Mapping[str, str]) -> ToolError | Unreachable:
-    """What an answer of the proxy's own means that is not a success."""
     if status == 403:
         return Refused(
             f"{host} is not a public address, or not allowed by this environment's egress, and tools may not reach it; "

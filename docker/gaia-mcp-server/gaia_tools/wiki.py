@@ -269,7 +269,6 @@ async def _parsed(language: str, title: str, which: Mapping[str, str]) -> dict[s
 
 
 async def _page(language: str, title: str, **query: str) -> dict[str, Any]:
-    """What is asked of one article, redirects followed, its lists complete."""
     answered = await _query(language, titles=_title(title), redirects="1", **query)
     first = (answered.get("query", {}).get("pages") or [{"missing": True}])[0]
     if first.get("invalid"):

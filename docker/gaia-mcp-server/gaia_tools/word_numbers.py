@@ -42,7 +42,6 @@ class _Level:
 
 
 def with_numbers(content: io.BytesIO) -> io.BytesIO:
-    """The Word file with its numbers; as it is where it has none."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
@@ -81,7 +80,6 @@ class _Lists:
         return style is not None and _HEADING.fullmatch(_value(style, "name")) is not None
 
     def numbered(self, paragraph: Any) -> tuple[_Level, str] | None:
-        """The level of a paragraph in a list, and its number as Word writes it; None where it has none."""
         style = _value(paragraph, "pPr/pStyle")
         number, depth = _value(paragraph, "pPr/numPr/numId"), _value(paragraph, "pPr/numPr/ilvl")
         for name in self._based_on(style):
@@ -146,7 +144,6 @@ class _Lists:
 
 
 def _write(document: Any, lists: _Lists) -> None:
-    """Write the numbers of headings, and of lists whose numbers are not those of HTML."""
     found: list[tuple[Any, _Level, str]] = []
     unlike: set[tuple[str, int]] = set()
     expected: dict[int, int] = {}

@@ -28,7 +28,6 @@ def opened(path: Path) -> zipfile.ZipFile:
 
 
 def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
-    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library."""
     content = io.BytesIO(path.read_bytes())
     if expect(path, kind, "encrypted") == "encrypted":
         content = decrypted(content, path.name, password)
@@ -36,7 +35,6 @@ def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
 
 
 def with_parts(content: io.BytesIO, parts: dict[str, bytes]) -> io.BytesIO:
-    """An Office file or book with other content in some parts, and with the names that readers expect."""
     if not parts and _is_tidy(content):
         return content
     file = io.BytesIO()
@@ -76,7 +74,6 @@ def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
 
 
 def checked(content: io.BytesIO, name: str) -> io.BytesIO:
-    """An Office file whose directory and XML are checked, with the names that readers expect."""
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException

@@ -205,7 +205,6 @@ class Browser:
         return status, trouble
 
     async def _stop_loading(self, page: "Page") -> None:
-        """Not to go on to a page that may come later, and would come in the way of another."""
         assert self._context is not None
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -259,7 +258,6 @@ class Browser:
             return await self._settled()
 
     async def picture(self, full_page: bool) -> bytes:
-        """The page as a PNG image: what is on the screen, or, up to a height, all of it."""
         async with self._doing("Taking a picture", SECONDS) as page:
             if not full_page:
                 return await page.screenshot(timeout=SECONDS * 1000)
@@ -427,7 +425,6 @@ class Browser:
         return found
 
     async def _settled(self) -> View:
-        """The page, when what the last action set going has had a moment."""
         await asyncio.sleep(_MOMENT_SECONDS)
         for _ in range(_TRIES):
             page = await self._running()
@@ -499,7 +496,6 @@ class Browser:
         raise ToolError(f"{address} does not respond, and was closed.")
 
     async def _read(self, frame: Any, first: int, show_links: bool) -> dict[str, Any] | None:
-        """What a frame shows; once more where it goes to another page meanwhile."""
         for _ in range(3):
             try:
                 async with asyncio.timeout(_READ_SECONDS):

@@ -178,7 +178,6 @@ def _for_the_other_end(headers: bytes) -> bytes:
 
 
 async def _pass_heads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The head of the answer, and those of preliminary ones, with word that the connection ends after it."""
     while True:
         status, _, headers = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
         if not status.split(b" ")[1].startswith(b"1"):

@@ -145,7 +145,6 @@ async def _offered(server: FastMCP) -> list[dict[str, Any]]:
 
 
 def _forget_pages(messages: list[dict[str, Any]]) -> None:
-    """Leave the first line of the pages that are not the latest."""
     answers = [message for message in messages if message["role"] == "tool"]
     for message in answers[:-_PAGES_KEPT]:
         first, _, rest = message["content"].partition("\n")
