@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +27,7 @@ class NotTheWorker(aiohttp.ClientError):
     """Another program answers at the socket of a worker."""
 
 
+@dataclass(eq=False)
 class WorkerClient:
     """One worker.
 
@@ -33,33 +35,25 @@ class WorkerClient:
     and seconds of each tool call.
     """
 
-    def __init__(
-        self,
-        number: int,
-        socket: str,
-        channel: Channel,
-        scoring: bool,
-        on_change: Callable[[], None],
-        on_loss: Callable[["WorkerClient"], None],
-        on_call: Callable[[str, str, float], None],
-    ):
-        self.number = number
-        self.socket = socket
-        self._channel = channel
-        self.scoring = scoring
-        self.alive = False
-        self.ready = False
-        self.proved = False  # whether it has been ready since it was last lost
-        self.was_idle = False  # whether it was ready and had no session when it was last lost
-        self.exclusive = True
-        self.servers: list[str] = []
-        self.broken: dict[str, str] = {}
-        self.starting = ""  # the tool server that it is starting
-        self.sessions: set[str] = set()
-        self._slots = 0
-        self._on_change, self._on_loss, self._on_call = on_change, on_loss, on_call
-        self._http: aiohttp.ClientSession | None = None
-        self.bodies: set[aiohttp.StreamReader] = set()  # of the responses that are being read
+    number: int
+    socket: str
+    channel: Channel
+    scoring: bool
+    on_change: Callable[[], None]
+    on_loss: Callable[["WorkerClient"], None]
+    on_call: Callable[[str, str, float], None]
+    alive: bool = False
+    ready: bool = False
+    proved: bool = False  # whether it has been ready since it was last lost
+    was_idle: bool = False  # whether it was ready and had no session when it was last lost
+    exclusive: bool = True
+    servers: list[str] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
+    starting: str = ""  # the tool server that it is starting
+    sessions: set[str] = field(default_factory=set)
+    bodies: set[aiohttp.StreamReader] = field(default_factory=set)  # of the responses that are being read
+    _slots: int = 0
+    _http: aiohttp.ClientSession | None = None
 
     @property
     def free(self) -> bool:
@@ -86,19 +80,19 @@ class WorkerClient:
         Entering it raises NotTheWorker where another program has answered, and ClientError or OSError without an
         answer.
         """
-        proof = self._channel.request_headers()
+        proof = self.channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
         return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
-        proof = self._channel.request_headers()
+        proof = self.channel.request_headers()
         websocket = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
         await self.verify_worker(proof, websocket._response.headers)
         return websocket
 
     async def verify_worker(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
         """Check that the worker has answered; otherwise disconnect and raise NotTheWorker."""
-        if self._channel.is_worker(sent, received):
+        if self.channel.is_worker(sent, received):
             return
         sys.stderr.write(f"What answers at {self.socket} is not worker {self.number}; it is not used.\n")
         await self.reset()
@@ -152,7 +146,7 @@ class WorkerClient:
     def _handle_line(self, line: dict[str, Any]) -> None:
         if "call" in line:
             server, outcome, seconds = line["call"]
-            self._on_call(server, outcome, seconds)
+            self.on_call(server, outcome, seconds)
         elif "ready" in line:
             self.alive = True
             self.ready = line["ready"]
@@ -164,14 +158,14 @@ class WorkerClient:
                 line["broken"],
                 line.get("starting", ""),
             )
-            self._on_change()
+            self.on_change()
 
     async def _disconnect(self) -> None:
         self.was_idle = self.ready and not self.sessions
         was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
         await self.reset()
         if was_alive or self.sessions:
-            self._on_loss(self)
+            self.on_loss(self)
 
 
 class _VerifiedRequest:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -36,28 +37,20 @@ HANGS_SECONDS = 30.0
 _KEEP_ALIVE_SECONDS = 10.0
 
 
+@dataclass(eq=False)
 class Worker:
     """The state behind the routes; without a ``cleaner``, sessions share the worker."""
 
-    def __init__(
-        self,
-        relay: Relay,
-        spawner: Spawner,
-        cleaner: Cleaner | None,
-        channel: Channel,
-        endpoint: WorkerSocket,
-        desktop: Desktop | None = None,
-    ):
-        self.relay = relay
-        self._spawner = spawner
-        self._cleaner = cleaner
-        self._channel = channel
-        self._endpoint = endpoint
-        self._desktop = desktop
-        self._ready = False
-        self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._warming: asyncio.Task[None] | None = None
+    relay: Relay
+    spawner: Spawner
+    cleaner: Cleaner | None
+    channel: Channel
+    endpoint: WorkerSocket
+    desktop: Desktop | None = None
+    _ready: bool = False
+    _watchers: set[asyncio.Queue[dict[str, Any]]] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _warming: asyncio.Task[None] | None = None
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MESSAGE_BYTES)
@@ -65,8 +58,8 @@ class Worker:
         app.router.add_get("/mcp", self._gateway_only(self.listen))
         app.router.add_delete("/mcp", self._gateway_only(self.delete))
         app.router.add_get("/state", self._gateway_only(self.state))
-        if self._desktop is not None:
-            app.router.add_get("/desktop", self._gateway_only(self._desktop.watch))
+        if self.desktop is not None:
+            app.router.add_get("/desktop", self._gateway_only(self.desktop.watch))
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
         app.on_response_prepare.append(self._sign)
@@ -74,14 +67,14 @@ class Worker:
 
     def _gateway_only(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if not self._channel.is_gateway(request.headers):
+            if not self.channel.is_gateway(request.headers):
                 return _refusal(401, "this is for the gateway of this worker alone")
             return await handler(request)
 
         return handle
 
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(self._channel.response_headers(request.headers))
+        response.headers.update(self.channel.response_headers(request.headers))
 
     async def _start(self, _: web.Application) -> None:
         self._run_in_background(self._prepare())
@@ -103,14 +96,14 @@ class Worker:
             faulthandler.cancel_dump_traceback_later()
 
     def _check_endpoint(self) -> None:
-        if not self._endpoint.is_own():
+        if not self.endpoint.is_own():
             _end("something else is at the path of its socket")
 
     async def _prepare(self) -> None:
-        await self._spawner.ready()
+        await self.spawner.ready()
         await self._wipe()  # so that no session can see whether it is a worker's first
-        if self._desktop is not None:
-            await self._desktop.start()
+        if self.desktop is not None:
+            await self.desktop.start()
         await self.relay.start()
         self._set_ready(True)
 
@@ -184,7 +177,7 @@ class Worker:
         return web.Response(status=200)
 
     def _takes_a_session(self) -> bool:
-        return self._ready and (self._cleaner is None or not self.relay.sessions)
+        return self._ready and (self.cleaner is None or not self.relay.sessions)
 
     def _forget_sessions(self) -> None:
         session_ids = list(self.relay.sessions)
@@ -194,7 +187,7 @@ class Worker:
             self._clean_up()
 
     def _clean_up(self) -> None:
-        if self._cleaner is not None:
+        if self.cleaner is not None:
             self._set_ready(False)
             self._run_in_background(self._clean())
 
@@ -225,19 +218,19 @@ class Worker:
         if self._warming is not None:
             self._warming.cancel()
         ran = self.relay.stop_servers()
-        if self._desktop is not None:
-            await self._desktop.stop()
+        if self.desktop is not None:
+            await self.desktop.stop()
         await self._wipe()
         self._check_endpoint()
-        if self._desktop is not None:
-            await self._desktop.start()
+        if self.desktop is not None:
+            await self.desktop.start()
         self._set_ready(True)
         self._warming = self._run_in_background(self.relay.warm(ran))
 
     async def _wipe(self) -> None:
         try:
-            if self._cleaner is not None:
-                await self._cleaner.clean()
+            if self.cleaner is not None:
+                await self.cleaner.clean()
         except (NotClean, OSError) as error:
             _end(f"it cannot be cleaned: {error}")
 

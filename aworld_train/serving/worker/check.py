@@ -7,6 +7,7 @@ a server that speaks to a service is tested on its whole path, without internet 
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -54,25 +55,19 @@ class Site:
         return web.FileResponse(file)
 
 
+@dataclass(eq=False)
 class Check:
-    def __init__(
-        self,
-        manifest: Manifest,
-        paths: CommandPaths,
-        starter: Starter,
-        on_notification: Callable[[str], Notify],
-    ):
-        self._manifest = manifest
-        self._paths = paths
-        self._starter = starter
-        self._on_notification = on_notification
-        self._sites: dict[str, Site] = {}
-        self._servers: dict[str, ToolServerProcess] = {}
-        self._opening = asyncio.Lock()
+    manifest: Manifest
+    paths: CommandPaths
+    starter: Starter
+    on_notification: Callable[[str], Notify]
+    _sites: dict[str, Site] = field(default_factory=dict)
+    _servers: dict[str, ToolServerProcess] = field(default_factory=dict)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def server(self, name: str) -> ToolServerProcess | None:
         """The server that this session has for itself; None where its test names no variables."""
-        entry = self._manifest.servers[name]
+        entry = self.manifest.servers[name]
         if entry.test is None or not entry.test.environment:
             return None
         site = await self._site(entry.test)
@@ -81,12 +76,12 @@ class Check:
             if site is not None:
                 environment |= _direct()
             self._servers[name] = ToolServerProcess(
-                name, entry, self._starter, self._on_notification(name), environment
+                name, entry, self.starter, self.on_notification(name), environment
             )
         return self._servers[name]
 
     async def filled(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        test = self._manifest.servers[name].test
+        test = self.manifest.servers[name].test
         site = await self._site(test) if test is not None else None
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
 
@@ -104,7 +99,7 @@ class Check:
             return None
         async with self._opening:
             if test.site not in self._sites:
-                site = Site(self._paths.here / test.site)
+                site = Site(self.paths.here / test.site)
                 try:
                     await site.open()
                 except OSError as error:
@@ -122,7 +117,7 @@ class Check:
     def _fill(self, text: str, site: Site | None) -> str:
         if site is not None:
             text = text.replace("{site}", f"http://{site.host}").replace("{site_host}", site.host)
-        return self._paths.fill(text)
+        return self.paths.fill(text)
 
 
 def _direct() -> dict[str, str]:

@@ -68,25 +68,18 @@ class _Process:
     stuck_check: asyncio.Task[None] | None = None  # referenced, so that it is not collected
 
 
+@dataclass(eq=False)
 class ToolServerProcess:
     """A tool server, running or not; ``environment`` replaces or joins the variables that it gets anyway."""
 
-    def __init__(
-        self,
-        name: str,
-        entry: ServerEntry,
-        starter: Starter,
-        on_notification: Notify,
-        environment: Mapping[str, str] | None = None,
-    ):
-        self.name = name
-        self.entry = entry
-        self._starter = starter
-        self._on_notification = on_notification
-        self._environment = environment
-        self._process: _Process | None = None
-        self._starting = asyncio.Lock()
-        self._number = 0
+    name: str
+    entry: ServerEntry
+    starter: Starter
+    on_notification: Notify
+    environment: Mapping[str, str] | None = None
+    _process: _Process | None = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _number: int = 0
 
     @property
     def running(self) -> bool:
@@ -139,7 +132,7 @@ class ToolServerProcess:
         server_in, worker_out = os.pipe()
         worker_in, server_out = os.pipe()
         try:
-            pid = await self._starter.spawn(self.name, self.entry, server_in, server_out, self._environment)
+            pid = await self.starter.spawn(self.name, self.entry, server_in, server_out, self.environment)
         except BaseException:
             os.close(worker_out)
             os.close(worker_in)
@@ -262,14 +255,14 @@ class ToolServerProcess:
             if call is not None and call.on_progress is not None:
                 call.on_progress({**message, "params": {**params, "progressToken": call.progress_token}})
         else:
-            self._on_notification(message)
+            self.on_notification(message)
 
     def _end(self, process: _Process, reason: CallFailure) -> None:
         if process.failure is not None:
             return
         process.failure = reason
         # A server that saw the end of its input first would end on its own, and libraries write errors then.
-        self._starter.kill(process.pid, process.writer.close)
+        self.starter.kill(process.pid, process.writer.close)
         if process.reader_task is not None:
             process.reader_task.cancel()  # also from its own task, as the last thing that it does
         for call in process.calls.values():
