@@ -30,37 +30,24 @@ _MODES: tuple[Mode, ...] = get_args(Mode)
 _NOT_PUBLIC = (
     # https://www.iana.org/assignments/iana-ipv4-special-registry, also those that it calls globally reachable: they
     # are relays and name servers of networks, which no tool has to reach.
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.31.196.0/24",
-    "192.52.193.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "192.175.48.0/24",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *(
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+    ),
+    *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4"),
     "224.0.0.0/4",  # https://www.iana.org/assignments/multicast-addresses
-    "240.0.0.0/4",
     # Public by its number, but the host of a machine at Azure (https://learn.microsoft.com/azure/virtual-network/
     # what-is-ip-address-168-63-129-16).
     "168.63.129.16/32",
     # RFC 4291: global unicast is 2000::/3. All else is local, reserved, or stands for an IPv4 address.
-    "::/3",
-    "4000::/2",
-    "8000::/1",
+    *("::/3", "4000::/2", "8000::/1"),
     # https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it is in 2000::/3.
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-    "2620:4f:8000::/48",
-    "3fff::/20",
+    *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
 )
 _PASSWORD_BYTES = 32
 

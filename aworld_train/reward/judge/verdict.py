@@ -48,22 +48,15 @@ _CONFIDENCE = re.compile(
 
 _GRADES = {"correct": Verdict.correct, "incorrect": Verdict.incorrect}
 _TRUTH = {
-    "yes": Verdict.correct,
-    "true": Verdict.correct,
-    "no": Verdict.incorrect,
-    "false": Verdict.incorrect,
+    **dict.fromkeys(("yes", "true"), Verdict.correct),
+    **dict.fromkeys(("no", "false"), Verdict.incorrect),
 }
 _CHINESE = {"正确": Verdict.correct, "错误": Verdict.incorrect, "不正确": Verdict.incorrect}
 _WORDS = {**_GRADES, **_TRUTH, **_CHINESE}
 _WORDS_BY_LABEL = {
-    "verdict": _GRADES,
-    "judgement": _GRADES,
-    "judgment": _GRADES,
-    "grade": _GRADES,
-    "correct": _TRUTH,
-    "is_correct": _TRUTH,
-    "结论": _CHINESE,
-    "判断": _CHINESE,
+    **dict.fromkeys(("verdict", "judgement", "judgment", "grade"), _GRADES),
+    **dict.fromkeys(("correct", "is_correct"), _TRUTH),
+    **dict.fromkeys(("结论", "判断"), _CHINESE),
 }
 """The words that are a verdict after a label, or as the value of a key, whatever the instructions say."""
 _LABELS_OF_DEFINED_WORDS = ("verdict", "judgement", "judgment", "grade", "decision", "score")
