@@ -1,7 +1,7 @@
 r"""Answers to questions with choices: a choice is named by its label, its text, or both if they agree.
 
-Of a question that lists ``A. Quito`` and ``B. Lima`` in lines of their own, ``(B)``, ``**B**``, ``\boxed{B}``,
-``B. Lima`` and ``Lima`` are the answer B; ``C. Lima`` and ``A or B`` name no choice.
+Of a question that lists ``A. Quito`` and ``B. Lima``, ``(B)``, ``**B**``, ``\boxed{B}``, ``B. Lima`` and ``Lima`` are
+the answer B; ``C. Lima`` and ``A or B`` name no choice.
 """
 
 import re

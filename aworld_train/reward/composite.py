@@ -28,7 +28,6 @@ _TAGS = ("answer", "think", "tool_call")
 
 
 def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
-    """Each invalid setting and what is wrong with it; no user-defined code is imported."""
     for key, names in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
         for name in names:
             if name not in PARTS:

@@ -3,21 +3,16 @@
 GAIA's own rule (arXiv 2311.12983, and the scorer of its leaderboard): if the ground truth is a number, the answer is
 read as one without ``$``, ``%`` and commas and must be equal; if it has a comma or semicolon, both are split there,
 and each element must be equal as a number or as text in lower case without space; else both are compared in lower case
-without space and punctuation. So ``17 km`` does not match ``17``, number words are not numbers, and order counts.
-
-The differences:
+without space and punctuation. The differences:
 
 - A hidden ground truth (``?``) matches nothing; GAIA's rule matches it with all punctuation.
-- ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is not a number equals ``inf``.
-- Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements.
-  A ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
+- ``nan`` and numbers that no float can hold are texts; in GAIA's rule all such texts equal ``inf``.
+- Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements. A
+  ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
 - Spaces and apostrophes separate thousands too; quotes, emphasis and TeX around a number are not part of it.
-- Currency signs, ``%`` and a unit that TeX sets as text (``42\\,\\text{km}``) may be missing, but not differ; GAIA's
-  rule knows ``$`` and ``%`` only, and not in elements.
-- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
-  it changes the meaning.
-- Full-width characters, typographic quotes, dashes and minus signs are the plain ones; a full stop at the end of a
-  list does not belong to its last element.
+- Currency signs, ``%`` and a unit that TeX sets as text (``42\\,\\text{km}``) may be missing, but not differ.
+- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``.
+- Characters are normalized; a full stop at the end of a list does not belong to its last element.
 """
 
 import math

@@ -68,8 +68,6 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A call as the model wrote it, and what came back."""
-
     arguments: str
     result: str
 
@@ -142,7 +140,6 @@ def _names_other_file(text: str, files: Sequence[str], is_program: bool) -> bool
 
 
 def _strings(arguments: str) -> Iterator[str]:
-    """The texts in a call's arguments; the arguments as they are where they are not JSON."""
     try:
         waiting = [json.loads(arguments)]
     except (ValueError, RecursionError):
@@ -157,7 +154,6 @@ def _strings(arguments: str) -> Iterator[str]:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    """What stands in a text in base64 or in hexadecimal digits."""
     for encoded in _ENCODED.findall(text):
         for decode in (base64.b64decode, bytes.fromhex):
             padding = "=" * (-len(encoded) % 4) if decode is base64.b64decode else ""

@@ -177,7 +177,6 @@ def _collection(text: str) -> str | None:
 
 
 def _with_decimal_comma(actual: MathAnswer, expected: MathAnswer) -> tuple[MathAnswer, MathAnswer]:
-    """An answer that may be ``4,2`` or ``1,234`` as 4.2 or 1.234, where the ground truth is a number with a point."""
     if expected.number is None or not expected.number.decimal or not _DECIMAL_COMMA.fullmatch(actual.text):
         return actual, expected
     number = read_number(actual.text.replace(",", "."))

@@ -1,8 +1,7 @@
 """Whether two answers that math-verify has read are equal: exactly where both are exact, whatever their size.
 
-Numbers are equal if their difference is: as a fraction, by simplification, or to thousands of digits, since SymPy works
-with ever more of them until it knows the first of the difference. A decimal number is equal to what differs from it by
-at most a millionth of its size. Expressions in variables are equal where they are at several points.
+Numbers are equal if their difference is 0 as a fraction, by simplification, or to thousands of digits; a decimal number
+is equal to what differs from it by at most a millionth. Expressions in variables are compared at several points.
 """
 
 from collections.abc import Sequence
@@ -146,7 +145,6 @@ def _equal_solutions(one: Expr, other: Expr) -> bool:
 
 
 def _elements(value: Any) -> Sequence[Any] | None:
-    """The elements of a list, a set or a vector, or the rows of a matrix; None for a single value."""
     if isinstance(value, FiniteSet):
         elements = list(getattr(value, "_unsorted_args", value.args))
         names = {str(each.lhs) for each in elements} if _coordinates(value) else set()

@@ -1,7 +1,6 @@
-r"""Notations of sets, intervals, lists and residues in the one that math-verify reads.
-
-``]0,1[`` becomes ``(0,1)``, ``[1,5;3]`` ``[1.5,3]``, ``\{x : x>3\}`` ``x>3``, "all real numbers" ``(-\infty,\infty)``,
-"no solution" ``\emptyset``, ``\langle 1,2\rangle`` ``(1,2)``, ``[[1,2],[3,4]]`` a matrix, and ``\pm 2`` ``\{2,-2\}``.
+r"""Notations of sets, intervals, lists and residues in the one that math-verify reads: ``]0,1[`` becomes ``(0,1)``,
+``[1,5;3]`` ``[1.5,3]``, ``\{x : x>3\}`` ``x>3``, "no solution" ``\emptyset``, ``[[1,2],[3,4]]`` a matrix, and ``\pm 2``
+``\{2,-2\}``.
 """
 
 import re

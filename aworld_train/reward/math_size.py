@@ -1,7 +1,6 @@
 """What SymPy is not asked to compute, since it would never end: towers of powers, large factorials, deep nesting,
-powers of sums that have many terms, long unions of sets.
-
-A text that passes may still take long; the scorer's limit on processor time is for that.
+powers of sums that have many terms, long unions of sets. The scorer's limit on processor time ends what else takes
+long.
 """
 
 import math
@@ -58,7 +57,6 @@ def too_large(latex: str) -> str | None:
 
 
 def _is_expanded(base: str) -> bool:
-    """Whether the base of a power is a sum with letters, whose powers SymPy expands."""
     return len(_terms(base.lstrip("+-"))) > 1 and bool(re.search(r"[A-Za-z]", base))
 
 
@@ -81,7 +79,6 @@ def _powers(latex: str) -> list[tuple[str, str]]:
 
 
 def _factorial_operands(latex: str) -> list[str]:
-    """What stands before each ``!`` and in each gamma function, and the upper number of each binomial coefficient."""
     operands = [match["number"] for pattern in (_BINOMIAL, _GAMMA) for match in pattern.finditer(latex)]
     for match in _FACTORIAL.finditer(latex):
         operand = match["operand"]

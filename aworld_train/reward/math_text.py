@@ -77,7 +77,6 @@ class MathAnswer:
 
 
 def quantity(text: str) -> MathAnswer:
-    """Split an answer from its dollar signs, box, currency, unit and percent sign."""
     text = _IS.sub("", undressed(text, plain=True))
     if "=" not in text and (number := read_number(text)) and number.unit in _UNITS:
         return _of_number(number, text)
@@ -168,7 +167,6 @@ def as_latex(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
     if text.strip().casefold() in _SHORT_WORDS:
         return True
     without_names = _INDEX.sub("", _ARGUMENT.sub(" ", text))

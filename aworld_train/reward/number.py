@@ -17,8 +17,8 @@ MAX_TEXT_CHARS = 10_000
 def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Compare by `numeric_match` where the ground truth is a number, else as text without case and spacing.
 
-    In a row whose ``extra_info`` holds an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is
-    1/3?" only repeats the question.
+    In a row with an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is 1/3?" repeats the
+    question.
     """
     expected = _read(ground_truth)
     if expected is None:
@@ -39,10 +39,9 @@ def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
 def numeric_match(answer: str, truth: str) -> bool:
     """Whether two texts are the same number.
 
-    An integer must match exactly except for floating-point noise; any other number must match within a relative 1e-4,
-    and never differ by more than half a cent (0.005). A currency or a percent sign may be missing, but not be another.
-    A fraction counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. Anything else, such
-    as ``nan``, ``1e999`` or ``12 or 13``, matches nothing.
+    An integer must match exactly except for floating-point noise; any other number within a relative 1e-4, and never
+    differ by more than half a cent (0.005). A currency or a percent sign may be missing, but not be another. A fraction
+    counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. ``nan``, ``1e999`` or ``12 or 13`` match nothing.
     """
     expected = _read(truth)
     actual = _read(answer, expected) if expected else None

@@ -99,12 +99,11 @@ _REPEATING = re.compile(r"(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P
 
 
 class Quantity(NamedTuple):
-    """A number, and its unit where it has one.
+    """A number, and its unit: the code of a currency, ``%``, or what TeX sets as text.
 
     Attributes:
-        unit: The code of a currency, ``%``, or what TeX sets as text; empty if there is none.
         computed: Whether it is written as a fraction, a power, or with a word that multiplies it.
-        reduced: Whether its fraction is in lowest terms, and no whole number.
+        reduced: Whether its fraction is in lowest terms, and not a whole number.
         joined: Whether its whole part and its fraction have an "and" between them.
         decimal: Whether it is written with a decimal point, so that it may be rounded.
     """

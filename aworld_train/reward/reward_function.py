@@ -15,7 +15,6 @@ from aworld_train.reward.settings import RewardSettings
 
 
 async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> ScoreResult:
-    """Score an episode by a reward function."""
     scorer = reward_function_scorer(function)
     context = ScoringContext(info=arguments, settings=settings)
     result = await score_extracted(scorer, "", str(arguments["ground_truth"]), context)

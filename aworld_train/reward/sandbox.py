@@ -157,7 +157,6 @@ def serve() -> NoReturn:
 
 
 def _do(request: list[Any], objects: list[Any]) -> list[Any]:
-    """One operation on one of the answer's objects: its result, and the arguments as the operation left them."""
     action, handle, *packed = request
     target = objects[handle]
     arguments = [unpack(value, objects.__getitem__) for value in packed]
@@ -208,7 +207,6 @@ class _Assertions:
         ast.fix_missing_locations(tree)
 
     def fault(self) -> str | None:
-        """Why the tests have checked less than they must, although nothing was raised; None if they have not."""
         if self._numbers and not self._numbers & self.held:
             return "none of the tests' assertions ran"
         skipped = any(
@@ -325,8 +323,6 @@ def _parent_of(process: str) -> int:
 
 
 class _Pipe:
-    """The answer's process, as the tests see it."""
-
     def __init__(self, reader: IO[bytes], writer: Any):
         self._reader, self._writer = reader, writer
 
@@ -437,7 +433,6 @@ def pack(value: Any, objects: list[Any] | None) -> Any:
 
 
 def unpack(data: Any, object_of: Any) -> Any:
-    """The value that `pack` packed; ``object_of`` returns the object of an index."""
     if not isinstance(data, dict):
         return data
     ((mark, content),) = data.items()
@@ -458,7 +453,6 @@ def unpack(data: Any, object_of: Any) -> Any:
 
 
 def _update_in_place(before: Any, after: Any) -> None:
-    """Apply to a list, a set or a dict the changes that a called function made to its copy."""
     if isinstance(before, list) and isinstance(after, list):
         before[:] = after
     elif isinstance(before, dict | set) and isinstance(after, type(before)):

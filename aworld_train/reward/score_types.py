@@ -28,13 +28,10 @@ class TooHard(Exception):
 
 @dataclass(frozen=True)
 class Score:
-    """A scorer's result for an answer.
+    """A scorer's result for an answer, or None where it abstains, and how it arrived at it in ``steps``, for people.
 
-    Attributes:
-        value: The score; None where the scorer abstains.
-        parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
-        steps: How the scorer arrived at it, a line each, for people.
-        is_provoked: Whether the answer may be why there is none, as where a judge replied without a verdict.
+    ``parts`` are named numbers for metrics, such as ``judge_cost``. ``is_provoked``: the answer may be why there is no
+    score, as where a judge replied without a verdict.
     """
 
     value: float | None

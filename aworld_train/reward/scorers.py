@@ -53,15 +53,14 @@ class Scorer:
     """A scorer and how it is called.
 
     Attributes:
-        reference: What any process finds it by: the name of a built-in one, else ``module:function`` or
-            ``/path/file.py:function``.
+        reference: What any process finds it by: a built-in name, ``module:function`` or ``/path/file.py:function``.
         arguments: 2 (answer, ground truth) or 3 (and the context).
         isolated: Whether it runs in a worker process, which is killed when it takes too long.
         scores_missing_answers: Whether it is also called, with None, for an episode without an answer.
         delegates: Whether it calls other scorers, which have the time limit, and so has none itself.
         takes_references: Whether it is called once with all the references of a task, a line each.
         prepare: Called by a worker process before the first answer, outside the time limit.
-        max_processor_seconds: How long it may compute for an answer; the run's time limit holds beside it.
+        max_processor_seconds: How long it may compute for an answer, within the run's time limit.
     """
 
     name: str

@@ -149,10 +149,7 @@ def _references(context: ScoringContext) -> list[str]:
 
 
 async def _best(attempt: _Attempt, references: list[str]) -> ScoreResult:
-    """The best score of an answer against any reference.
-
-    Without a full score, a reference that could not be compared leaves the answer without a score: it may be right.
-    """
+    """The best score against any reference; one that could not be compared leaves no score below a full one."""
     results = []
     for reference in references:
         result = await _score_by(replace(attempt, ground_truth=reference))

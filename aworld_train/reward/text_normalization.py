@@ -1,7 +1,5 @@
-"""Character folding: texts compare equal when they differ only in how a keyboard or a web page writes a character.
-
-Full-width forms become ASCII; typographic quotes, dashes and the minus sign become the ASCII ones; invisible characters
-are removed; composed and decomposed letters become the same. NFKC is not used, because it turns 10² into 102.
+"""Texts compare equal when they differ only in how a keyboard or a web page writes a character: full width, typographic
+quotes and dashes, invisible or composed characters. NFKC is not used, because it turns 10² into 102.
 """
 
 import string

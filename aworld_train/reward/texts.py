@@ -25,25 +25,21 @@ _DIGITS = frozenset(string.digits)
 
 
 def exact(answer: str, ground_truth: str) -> Score:
-    """Whether the answer is the ground truth except for case, spacing and how characters are written."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(_plain(answer) == _plain(ground_truth)), steps=("Compared as texts.",))
 
 
 def exact_case(answer: str, ground_truth: str) -> Score:
-    """Whether the answer is the ground truth to the letter, but for space around it."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(answer.strip() == ground_truth.strip()), steps=("Compared to the letter.",))
 
 
 def f1(answer: str, ground_truth: str) -> Score:
-    """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1).
-
-    Words are separated by spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
-    unless the ground truth consists of them. In scripts without spaces each character is a word, as in MLQA (arXiv
-    1910.07475).
+    """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1), without
+    articles unless the ground truth consists of them. In scripts without spaces each character is a word, as in MLQA
+    (arXiv 1910.07475).
     """
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score

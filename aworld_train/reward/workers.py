@@ -1,13 +1,11 @@
 """Scorers in worker processes: one that hangs or crashes costs its own answer and nothing else.
 
-A worker takes one answer at a time, and is killed when its time is up. The time limit counts the scorer alone: waiting
-for a worker, starting one and loading a scorer have limits of their own. Any thread may submit, and no event loop is
-blocked. An answer that has used up a scorer's processor time is not scored again: a policy that has found such an
-answer gives it many times.
+A worker takes one answer at a time, and is killed when its time is up, which counts the scorer alone. Any thread may
+submit, and no event loop is blocked. An answer that has used up a scorer's processor time is not scored again: a policy
+that has found such an answer gives it many times.
 
-Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
-scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
-task. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
+pebble 5.2.3 was measured and not taken, as it does not kill the children of a worker, nor a busy worker when the parent
+is killed; loky 3.7.0 has no time limit for a task. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
 """
 
 import atexit
@@ -236,10 +234,8 @@ class ScorerProcess:
         self._loaded.add((kind, reference))
 
     def _wait(self, job: Job, used_before: float) -> None:
-        """Wait for the reply.
-
-        A scorer that is computing when its time is up gets up to four times as long to have computed for half of it:
-        where other programs have the processors, time alone does not tell whether the answer takes long.
+        """Wait for the reply; a scorer that is computing gets up to four times its time to have computed for half of
+        it, since other programs may have the processors.
         """
         began = time.monotonic()
         remaining = min(job.seconds, job.processor_seconds)
@@ -268,7 +264,6 @@ class ScorerProcess:
 
 
 def _processor_seconds(process: psutil.Process) -> float:
-    """Processor time of a process and of its children that have ended."""
     try:
         times = process.cpu_times()
     except psutil.Error:

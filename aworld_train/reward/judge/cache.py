@@ -1,11 +1,8 @@
 """Cached verdicts, one file each, for any number of processes on any file system.
 
-A file is named by the hash of all that determines the verdict (`Question.key`), and repeats it. A file that cannot be
-read, is truncated or has another key counts as missing. Files are not synced to disk: what a power cut damages is
-judged again.
-
-diskcache 5.6.3 (its last release, of August 2023) was not taken: it unpickles what it reads, so whoever can write to
-the directory could run code in the trainer, and its SQLite file cannot be shared over NFS.
+A file is named by the hash of all that determines the verdict (`Question.key`), and repeats it; one that cannot be read
+counts as missing. diskcache 5.6.3 was not taken: it unpickles what it reads, so whoever can write to the directory
+could run code in the trainer, and its SQLite file cannot be shared over NFS.
 """
 
 import json

@@ -1,9 +1,8 @@
 """The verdicts that a judge's instructions define, and the form in which a request asks for one.
 
-Benchmarks' own judges reply in words that mean a verdict only because their prompts say so: SimpleQA's ``A``, ``B`` and
-``C``, FRAMES's ``TRUE`` and ``FALSE``, a score of 0 or 1. Elsewhere such a word may be a choice, a fact or a mark.
-Whatever the instructions ask for, a request adds the form that can be read most safely: a JSON object that the server
-enforces, or a last line with the request's code.
+Benchmarks' own judges reply in words that mean a verdict only because their prompts say so: SimpleQA's ``A``, FRAMES's
+``TRUE``, a score of 0 or 1. A request also asks for the form that can be read most safely: a JSON object that the
+server enforces, or a last line with the request's code.
 """
 
 import re

@@ -53,9 +53,8 @@ class Backoff:
 class Judgement:
     """The result for a question, and its cost, from the token counts that servers report.
 
-    Attributes:
-        is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
-        refusals: How many models take no request at all, as with a wrong key or a spent quota.
+    ``is_provoked``: a model gave no verdict, or refused the request by what is in it. ``refusals``: how many models
+    take no request at all, as with a wrong key or a spent quota.
     """
 
     judged: JudgedVerdict | None = None
@@ -231,7 +230,6 @@ def _verdict_line(judged: JudgedVerdict) -> str:
 
 
 def _share(deadline: float, remaining: int) -> float:
-    """The deadline of a model, if so many, including it, are still to be tried."""
     now = _now()
     return now + (deadline - now) / remaining
 

@@ -42,10 +42,7 @@ class Question:
         return forms_of(self.instructions)
 
     def key(self, model: str) -> str:
-        """The cache key of a model's verdict: a hash of all that determines it.
-
-        A model is the same wherever it is served, and the form of the verdict may differ between servers.
-        """
+        """The cache key: a hash of all that determines a model's verdict, but for its address and the form."""
         return _hash(
             model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.ground_truth, self.answer
         )

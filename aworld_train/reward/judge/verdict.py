@@ -76,9 +76,7 @@ class UnreadableVerdict(Exception):
 
 
 def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_FORMS) -> JudgedVerdict:
-    """The verdict in a judge's text, which may quote ``answer``; raises UnreadableVerdict where there is none, or
-    several that differ.
-    """
+    """The verdict in a judge's text, which may quote ``answer``; raises UnreadableVerdict."""
     for piece in _may_be_objects(text):
         if (data := _as_object(piece)) is not None:
             judged = _verdict_in(data, forms)
@@ -101,8 +99,6 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
 
 @dataclass(frozen=True)
 class _Line:
-    """A line that is a verdict: its text, whether it has a label, and the code of a request in it."""
-
     text: str
     verdict: Verdict
     is_labelled: bool
@@ -130,7 +126,6 @@ def _words(label: str, forms: Forms) -> Mapping[str, Verdict]:
 
 
 def _without_confidence(lines: list[str], forms: Forms) -> tuple[list[str], float | None]:
-    """The lines without one of a confidence after the verdict, and the confidence there or before the verdict."""
     confidence = None
     match = _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1])
     if match and len(lines) > 1:
@@ -199,7 +194,6 @@ def _verdict_in(data: dict[str, Any], forms: Forms) -> JudgedVerdict:
 
 
 def _is_echo(data: dict[str, Any], quotable: str, forms: Forms) -> bool:
-    """Whether a verdict and all that was given with it stand in the answer, in whatever order and form."""
     if not data:
         return False
     for name, value in data.items():
