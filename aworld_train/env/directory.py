@@ -31,10 +31,7 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files (of links: where they lead) and of its empty folders.
-
-        Caches do not count: ``__pycache__`` and hidden folders.
-        """
+        """A hash of the names and contents of its files, links and empty folders, without caches and hidden folders."""
         hashed = hashlib.sha256()
         for file in sorted(self._files()):
             name = file.relative_to(self.path)

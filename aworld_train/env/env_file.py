@@ -15,8 +15,6 @@ from aworld_train.errors import UsageError, nearest
 
 @dataclass(frozen=True)
 class Assignment:
-    """A line of the file: the line's number, and the value before references are replaced."""
-
     line: int
     value: str
 

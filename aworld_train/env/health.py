@@ -26,7 +26,6 @@ MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env
 
 
 def health_url(mcp_url: str) -> str:
-    """The health check of that MCP endpoint's server: ``/health`` on the same host and port."""
     return str(httpx.URL(mcp_url).copy_with(raw_path=b"/health"))
 
 

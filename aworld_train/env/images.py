@@ -95,10 +95,8 @@ def build(
     pull: bool = False,
     rebuild: bool = False,
 ) -> str:
-    """Build the environment's image unless it exists; returns its name.
-
-    A Dockerfile with ``ARG SERVERS`` gets the names in ``only``, and may leave out what other servers need; an existing
-    image with all servers is used instead.
+    """Build the environment's image unless it exists; returns its name. A Dockerfile with ``ARG SERVERS`` gets the
+    names in ``only``, and may leave out what other servers need.
     """
     from docker.errors import ImageNotFound
 

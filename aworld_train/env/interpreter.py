@@ -67,9 +67,8 @@ def install_packages(directory: EnvDirectory, python: str, report_progress: Prog
 
 
 def _is_installed(line: str) -> bool:
-    """Whether the package that a line of requirements names is installed, whatever its version.
-
-    A line with an environment marker counts as installed, one without a package's name does not: only pip can read it.
+    """Whether the package that a line of requirements names is installed, whatever its version; only pip can read
+    paths.
     """
     line = line.partition("#")[0].strip()
     if not line or ";" in line:

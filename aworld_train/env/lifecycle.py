@@ -189,7 +189,6 @@ def orphans() -> list[str]:
 
 
 def down_orphans() -> list[str]:
-    """Remove every orphan; their names."""
     names = orphans()
     for name in names:
         with registry.locked(name, _LOCK_SECONDS):

@@ -63,7 +63,6 @@ def log_path(name: str) -> Path:
 
 
 def old_log_path(name: str) -> Path:
-    """The file of its older log lines, once the log has become too long for one file."""
     return folder() / f"{checked(name)}.log.1"
 
 

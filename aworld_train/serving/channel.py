@@ -23,8 +23,6 @@ def derive_secret(environment_secret: str, number: int) -> str:
 
 
 class Channel:
-    """One end of the channel between a gateway and a worker."""
-
     def __init__(self, secret: str):
         self._key = hashlib.sha256(secret.encode()).digest()
 

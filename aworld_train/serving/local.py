@@ -114,10 +114,7 @@ def main() -> None:
 
 
 def rotate_log(log: Path, old: Path) -> None:
-    """Copy a log that has become too long to ``old``, and empty it; lines written meanwhile are lost.
-
-    It stays the same file, because other processes have it open.
-    """
+    """Copy a long log to ``old``, and empty it, so that it stays the file that other processes have open."""
     with contextlib.suppress(OSError):
         size = log.stat().st_size
         if size <= MAX_LOG_BYTES:

@@ -13,12 +13,10 @@
       LLM: {names: [BASE_URL, API_KEY], used_by: [CLOCK_LLM, MAP_LLM]}  # LLM_API_KEY for MAP_LLM_API_KEY too
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
-``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The arguments of a test
-may have them too. A server that needs a service is tested with a folder of answers in its place:
+``WORKDIR``), ``{workspace}`` the session's working directory. A server that needs a service is tested with a folder of
+answers in its place:
 
     test: {tool: find, arguments: {word: ants}, expect: insect, site: samples/site, environment: {DICT_URL: "{site}"}}
-
-``aworld_train.env.directory`` reads and checks the file; workers get the result.
 """
 
 import re
@@ -185,7 +183,6 @@ class Manifest:
                         raise ValueError(f"shared_keys.{shared}: no server has the key {prefix}_{name}")
 
     def missing_keys(self, variables: Mapping[str, str]) -> dict[str, list[str]]:
-        """The servers that are off, each with its missing variables."""
         lacking = {
             name: [key for key in entry.keys if not variables.get(key)]
             for name, entry in self.servers.items()

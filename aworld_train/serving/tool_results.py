@@ -32,7 +32,6 @@ def valid_result(result: Any) -> dict[str, Any]:
 
 
 def valid_tools(listed: Any) -> list[dict[str, Any]]:
-    """The tools of a list that have a name, each once, with parameters that are an object."""
     tools: dict[str, dict[str, Any]] = {}
     for tool in listed if isinstance(listed, list) else []:
         name = tool.get("name") if isinstance(tool, dict) else None

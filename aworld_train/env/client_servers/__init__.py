@@ -290,7 +290,6 @@ def cache_folder(name: str) -> Path:
 
 
 def _filled(value: str) -> tuple[str, list[str]]:
-    """A text with its references replaced by variables of this process, and the names of those not set."""
     from dotenv.variables import Variable, parse_variables
 
     atoms = list(parse_variables(value))

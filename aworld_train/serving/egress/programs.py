@@ -59,7 +59,6 @@ class Program:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def wait_for_end(self) -> str:
-        """Wait for its end; returns how it ended."""
         assert self._process is not None
         code = await self._process.wait()
         return f"{self.name} ended with {signal.Signals(-code).name if code < 0 else code}"

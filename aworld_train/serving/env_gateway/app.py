@@ -335,9 +335,8 @@ class Gateway:
             self.pool.release(link, session.session_id)
 
     async def _close(self, link: WorkerClient, session_id: str) -> bool:
-        """End a session at its worker, with retries while it is alive; returns whether the worker knew it.
-
-        Failures do not reset the connection, because the worker may have other sessions.
+        """End a session at its worker, with retries while it is alive; returns whether the worker knew it. Failures do
+        not reset the connection, because the worker may have other sessions.
         """
         while True:
             try:

@@ -144,7 +144,6 @@ class Connections:
             self._close_when_idle(connection)
 
     async def watch(self) -> None:
-        """Close connections whose deadline or token has expired; runs until it is cancelled."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now, wall_clock = asyncio.get_running_loop().time(), time.time()

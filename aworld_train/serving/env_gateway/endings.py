@@ -1,7 +1,6 @@
 """What became of a session, for the client that lost it, from a place that the session's tools cannot reach.
 
-An error in an answer may come from the session's own tools, so a client takes a loss for a fault of the environment
-only if this shows one, as by workers without a session that were lost at the same time.
+A client takes a loss for a fault of the environment only if this shows one: an error may come from the session's tools.
 """
 
 import time

@@ -1,7 +1,5 @@
-"""One request and its response, between a client and the worker of its session.
-
-Short messages are forwarded as a whole, long ones in chunks as they arrive. A client whose worker is lost gets a
-JSON-RPC error; one that does not read its response is disconnected.
+"""One request and its response, between a client and the worker of its session: short messages as a whole, long ones in
+chunks. A client whose worker is lost gets a JSON-RPC error; one that does not read its response is disconnected.
 """
 
 import asyncio

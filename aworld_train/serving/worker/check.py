@@ -23,10 +23,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Site:
-    """A folder, served on loopback: at a path, whatever the method and the query, its file.
-
-    A file is named as its path is quoted in an address (``http%3A``).
-    """
+    """A folder, served on loopback, whatever the method and the query; files are named as paths are quoted."""
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()

@@ -41,7 +41,6 @@ class Desktop:
         self._viewers = 0
 
     async def start(self) -> None:
-        """Start it, and return when programs can draw on it."""
         async with self._changing:
             await self._start_display()
             null = os.open(os.devnull, os.O_RDWR)

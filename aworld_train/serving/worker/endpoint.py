@@ -1,7 +1,5 @@
-"""The socket at which a worker is reached, and a check that no other file has replaced it.
-
-The gateway does not accept a replacement (``serving.channel``), but could not reach the worker any more. So the worker
-ends then, to be started again.
+"""The socket at which a worker is reached. If another file has replaced it, which the gateway does not accept
+(``serving.channel``), the worker ends, to be started again.
 """
 
 from pathlib import Path

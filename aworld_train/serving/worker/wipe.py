@@ -51,7 +51,6 @@ def wipe(resources: SharedResources) -> None:
 
 
 def end_processes(resources: SharedResources) -> None:
-    """End every process of the session, and continue those that are spared."""
     _end_all(lambda: _descendants() - resources.spared, _end_each)
     for pid in resources.spared - {os.getpid()}:  # a tool may have stopped it
         with contextlib.suppress(ProcessLookupError):

@@ -121,7 +121,6 @@ def _wide(content: bytes) -> str | None:
 
 
 def _is_writing(text: str) -> bool:
-    """Whether all characters can be seen or are spaces, and nearly all letters are of one script besides Latin."""
     visible = [one for one in text if not one.isspace() and unicodedata.category(one) != "Cf"]
     if not visible or not all(one.isprintable() for one in visible) or "\ufffd" in visible:
         return False
@@ -137,7 +136,6 @@ def _is_writing(text: str) -> bool:
 
 
 def _escaping(content: bytes) -> str | None:
-    """An encoding that writes other letters as ASCII after an escape, where there is one."""
     if not content.isascii() or not _ESCAPE.search(content):
         return None
     from chardet import detect as chardet

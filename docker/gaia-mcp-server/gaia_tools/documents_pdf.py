@@ -241,7 +241,6 @@ def _page(page: "Page | None", number: int, path: Path, password: str, language:
 
 
 def _by_ocr(path: Path, password: str, number: int, language: str, text: str, problem: str) -> _PageText:
-    """A page that is a picture, apart from ``text``; ``problem`` is what is wrong with it, if that is known."""
     import pypdfium2
 
     try:

@@ -55,7 +55,6 @@ def writable(file_path: str, overwrite: bool = False) -> Path:
 
 
 def shown(path: Path) -> str:
-    """A path as a model should name it: relative to the workspace where it is in there."""
     return str(path.relative_to(workspace())) if path.is_relative_to(workspace()) else str(path)
 
 

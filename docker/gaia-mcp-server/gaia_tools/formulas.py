@@ -60,7 +60,6 @@ def of_mathml(formulas: Sequence[Any]) -> list[str]:
 
 
 def _set_apart(number: Any) -> None:
-    """Put a space before a number that follows another one, which would become a part of it."""
     node = number
     while node.parent.name != "math" and not _previous(node):
         node = node.parent

@@ -127,7 +127,6 @@ def is_configured(prefix: str) -> bool:
 
 
 def check_configured(prefix: str) -> None:
-    """Raise a ToolError that names the variable of that prefix which is missing, before any work is done."""
     for name in ("BASE_URL", "API_KEY", "MODEL_NAME"):
         _variable(f"{prefix}_{name}")
 

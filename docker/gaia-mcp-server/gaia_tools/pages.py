@@ -161,7 +161,6 @@ def _main_content(html: str, url: str, images: bool) -> str:
 
 
 def _misses(main: str, everything: str, marked_words: int) -> bool:
-    """Whether what was taken for the main content is too little of the page, or lacks most rows of its tables."""
     if len(everything) < _LITTLE:
         return len(main) < len(everything)
     rows, kept, words = _rows(everything), _rows(main), len(_words(main))

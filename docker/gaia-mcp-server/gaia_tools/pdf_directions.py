@@ -29,7 +29,6 @@ _ANGLE = 2  # degrees
 
 
 def is_special(chars: list[Char]) -> bool:
-    """Whether some of the text runs otherwise than from left to right along the page."""
     return any(
         (one["text"] > "\u0590" and (_RIGHT_TO_LEFT.search(one["text"]) or _IDEOGRAPHS.search(one["text"])))
         or not one["upright"]
@@ -104,7 +103,6 @@ def _is_mark(char: Char) -> bool:
 
 
 def _angle(char: Char) -> int:
-    """In which direction the text of a letter runs, in whole degrees, counterclockwise; 0 for nearly upright."""
     a, b = char["matrix"][:2]
     if b == 0 and a >= 0:
         return 0

@@ -55,8 +55,6 @@ class FormField:
 
 @dataclass(frozen=True)
 class _Widget:
-    """Where a field is on the page; radio buttons of one name are one field of several widgets."""
-
     kind: int
     name: str
     tooltip: str

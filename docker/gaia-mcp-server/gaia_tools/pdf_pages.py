@@ -60,7 +60,6 @@ def page_markdown(page: "Page") -> str:
 
 
 def needs_ocr(page: "Page", text: str) -> bool:
-    """Whether a page is a picture, or in a font that does not say which letters it draws."""
     if 10 * text.count("(cid:") > len(text) > 0:
         return True
     drawn = bool(page.images) or len(page.curves) > _MANY_CURVES
@@ -220,7 +219,6 @@ def _lines(words: list[Word]) -> Iterator[list[Word]]:
 
 
 def _in_one_row(words: list[Word]) -> Iterator[Word]:
-    """The words, of which a script that stands above or below another of the same letter is put behind it."""
     base: Word | None = None
     first: tuple[Word, int] | None = None
     for word in words:
@@ -270,7 +268,6 @@ def _joined(line: list[Word]) -> str:
 
 
 def _levels(line: list[Word]) -> list[int]:
-    """Which words of a line are superscripts (1) and subscripts (-1) of the one before them."""
     levels, base = [0], line[0]
     for last, word in itertools.pairwise(line):
         level = 0

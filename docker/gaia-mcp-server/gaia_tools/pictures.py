@@ -102,7 +102,6 @@ def on_white(image: "Image") -> "Image":
 
 
 def as_data_url(path: Path, longest: int) -> tuple[str, tuple[int, int]]:
-    """A picture for a model to see, as a ``data:`` address of at most ``longest`` pixels a side, and its own size."""
     image = opened(path)
     size = image.size
     image.draft("RGB", (longest, longest))

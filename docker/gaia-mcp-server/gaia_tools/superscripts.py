@@ -57,7 +57,6 @@ def _is_on_line(pieces: Sequence[Piece], number: int) -> bool:
 
 
 def _goes_on(script: str, after: str) -> bool:
-    """Whether a reader would take the beginning of ``after`` for a part of the script."""
     following, last = after[:1], script[-1]
     if last.isdigit():
         return following.isdigit() or (following in ".," and after[1:2].isdigit() and bool(following))

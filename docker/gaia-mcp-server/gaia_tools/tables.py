@@ -6,7 +6,6 @@ from typing import Any
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table whose first row is the head; short rows are filled up."""
     width = max(map(len, rows), default=0)
     lines = [
         "| "

@@ -21,8 +21,6 @@ _LAST = 0.05  # seconds before the end where there is a frame still
 
 @dataclass(frozen=True)
 class Video:
-    """A video file, its length in seconds by its own word, and the seconds for which a frame of it is shown."""
-
     path: Path
     seconds: float | None
     interval: float
@@ -117,7 +115,6 @@ async def scene_changes(video: Video, start: float, end: float, folder: Path, mo
 
 
 async def together(work: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
-    """The results of all; the first error ends the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -171,7 +171,6 @@ class _Request:
 async def _answer(
     http: aiohttp.ClientSession, request: _Request, tries: int, deadline: float
 ) -> aiohttp.ClientResponse:
-    """The answer, asked for again while the host is busy or fails, as long as tries and time are left."""
     for left in reversed(range(tries)):
         pause = _FIRST_PAUSE * 2 ** (tries - 1 - left) * random.uniform(0.75, 1.25)
         try:

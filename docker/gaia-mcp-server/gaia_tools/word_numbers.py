@@ -30,8 +30,6 @@ _MARKERS = {
 
 @dataclass(frozen=True)
 class _Level:
-    """A level of a list, ``key`` of which is the definition it is in and its number from 0."""
-
     key: tuple[str, int]
     start: int
     kind: str

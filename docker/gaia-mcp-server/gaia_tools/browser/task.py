@@ -65,7 +65,6 @@ class Outcome:
 
 
 async def carry_out(server: FastMCP, task: str, most_steps: int, form: Format, seconds: float) -> Outcome:
-    """Let the model of ``BROWSERUSE_LLM_*`` do a task with the browser's tools of a server."""
     steps: list[str] = []
     try:
         async with asyncio.timeout(seconds):
