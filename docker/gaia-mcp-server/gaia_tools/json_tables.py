@@ -26,7 +26,7 @@ def json_rows(text: str, name: str) -> list[list[Any]] | None:
         return None
     rows = _rows(found)
     if rows is None:
-        raise ToolError(f"{name} is JSON and no table: {_shape(found)}. {_OTHER}")
+        raise ToolError(f"{name} is JSON and not a table: {_shape(found)}. {_OTHER}")
     return rows
 
 

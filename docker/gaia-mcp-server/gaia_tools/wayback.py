@@ -177,7 +177,7 @@ def _address(url: str) -> str:
     except ValueError as error:
         raise ToolError(f"{url} is not an address: {error}.") from error
     if parsed.scheme not in ("http", "https", "ftp") or not parsed.host:
-        raise ToolError(f"{url} is not the address of a page.")
+        raise ToolError(f"{url} is not an address of a page.")
     return str(parsed)
 
 

@@ -250,7 +250,7 @@ async def test_errors_of_arxiv_are_clear(arxiv: Arxiv) -> None:
     arxiv.answer = 429, b"Rate exceeded."
     assert "asked too often" in await refusal(server, "search_papers", query="x")
     arxiv.answer = 200, b"<html>not xml"
-    assert "no Atom feed" in await refusal(server, "search_papers", query="x")
+    assert "not an Atom feed" in await refusal(server, "search_papers", query="x")
 
 
 async def test_entities_in_a_feed_are_not_expanded(arxiv: Arxiv) -> None:
@@ -259,7 +259,7 @@ async def test_entities_in_a_feed_are_not_expanded(arxiv: Arxiv) -> None:
         f'<!DOCTYPE feed [<!ENTITY e0 "boom">{nested}]><feed xmlns="http://www.w3.org/2005/Atom">&e8;</feed>'
     )
     arxiv.answer = 200, body.encode()
-    assert "no Atom feed" in await refusal(server, "search_papers", query="x")
+    assert "not an Atom feed" in await refusal(server, "search_papers", query="x")
 
 
 async def test_markup_in_titles_stays_text(arxiv: Arxiv) -> None:

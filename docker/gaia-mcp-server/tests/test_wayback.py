@@ -170,7 +170,7 @@ async def test_an_address_in_the_archive_stands_for_its_page(archive: Archive) -
 
 @pytest.mark.parametrize("url", ["", "javascript:alert(1)", "file:///etc/passwd", "http://"])
 async def test_what_is_no_address_is_refused(archive: Archive, url: str) -> None:
-    assert "no address" in await refusal(server, "list_archived_versions", url=url)
+    assert "not an address" in await refusal(server, "list_archived_versions", url=url)
     assert not archive.asked
 
 
