@@ -617,7 +617,7 @@ async def test_idle_workers_that_are_lost_at_the_same_time_are_said(tmp_path: Pa
     ):
         made = Gateway("name", SECRET, [busy.socket, idle.socket], LIMITS).pool.links[1]
         link = WorkerClient(
-            1, idle.socket, made._channel, False, lambda: None, client.gateway._handle_worker_loss, print
+            1, idle.socket, made.channel, False, lambda: None, client.gateway._handle_worker_loss, print
         )
         following = asyncio.create_task(link.follow())
         busy.report(ready=True)
