@@ -133,37 +133,35 @@ def up_command(
     """
     from aworld_train.env import clean_leftovers, up
     from aworld_train.env.address import is_loopback
-    from aworld_train.env.backend import Size
+    from aworld_train.env.backend import EnvSettings, Size
 
     if (docker_dir is None) == (mcp_servers is None):
         raise UsageError("Give --docker-dir or --mcp-servers, and only one of them.")
-    size = Size(cpus, _bytes(memory))
     if cpus <= 0:
         raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
+    settings = EnvSettings(
+        name=name,
+        backend=backend,
+        host=host,
+        port=port,
+        workers=workers,
+        servers=_names(servers),
+        env_file=env_file,
+        data=data,
+        size=Size(cpus, _bytes(memory)),
+        desktop=vnc,
+        egress=egress,
+        egress_hosts=_names(egress_hosts),
+        scoring_workers=scoring_workers,
+        runtime=runtime,
+        ttl=_seconds(ttl),
+        wait=wait,
+        pull=pull,
+        rebuild=rebuild,
+    )
     clean_leftovers()
     with _progress() as report_progress:
-        connection = up(
-            docker_dir or str(mcp_servers),
-            name=name,
-            backend=backend,
-            host=host,
-            port=port,
-            workers=workers,
-            servers=_names(servers),
-            env_file=env_file,
-            data=data,
-            size=size,
-            desktop=vnc,
-            egress=egress,
-            egress_hosts=_names(egress_hosts),
-            scoring_workers=scoring_workers,
-            runtime=runtime,
-            ttl=_seconds(ttl),
-            wait=wait,
-            pull=pull,
-            rebuild=rebuild,
-            report_progress=report_progress,
-        )
+        connection = up(docker_dir or str(mcp_servers), settings, report_progress=report_progress)
     if not is_loopback(host):
         console.note(
             f"Warning: {connection.mcp_url} is open to other machines, and plain HTTP shows the token to whoever is "
@@ -426,7 +424,7 @@ def config_command(
       aworld-train env config calculator-mcp-server --format dotenv >> .env
       eval "$(aworld-train env config --format shell)"
     """
-    from aworld_train.env.config_format import write_config
+    from aworld_train.env.connection import write_config
 
     sys.stdout.write(write_config(_with_gateway(name).connection, form) + "\n")
 

@@ -5,6 +5,7 @@ config = mcp_servers_config(connection.mcp_url, connection.token)
 down(connection.name)
 """
 
+from aworld_train.env.backend import EnvSettings
 from aworld_train.env.connection import (
     EnvConnection,
     connection_settings,
@@ -12,12 +13,13 @@ from aworld_train.env.connection import (
     mcp_servers_config,
 )
 from aworld_train.env.health import EnvironmentCheck, check_tools, examine, health_url, probe
-from aworld_train.env.leftovers import clean_leftovers
 from aworld_train.env.lifecycle import down, down_orphans, find, orphans, up
+from aworld_train.env.registry import clean_leftovers
 from aworld_train.env.status import EnvStatus, status
 
 __all__ = [
     "EnvConnection",
+    "EnvSettings",
     "EnvStatus",
     "EnvironmentCheck",
     "check_tools",

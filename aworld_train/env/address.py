@@ -13,22 +13,19 @@ _TRIES = 50
 
 
 def machine() -> str:
-    """The name of this machine."""
     return socket.gethostname()
 
 
 def listen_address(host: str) -> str:
-    """The IP address of ``host``, a name or an address."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise UsageError(f"--host {host!r} is no address: {error.strerror}.") from error
+        raise UsageError(f"--host {host!r} is not an address: {error.strerror}.") from error
 
 
 def public_address(listening: str) -> str:
-    """The address at which others reach a server that listens on ``listening``.
-
-    It is ``listening`` itself, or for the wildcard the address of the interface that the default route uses.
+    """The address at which others reach a server that listens on ``listening``; for the wildcard, that of the default
+    route.
     """
     if not ipaddress.ip_address(listening).is_unspecified:
         return listening
@@ -46,8 +43,7 @@ def public_address(listening: str) -> str:
 def free_port(address: str) -> int:
     """A port that nothing listens on at this moment.
 
-    If possible it is above those that the kernel gives to outgoing connections (61000 and above on Linux, by default):
-    while a server starts again, one of these would take its port.
+    If possible it is above those of outgoing connections, one of which would take it while a server starts again.
     """
     for port in _ports_above_outgoing():
         if is_free(address, port):
@@ -56,12 +52,10 @@ def free_port(address: str) -> int:
 
 
 def check_free(address: str, port: int) -> None:
-    """Check that a server can listen there."""
     _bind(address, port)
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a server can listen there now."""
     try:
         check_free(address, port)
     except EnvironmentFailure:
@@ -70,12 +64,10 @@ def is_free(address: str, port: int) -> bool:
 
 
 def url(ip: str, port: int, path: str) -> str:
-    """The HTTP URL of ``path`` at that address and port."""
     return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on ``host``."""
     return ipaddress.ip_address(listen_address(host)).is_loopback
 
 
@@ -91,7 +83,7 @@ def _ports_above_outgoing() -> list[int]:
 
 def _bind(address: str, port: int) -> int:
     if not 0 <= port <= 65535:
-        raise UsageError(f"{port} is no port: it is a number up to 65535, or 0 for any that is free.")
+        raise UsageError(f"{port} is not a port: it is a number up to 65535, or 0 for any that is free.")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as server:
         # As the servers themselves do: connections that have just ended do not occupy the port.

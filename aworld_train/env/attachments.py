@@ -1,7 +1,6 @@
 """The files that come with a benchmark's tasks: a folder that the tools of every worker may read and not change.
 
-In containers it is mounted at one fixed path, so that tasks can name their files the same everywhere; processes read it
-where it is. In both cases the variable ``ATTACHMENTS`` holds its path.
+Containers have it at one fixed path, processes where it is; the variable ``ATTACHMENTS`` holds its path.
 """
 
 import os
@@ -12,7 +11,6 @@ from typing import NoReturn
 from aworld_train.errors import UsageError
 
 MOUNT_POINT = "/attachments"
-"""Where the folder is in a container."""
 VARIABLE = "ATTACHMENTS"
 _ANSWER_COLUMNS = {
     "metadata*.jsonl": b"Final answer",
@@ -26,17 +24,12 @@ _OTHERS_ENTER = 0o005
 
 
 def find_data(folder: Path | None, for_containers: bool) -> Path | None:
-    """The folder's absolute path, if all in it can be used.
-
-    Args:
-        folder: As the user wrote it; None where there is none.
-        for_containers: Whether it is mounted in containers, whose tools run as another user.
-    """
+    """The folder's absolute path, if all in it can be used; tools in containers run as another user."""
     if folder is None:
         return None
     root = folder.expanduser().resolve()
     if not root.is_dir():
-        kind = "is no folder" if root.exists() else "does not exist"
+        kind = "is not a folder" if root.exists() else "does not exist"
         raise UsageError(
             f"{root} (--data) {kind}. Give the folder with the files that come with the tasks, downloaded "
             "before; tools can then read them"

@@ -1,10 +1,6 @@
-"""What a backend is: a way to run an environment's gateway and workers, as containers or as processes of this machine.
+"""A backend: a way to run an environment's gateway and workers, in containers or as processes of this machine."""
 
-A backend starts, stops, finds and lists environments. Names, health and tools are the same for every backend and are
-left to ``lifecycle``; ``backend_choice`` decides which backend runs an environment.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +8,10 @@ from typing import Protocol
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
 from aworld_train.env.record import Credentials, Record
+from aworld_train.errors import UsageError
 from aworld_train.process_supervisor import ProcessIdentity
 
+_DAY = 86400
 ProgressReporter = Callable[[str], None]
 """Takes a line about the current step, for a person; a `Remark` is about more than the step."""
 
@@ -26,92 +24,115 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Size:
-    """What one worker may use; a process worker is not limited.
-
-    Attributes:
-        cpus: Processor cores.
-        memory: Bytes.
-    """
+    """What one worker may use, ``memory`` in bytes; a process worker is not limited."""
 
     cpus: float = 2.0
     memory: int = 4 << 30
 
 
 @dataclass(frozen=True)
-class EnvPlan:
-    """An environment to start.
+class EnvSettings:
+    """How an environment is started, by `env up`, by a recipe's section ``env`` or in Python.
 
     Attributes:
-        name: Its name.
-        directory: Its tool servers.
-        servers: Which tool servers, by name; the others are off.
-        only: The servers that the user named, which the image has to have; empty: all.
-        host: Address to listen on.
-        port: Port to listen on.
-        workers: How many run agents' sessions.
-        size: Limits of each worker.
-        credentials: What its tokens are made of.
+        name: Name to find it again by; default: the directory's.
+        backend: ``docker``, ``process`` or ``auto``.
+        host: Address or host name to listen on.
+        port: Port to listen on; 0 takes any that is free.
+        workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
+            where sessions share a worker.
+        sessions: How many there will be at a time, where that is known: by default there are as many workers, as far
+            as this machine goes, by its cores and its free memory.
+        servers: Which tool servers; default: all that have the keys they need. An image that is built for them may lack
+            what other servers need.
+        env_file: File with the keys that servers need.
+        data: Folder with the files of a benchmark, which tools may read; see ``attachments``.
+        desktop: Whether each worker has a desktop to look at.
+        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: each server's own entry
+            decides. See ``aworld_train.env.egress``.
+        egress_hosts: Hosts that every server with egress may also reach; they may be private.
+        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``), for no agent.
+        runtime: The Docker engine's runtime for workers, such as gVisor's ``runsc``; default: the engine's.
+        ttl: Seconds for which the token is valid.
+        limits: Of the gateway; see ``aworld_train.serving.env_gateway.app.GatewayLimits``.
+        wait: Seconds it may take to start, once its image is built: a busy machine has taken 56.
+        pull: Look for a newer base image.
+        rebuild: Build the image without the cache.
+    """
+
+    name: str | None = None
+    backend: str = "auto"
+    host: str = "127.0.0.1"
+    port: int = 0
+    workers: int | None = None
+    sessions: int | None = None
+    servers: tuple[str, ...] = ()
+    env_file: Path | None = None
+    data: Path | None = None
+    size: Size = field(default_factory=Size)
+    desktop: bool = False
+    egress: str | None = None
+    egress_hosts: Collection[str] = ()
+    scoring_workers: int = 0
+    runtime: str = ""
+    ttl: float = 30 * _DAY
+    limits: Mapping[str, float] = field(default_factory=dict)
+    wait: float = 300.0
+    pull: bool = False
+    rebuild: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scoring_workers < 0:
+            raise UsageError(f"--scoring-workers is {self.scoring_workers}: it has to be 0 or more.")
+
+
+@dataclass(frozen=True)
+class EnvPlan:
+    """An environment to start, with what its settings leave open.
+
+    Attributes:
+        servers: Which tool servers run, by name.
         keys: Variables with secrets, for the servers that declare them.
         fingerprint: A hash of all that decides what runs.
-        limits: Of the environment gateway; see ``serving.env_gateway.app.GatewayLimits``.
         owner: The process it ends with, if any.
-        starter: The process that starts it.
-        data: Folder that tools may read; see ``attachments``.
-        desktop: Whether each worker has one.
-        egress: What each server may reach, by server; a server that may reach nothing has no entry.
+        data: Folder that tools may read.
+        egress: What each server may reach; a server that may reach nothing has no entry.
         egress_passwords: The passwords of these servers for the proxy.
-        scoring_workers: How many more workers run the code of answers that are scored, and serve no agent.
-        runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
-        pull: Whether to look for a newer base image.
-        rebuild: Whether to build the image from nothing.
         prepared: The result of `Backend.prepare`.
     """
 
     name: str
     directory: EnvDirectory
+    settings: EnvSettings
     servers: tuple[str, ...]
-    host: str
-    port: int
     workers: int
-    size: Size
     credentials: Credentials = field(repr=False)
     keys: Mapping[str, str] = field(repr=False)
-    fingerprint: str
-    limits: Mapping[str, float]
-    owner: ProcessIdentity | None
     starter: ProcessIdentity
-    only: tuple[str, ...] = ()
+    owner: ProcessIdentity | None = None
+    host: str = ""
+    port: int = 0
+    fingerprint: str = ""
     data: Path | None = None
-    desktop: bool = False
     egress: Mapping[str, EgressRule] = field(default_factory=dict)
     egress_passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
-    scoring_workers: int = 0
-    runtime: str = ""
-    pull: bool = False
-    rebuild: bool = False
     prepared: str = ""
 
     @property
     def all_workers(self) -> int:
         """The number of workers of both kinds; those for scoring come last."""
-        return self.workers + self.scoring_workers
+        return self.workers + self.settings.scoring_workers
 
 
 class Backend(Protocol):
     """A way to run environments. Every call but `prepare` and following logs ends within a limited time."""
 
     @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        ...
+    def name(self) -> str: ...
 
-    def records(self) -> list[Record]:
-        """All environments that were started with it and not taken down."""
-        ...
+    def records(self) -> list[Record]: ...
 
-    def find(self, name: str) -> Record | None:
-        """The environment of that name."""
-        ...
+    def find(self, name: str) -> Record | None: ...
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path."""
@@ -121,22 +142,14 @@ class Backend(Protocol):
         """Start what was prepared, and return before it answers."""
         ...
 
-    def mark_ready(self, record: Record) -> None:
-        """Record that its tools have been tested and work."""
-        ...
+    def mark_ready(self, record: Record) -> None: ...
 
-    def stop(self, record: Record) -> None:
-        """Stop all of it and remove its record; it may have ended already."""
-        ...
+    def stop(self, record: Record) -> None: ...
 
     def runs(self, record: Record) -> bool:
         """Whether the environment of ``record``, and no other of its name, is still running."""
         ...
 
-    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The last lines that it wrote; with ``follow``, also those to come."""
-        ...
+    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]: ...
 
-    def remove(self, name: str) -> None:
-        """Remove everything of that name, whatever state it is in."""
-        ...
+    def remove(self, name: str) -> None: ...

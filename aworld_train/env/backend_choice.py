@@ -1,7 +1,7 @@
 """Which backend runs an environment: containers, or plain processes where these protect enough.
 
-A tool server that executes code never becomes a plain process unless the user requests it: what a model writes would
-run with all rights of the user's account.
+A tool server that executes code becomes a plain process only if the user requests it: what a model writes would run
+with all rights of the user's account.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ BACKENDS = ("docker", "process")
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name."""
     if name == "docker":
         return DockerBackend()
     if name == "process":
@@ -29,9 +28,8 @@ def open_backend(name: str) -> Backend:
 def choose_backend(
     name: str, servers: Mapping[str, ServerEntry], report_progress: ProgressReporter
 ) -> Backend:
-    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough.
-
-    Risks of plain processes are reported.
+    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough. Risks are
+    reported.
     """
     executing = [server for server, entry in servers.items() if entry.executes_code]
     if name == "auto" and engine_answers():

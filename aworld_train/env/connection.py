@@ -1,21 +1,23 @@
 """How an agent reaches a tool environment: an address, a bearer token, and the configuration made of them.
 
-The token is a secret: output for programs has it (`EnvConnection.to_json`, the MCP configuration), and ``repr``, which
-a log may show by accident, has not.
+The token is a secret: only output for programs has it (`EnvConnection.to_json`, the MCP configuration), not ``repr``.
 """
 
+import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import EnvironmentFailure
+from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 SCORING = {"Aworld-Purpose": "scoring"}
 """The header of a session for scoring: it gets a worker that no agent uses."""
 SERVER_KEY = "aworld-mcp"
 """The one key under ``mcpServers``; AWorld finds the environment by this name."""
+FORMATS = ("mcp", "dotenv", "shell")
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,7 @@ class EnvConnection:
     """A tool environment that is up, as its users see it.
 
     Attributes:
-        name: Name it was started under.
-        ip: Address it answers at.
-        port: TCP port.
-        token: Bearer token that ``mcp_url`` requires.
-        mcp_url: The MCP endpoint (streamable HTTP).
-        vnc_url: The page that shows the workers' desktops; None where there are none.
-        vnc_password: The password of that page.
         workers: How many sessions (or groups of sessions) it serves at a time.
-        backend: How it runs: ``docker`` or ``process``.
-        started_at: When it was started, ISO 8601 in UTC.
-        expires_at: Until when the token is valid, ISO 8601 in UTC.
         image: The id of the image that its containers were made from; None without containers.
     """
 
@@ -59,16 +51,11 @@ class EnvConnection:
 def mcp_servers_config(
     url: str, token: str, servers: Sequence[str] = (), timeout: float = 600
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The MCP client configuration that AWorld agents take.
+    """The MCP client configuration that AWorld agents take: ``{"mcpServers": {"aworld-mcp": {...}}}``.
 
     Args:
-        url: MCP endpoint.
-        token: Bearer token.
         servers: Tool servers the agent may use; empty: all of the environment.
         timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
-
-    Returns:
-        ``{"mcpServers": {"aworld-mcp": {...}}}``.
     """
     headers = {"Authorization": f"Bearer {token}"}
     if servers:
@@ -98,9 +85,6 @@ def get_agent_tool_env_and_servers(
             directory.
         token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
 
-    Returns:
-        The configuration and the names under its ``mcpServers``.
-
     Raises:
         EnvironmentFailure: One of the two is set nowhere.
     """
@@ -123,3 +107,21 @@ def connection_settings() -> Mapping[str, str]:
 
     in_file = {name: value for name, value in dotenv_values(Path(".env")).items() if value}
     return {**in_file, **{name: value for name, value in os.environ.items() if value}}
+
+
+def write_config(connection: EnvConnection, form: str) -> str:
+    """The connection, token included, as text without a final newline.
+
+    ``mcp`` is the JSON that MCP clients and AWorld agents take, ``dotenv`` lines for a ``.env`` file, ``shell`` lines
+    for ``eval`` in a POSIX shell.
+    """
+    variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
+    if form == "mcp":
+        return json.dumps(mcp_servers_config(connection.mcp_url, connection.token), indent=2)
+    if form == "dotenv":
+        return "\n".join(f"{name}={value}" for name, value in variables.items())
+    if form == "shell":
+        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    guess = nearest(form, FORMATS)
+    hint = f" (did you mean {guess!r}?)" if guess else ""
+    raise UsageError(f"There is no format {form!r}{hint}: it is {', '.join(FORMATS)}.")

@@ -2,8 +2,7 @@
 
     python container_supervisor.py NAME OWNER
 
-Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program watches
-the owner, and ends by itself when the environment has been taken down.
+Containers are children of the Docker engine, so ``process_supervisor`` cannot end them.
 """
 
 import select
@@ -14,13 +13,10 @@ from aworld_train.env.containers import DockerBackend
 from aworld_train.process_supervisor import ProcessIdentity, open_end
 
 _INTERVAL = 1.0  # between two looks at the owner, on systems that do not tell of its end
-_ENGINE_SECONDS = (
-    10.0  # between two questions to the engine, which take it and this process some milliseconds
-)
+_ENGINE_SECONDS = 10.0  # between two questions to the engine, which cost milliseconds
 
 
 def main() -> None:
-    """Watch until the owner or the environment is gone."""
     name, owner = sys.argv[1], ProcessIdentity.read(sys.argv[2])
     backend, owners_end = DockerBackend(), open_end(owner)
     while backend.exists(name):

@@ -1,9 +1,8 @@
-"""The Docker backend: a gateway and K workers in containers, found again by their labels.
+"""The Docker backend: a gateway and K workers in containers; the engine's labels are the only record of them.
 
-A worker has no network, no writable disk, and one entrance: a socket in a volume of its own, which the gateway shares.
-Its tools run as a user that no other worker on the machine has, without any privilege; what starts and ends them may
-change its user and signal others, and has no other privilege. The gateway has the one published port and the secret of
-the tokens. The engine's list of containers is the only record of what is up.
+A worker has no network, no writable disk, and one entrance: a socket in a volume that the gateway shares. Its tools run
+as a user that no other worker on the machine has, without any privilege. The gateway has the one published port and the
+secret of the tokens.
 """
 
 import contextlib
@@ -51,7 +50,7 @@ _USERS = (0x7000_0000, 0x7FFF_0000)
 _MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
 _RUNNING = ("running", "restarting", "created")
-"""States of a container that the engine runs, or will; one that somebody stopped stays so."""
+"""States of a container that the engine runs, or will; one that a user stopped stays so."""
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
 # Writable folders of a worker, in memory, with the share of its memory that each may take. With what else outlives the
 # processes of tools they leave room for the worker, so that the kernel, when memory runs out, can end tools alone.
@@ -66,7 +65,6 @@ _SYSCTLS = {
 
 
 def engine_answers() -> bool:
-    """Whether there is a Docker engine that this user may use."""
     try:
         return bool(_client().ping())
     except Exception:
@@ -89,7 +87,6 @@ def engine_host(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def refuse_ssh(host: str) -> None:
-    """Refuse an engine that is reached by SSH."""
     if host.startswith("ssh://"):
         raise UsageError(
             f"The Docker engine at {host} is another machine's, and what an environment listens on there cannot be "
@@ -106,41 +103,36 @@ def build_image(
     pull: bool,
     rebuild: bool,
 ) -> str:
-    """Build the image of an environment unless it exists; see ``images.build``."""
     return build(_engine(), directory, report_progress, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
-    """Runs environments as containers."""
-
     name = "docker"
 
     def __init__(self) -> None:
         self._client = _engine()
 
     def records(self) -> list[Record]:
-        """See `Backend.records`."""
         return self._records(None)
 
     def find(self, name: str) -> Record | None:
-        """See `Backend.find`."""
         return next(iter(self._records(name)), None)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Build the image; see `Backend.prepare`."""
         if plan.egress:
-            build_egress_image(self._client, report_progress, pull=plan.pull, rebuild=plan.rebuild)
+            build_egress_image(
+                self._client, report_progress, pull=plan.settings.pull, rebuild=plan.settings.rebuild
+            )
         return build(
             self._client,
             plan.directory,
             report_progress,
-            only=plan.only,
-            pull=plan.pull,
-            rebuild=plan.rebuild,
+            only=plan.settings.servers,
+            pull=plan.settings.pull,
+            rebuild=plan.settings.rebuild,
         )
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start a network, volumes, workers and the gateway; see `Backend.start`."""
         from docker.errors import APIError
 
         try:
@@ -167,7 +159,6 @@ class DockerBackend:
                 container.rename(container.name.removesuffix(_STARTING))
 
     def stop(self, record: Record) -> None:
-        """See `Backend.stop`."""
         self._remove(record.name)
 
     def runs(self, record: Record) -> bool:
@@ -176,7 +167,6 @@ class DockerBackend:
         return any(one.status in _RUNNING for one in gateways)
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The lines of all its containers, each with the container's part in front; see `Backend.logs`."""
         containers = self._containers(record.name)
         if follow:
             yield from _follow(containers, lines)
@@ -190,14 +180,10 @@ class DockerBackend:
         yield from [line for _, line in sorted(stamped)[-lines:]]
 
     def remove(self, name: str) -> None:
-        """Everything of that name, whatever state it is in."""
         self._remove(name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name.
-
-        Its network is created first and removed last, and the engine removes no volume that a container has.
-        """
+        """Whether there is something of that name; its network is created first and removed last."""
         label = {"label": f"{LABEL}.environment={name}"}
         return bool(self._client.networks.list(filters=label) or self._client.volumes.list(filters=label))
 
@@ -223,7 +209,7 @@ class DockerBackend:
 
     def _create(self, plan: EnvPlan) -> None:
         info = self._client.info()
-        _check_runtime(plan.runtime, info)
+        _check_runtime(plan.settings.runtime, info)
         network = self._client.networks.create(
             f"aworld-{plan.name}",
             driver="bridge",
@@ -264,11 +250,11 @@ class DockerBackend:
                 channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
             },
             "network_mode": "none",
-            "runtime": plan.runtime or None,
+            "runtime": plan.settings.runtime or None,
             "volumes": volumes,
             "mounts": mounts,
-            **_container_limits(plan.size, info["NCPU"]),
-            **_worker_rights(plan.size, user),
+            **_container_limits(plan.settings.size, info["NCPU"]),
+            **_worker_rights(plan.settings.size, user),
         }
         try:
             self._run(plan.prepared, [worker.__name__], **options)
@@ -316,15 +302,10 @@ class DockerBackend:
         )
 
     def _volume(self, name: str, part: str) -> dict[str, dict[str, str]]:
-        """How to mount a new volume in memory for sockets, which tools may not enter."""
         volume = self._client.volumes.create(
             f"aworld-{name}-{part}",
             driver="local",
-            driver_opts={
-                "type": "tmpfs",
-                "device": "tmpfs",
-                "o": f"size=1m,uid={USER},gid={USER},mode=0700",
-            },
+            driver_opts={"type": "tmpfs", "device": "tmpfs", "o": f"size=1m,uid={USER},gid={USER},mode=0700"},
             labels={f"{LABEL}.environment": name},
         )
         return {volume.name: {"bind": f"{SOCKETS}/{part}", "mode": "rw"}}
@@ -344,7 +325,6 @@ class DockerBackend:
         return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
     def _remove(self, name: str) -> None:
-        """Remove everything of that name; what is gone already is no error."""
         from docker.errors import APIError
 
         deadline = time.monotonic() + _REMOVAL_SECONDS
@@ -383,16 +363,8 @@ def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
 
 
 def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
-    """Start the process that removes the environment when its owner ends."""
     subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "aworld_train.env.container_supervisor",
-            name,
-            str(owner),
-        ],
+        [sys.executable, "-P", "-m", "aworld_train.env.container_supervisor", name, str(owner)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -401,7 +373,6 @@ def _start_supervisor(name: str, owner: ProcessIdentity) -> None:
 
 
 def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
-    """The mount of the folder with data, and the variable that names it."""
     if plan.data is None:
         return [], {}
     from docker.types import Mount
@@ -412,7 +383,6 @@ def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
 
 
 def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: int) -> dict[str, Any]:
-    """The settings of a worker in a container; ``user`` is that of its tools."""
     return {
         "socket": f"{SOCKETS}/{number}/worker.sock",
         "manifest": f"{RUNTIME_FOLDER}/manifest.json",
@@ -424,19 +394,18 @@ def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: in
         "user": {"id": user, "max_processes": _PIDS - _RESERVED_PIDS},
         "own_user": USER,
         "egress": _egress_socket(number) if plan.egress else None,
-        "desktop": plan.desktop,
+        "desktop": plan.settings.desktop,
     }
 
 
 def gateway_settings(plan: EnvPlan) -> dict[str, Any]:
-    """The settings of a gateway in a container."""
     return {
         "name": plan.name,
         "host": "0.0.0.0",
         "port": GATEWAY_PORT,
-        "limits": dict(plan.limits),
+        "limits": dict(plan.settings.limits),
         "sockets": [f"{SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
-        "scoring": plan.scoring_workers,
+        "scoring": plan.settings.scoring_workers,
         "egress": _COUNTS if plan.egress else None,
     }
 
@@ -462,10 +431,9 @@ def _user_for(info: Mapping[str, Any]) -> int:
 
 
 def new_user(*, mapped: bool) -> int:
-    """A user for the tools of one worker; it shares no kernel limit and no access right with another worker's.
+    """A user for the tools of one worker, with whom it shares no kernel limit and no access right.
 
-    Args:
-        mapped: Whether containers have a range of 65,536 users of their own.
+    ``mapped``: containers have a range of 65,536 users of their own.
     """
     low, high = _MAPPED_USERS if mapped else _USERS
     return low + secrets.randbelow(high - low)
@@ -488,7 +456,6 @@ def _worker_rights(size: Size, user: int) -> dict[str, Any]:
 
 
 def _container_limits(size: Size, cores: int) -> dict[str, Any]:
-    """Options that limit what a container may use and do."""
     return {
         "read_only": True,
         "cap_drop": ["ALL"],
@@ -532,8 +499,6 @@ def _description(plan: EnvPlan) -> dict[str, str]:
 
 @dataclass
 class _Parts:
-    """What the engine has of an environment."""
-
     network: Mapping[str, str] = field(default_factory=dict)  # its labels
     volumes: list[str] = field(default_factory=list)
     containers: list[Any] = field(default_factory=list)
@@ -593,7 +558,6 @@ def _part_name(container: Any) -> str:
 
 
 def _follow(containers: list[Any], lines: int) -> Iterator[str]:
-    """The lines that several containers write from now on, as they come."""
     import queue
     import threading
 

@@ -1,7 +1,4 @@
-"""An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them.
-
-It is given by name, if it comes with aworld-train, or as the path of any directory that has a manifest.
-"""
+"""An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them."""
 
 import hashlib
 import os
@@ -17,11 +14,9 @@ from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, Shar
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and what its manifest says.
+    """An environment directory and its manifest.
 
     Attributes:
-        path: The directory.
-        manifest: Its manifest.
         values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
         remarks: Sentences about what is not as that configuration has it.
     """
@@ -36,10 +31,7 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files, and of its empty folders; it differs after any change.
-
-        Caches do not count: ``__pycache__`` and hidden folders. A link counts by where it leads.
-        """
+        """A hash of the names and contents of its files, links and empty folders, without caches and hidden folders."""
         hashed = hashlib.sha256()
         for file in sorted(self._files()):
             name = file.relative_to(self.path)
@@ -86,7 +78,6 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
 
 
 def known_directories() -> list[EnvDirectory]:
-    """The environment directories that come with aworld-train, by name."""
     return [find_directory(name) for name in sorted(_shipped())]
 
 

@@ -1,17 +1,13 @@
 """What the tool servers of an environment may reach from their containers: each server's rule, below a common ceiling.
 
-A server's manifest says ``none``, ``listed`` or ``open``, and names hosts. An environment has a ceiling of the same
-three words, and hosts of its own:
-
 | the ceiling | a server with ``none`` | with ``listed`` | with ``open`` |
 |---|---|---|---|
 | ``none`` | nothing | nothing | nothing |
 | ``listed`` | nothing | its hosts, the environment's | its hosts, the environment's |
 | ``open``, or not set | nothing | its hosts, the environment's | those, and every public address |
 
-So a ceiling never gives a server more than its manifest does. The environment's hosts, which the operator names, are
-added for every server that may reach any. A server that is ``listed`` and names no host has no egress unless the
-environment names one.
+So a ceiling never gives a server more than its manifest does. The operator's hosts are added for every server that may
+reach any; a server that is ``listed`` and has no host has no egress.
 
 A host that is named may be at any address, a private one too. Below a domain (``.example.org``) and for ``open``, an
 address in `forbidden_networks` is refused, whatever name resolves to it.
@@ -34,49 +30,31 @@ _MODES: tuple[Mode, ...] = get_args(Mode)
 _NOT_PUBLIC = (
     # https://www.iana.org/assignments/iana-ipv4-special-registry, also those that it calls globally reachable: they
     # are relays and name servers of networks, which no tool has to reach.
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.31.196.0/24",
-    "192.52.193.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "192.175.48.0/24",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *(
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+    ),
+    *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4"),
     "224.0.0.0/4",  # https://www.iana.org/assignments/multicast-addresses
-    "240.0.0.0/4",
     # Public by its number, but the host of a machine at Azure (https://learn.microsoft.com/azure/virtual-network/
     # what-is-ip-address-168-63-129-16).
     "168.63.129.16/32",
     # RFC 4291: global unicast is 2000::/3. All else is local, reserved, or stands for an IPv4 address.
-    "::/3",
-    "4000::/2",
-    "8000::/1",
+    *("::/3", "4000::/2", "8000::/1"),
     # https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it is in 2000::/3.
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-    "2620:4f:8000::/48",
-    "3fff::/20",
+    *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
 )
 _PASSWORD_BYTES = 32
 
 
 @dataclass(frozen=True)
 class EgressRule:
-    """What one server may reach; a server that may reach nothing has none.
-
-    Attributes:
-        is_open: Whether it may reach every public address.
-        hosts: What it may also reach.
-    """
+    """What one server may reach: ``hosts``, and every public address if it ``is_open``."""
 
     is_open: bool
     hosts: tuple[Host, ...]
@@ -91,12 +69,8 @@ def egress_rules(
 ) -> dict[str, EgressRule]:
     """The rules of the servers that have egress, by server.
 
-    Args:
-        manifest: The servers' own rules.
-        servers: Those that are on.
-        keys: Their variables, in which ``$NAME`` is looked up.
-        ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
-        hosts: The environment's, as in a manifest but for ``$NAME``.
+    ``$NAME`` in their own hosts is looked up in ``keys``. ``ceiling`` and ``hosts`` are the environment's; see this
+    module.
     """
     common = _common_hosts(hosts)
     if _checked_ceiling(ceiling) == "none":
@@ -122,7 +96,6 @@ def egress_rules(
 
 
 def egress_passwords(rules: Mapping[str, EgressRule]) -> dict[str, str]:
-    """A new password for the proxy for each server that has egress."""
     return {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in rules}
 
 
@@ -133,11 +106,10 @@ def egress_settings(
     counts: str,
     forbidden: Iterable[Network],
 ) -> dict[str, Any]:
-    """The settings of an egress container; see ``serving.egress.settings``."""
     return {
         "servers": {
-            name: {"password": passwords[name], "open": rule.is_open, "hosts": list(map(str, rule.hosts))}
-            for name, rule in rules.items()
+            name: {"password": passwords[name], **described}
+            for name, described in described_rules(rules).items()
         },
         "forbidden": list(map(str, forbidden)),
         "sockets": list(sockets),
@@ -146,19 +118,13 @@ def egress_settings(
 
 
 def described_rules(rules: Mapping[str, EgressRule]) -> dict[str, dict[str, Any]]:
-    """The rules as JSON, without anything secret: for fingerprints and for people."""
     return {name: {"open": rule.is_open, "hosts": list(map(str, rule.hosts))} for name, rule in rules.items()}
 
 
 def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
-    """The networks that no server reaches without naming them.
+    """The networks that no server reaches without naming them: all that are not public, and ``more``.
 
-    These are all that are not public: private, loopback, link-local with the metadata services of clouds, shared,
-    multicast, reserved and for transition between protocols. ``more`` are further addresses and networks: those of the
-    engine's machine (`machine_addresses`) and of its other networks.
-
-    Raises:
-        ValueError: One of ``more`` is neither.
+    ``more`` are the addresses of the engine's machine (`machine_addresses`) and its other networks.
     """
     networks = [ipaddress.ip_network(network, strict=False) for network in (*_NOT_PUBLIC, *more)]
     four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
@@ -167,10 +133,7 @@ def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
 
 
 def machine_addresses() -> tuple[str, ...]:
-    """The addresses of this machine, for when the engine runs on it.
-
-    The public address of a machine behind network address translation is not among them: it is not known here.
-    """
+    """The addresses of this machine, for when the engine runs on it, but for one behind address translation."""
     addresses = set()
     for interface in psutil.net_if_addrs().values():
         for entry in interface:

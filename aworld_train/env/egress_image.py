@@ -1,6 +1,6 @@
 """The image of the egress container: Squid, Unbound, and the part of ``aworld_train.serving`` that runs them.
 
-It is the same for every environment, and named after a digest of all that goes into it.
+It is the same for every environment, and named after a digest of its content.
 """
 
 import contextlib
@@ -35,7 +35,6 @@ ENTRYPOINT ["python3", "-P", "{images.RUNTIME_FOLDER}/run.py", "{egress.__name__
 
 
 def egress_image_name() -> str:
-    """The image's name, whether it exists or not."""
     hashed = hashlib.sha256()
     for name, content in sorted(_files().items()):
         hashed.update(f"{name}\0".encode() + content)
@@ -45,11 +44,6 @@ def egress_image_name() -> str:
 def build_egress_image(
     client: Any, report_progress: ProgressReporter, *, pull: bool = False, rebuild: bool = False
 ) -> str:
-    """Build the image unless it exists; the arguments are those of ``images.build``.
-
-    Returns:
-        Its name.
-    """
     from docker.errors import ImageNotFound
 
     name = egress_image_name()
@@ -86,8 +80,7 @@ def _files() -> dict[str, bytes]:
 def egress_container_options() -> dict[str, Any]:
     """Options that limit what the container may use and do, without its network, volumes, name and labels.
 
-    Its one writable folder is in memory. Unbound listens on port 53 of its loopback, and so needs no privilege for low
-    ports.
+    Unbound listens on port 53 of its loopback, and so needs no privilege for low ports.
     """
     user = images.USER
     return {

@@ -10,15 +10,10 @@ _BY_REQUEST = {"kill", "stop", "destroy"}
 
 
 def killed_from_outside(environment: str, port: int, worker: int, seconds: float) -> bool:
-    """Whether an engine of this machine has seen that a worker was killed, and not for want of memory.
+    """Whether an engine of this machine has seen that a worker was killed, and not for want of memory, in so many
+    seconds.
 
-    Tools cannot signal their worker. What it does itself ends it with another exit code.
-
-    Args:
-        environment: The name of the environment.
-        port: At which its gateway is reached; there may be another environment of this name.
-        worker: The number of the worker.
-        seconds: How far back to look: the age of the session.
+    Tools cannot signal their worker, and what it does itself ends it with another exit code. ``port`` is the gateway's.
     """
     try:
         import docker

@@ -1,8 +1,7 @@
-"""The file of ``--env-file``: assignments with references to each other, which may stand in any order.
+"""The file of ``--env-file``: assignments as python-dotenv reads them, with references to each other in any order.
 
-Its lines are those of python-dotenv. ``${NAME}`` is the value that the file gives to NAME, wherever it does so, else
-that of the caller's environment; a reference to neither, or round in a circle, is an error, since an empty value would
-be found out by the tool that needs it, hours later. A value appears in no message.
+``${NAME}`` is the value that the file gives to NAME, else that of the caller's environment. A reference to neither, or
+in a circle, is an error: a tool would find the empty value hours later. A value appears in no message.
 """
 
 import io
@@ -16,8 +15,6 @@ from aworld_train.errors import UsageError, nearest
 
 @dataclass(frozen=True)
 class Assignment:
-    """A line of the file: the line's number, and the value before references are replaced."""
-
     line: int
     value: str
 
@@ -26,10 +23,7 @@ class Assignment:
 class EnvFile:
     """A file's assignments by name; of several to one name the last counts.
 
-    Attributes:
-        path: The file, as it was given.
-        assignments: By name.
-        lines_without_value: The numbers of lines that assign nothing: a name without ``=``.
+    ``lines_without_value`` are the numbers of lines with a name and no ``=``.
     """
 
     path: Path
@@ -37,11 +31,9 @@ class EnvFile:
     lines_without_value: tuple[int, ...]
 
     def value(self, name: str) -> str:
-        """The value of a name that the file assigns, with its references replaced."""
         return self._resolve(name, ())
 
     def references(self) -> set[str]:
-        """The names that values refer to."""
         from dotenv.variables import Variable, parse_variables
 
         values = (assignment.value for assignment in self.assignments.values())
@@ -85,7 +77,6 @@ class EnvFile:
 
 
 def read_env_file(path: Path) -> EnvFile:
-    """Read a file of assignments."""
     from dotenv.parser import parse_stream
 
     try:
@@ -101,7 +92,7 @@ def read_env_file(path: Path) -> EnvFile:
         start = binding.original.string
         line = binding.original.line + start[: len(start) - len(start.lstrip())].count("\n")
         if binding.error:
-            raise UsageError(f"{path}:{line} is no assignment, NAME=value: is a quotation mark not closed?")
+            raise UsageError(f"{path}:{line} is not an assignment, NAME=value: is a quotation mark open?")
         if binding.key is None:
             continue
         if binding.value is None:

@@ -1,7 +1,7 @@
 """Whether an environment answers (`probe`), and whether its tools work (`check_tools`): two separate checks.
 
-A server that answers ``/health`` may still refuse the token or fail every call, and an agent would then learn
-to do without tools. So nothing is reported as up before a real tool call has returned the expected result.
+A server that answers ``/health`` may still fail every call, and an agent would then learn to do without tools. So
+nothing is reported as up before a real tool call has returned the expected result.
 """
 
 import asyncio
@@ -22,12 +22,10 @@ from aworld_train.serving.manifest import ProbeCall
 _MAX_CALLS = 4  # at a time: a worker's memory is limited
 _MAX_NAMED = 5
 REPORT_SECONDS = 10.0
-"""How often a wait is reported."""
 MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
 
 
 def health_url(mcp_url: str) -> str:
-    """The health check of that MCP endpoint's server: ``/health`` on the same host and port."""
     return str(httpx.URL(mcp_url).copy_with(raw_path=b"/health"))
 
 
@@ -53,14 +51,7 @@ def read_health(url: str, seconds: float = 2.0) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class ServerCheck:
-    """The result of a tool server's test.
-
-    Attributes:
-        server: Its name.
-        tool: The tool that was called; None where its manifest names none.
-        seconds: How long the call took.
-        problem: What was wrong; None where the result was as expected.
-    """
+    """The result of a tool server's test; ``tool`` is None where its manifest names no call."""
 
     server: str
     tool: str | None
@@ -72,12 +63,8 @@ class ServerCheck:
 class EnvironmentCheck:
     """The result of an environment's test.
 
-    Attributes:
-        opening: Seconds to open a session.
-        listing: Seconds to list the tools.
-        tools: Their names.
-        limits: Seconds that a call may take, by tool server; empty where the environment does not say.
-        servers: The result of each server.
+    ``opening`` a session and ``listing`` the tools took so many seconds; ``limits`` has the seconds that a call may
+    take by server, and is empty where the environment does not say.
     """
 
     opening: float
@@ -93,19 +80,7 @@ def check_tools(
     seconds: float = 30.0,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Open a session and list the tools.
-
-    May be called from any thread, whether or not an event loop runs in it.
-
-    Args:
-        mcp_url: MCP endpoint.
-        token: Bearer token.
-        seconds: For all of it.
-        report_progress: Called with a line about what it waits for, every ten seconds.
-
-    Returns:
-        The names of the tools.
-    """
+    """Open a session and list the tools; may be called from any thread."""
     return examine(mcp_url, token, {}, seconds, report_progress).tools
 
 
@@ -116,7 +91,6 @@ def check_servers(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Make the test call of each server; the arguments are those of ``examine``."""
     checks = examine(mcp_url, token, calls, seconds, report_progress).servers
     failed = [check for check in checks if check.problem is not None]
     if failed:
@@ -135,16 +109,9 @@ def examine(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> EnvironmentCheck:
-    """Open a session, list the tools, and make one harmless call of each server.
+    """Open a session, list the tools, and make one harmless call of each server (None: no call).
 
     May be called from any thread, whether or not an event loop runs in it.
-
-    Args:
-        mcp_url: MCP endpoint.
-        token: Bearer token.
-        calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
-        seconds: For all of it.
-        report_progress: Called with a line about what it waits for, every ten seconds.
     """
     steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:
@@ -156,8 +123,6 @@ def examine(
 
 @dataclass
 class _Steps:
-    """What a test waits for."""
-
     current: str = "a session is opened"
 
 

@@ -1,7 +1,6 @@
 """The image of an environment: what its own Dockerfile makes, and on top the gateway and the worker.
 
-An image is named after a digest of all that goes into it, so it is built once and shared by all users of the machine.
-Nothing secret goes in: a container gets keys and tokens when it is started.
+An image is named after a digest of its content, so it is built once for all users of the machine. It holds no secret.
 """
 
 import contextlib
@@ -38,11 +37,11 @@ _SECRETS = (
         "*.env",
         ".envrc",
         ".git",
+        ".git-credentials",
         ".netrc",
         ".pypirc",
         ".npmrc",
         ".pgpass",
-        ".git-credentials",
     ),
     *(".ssh", ".aws", ".azure", ".kube", ".docker", ".gnupg", ".config", "id_rsa", "id_ecdsa", "id_ed25519"),
     *("*.key", "*.p12", "*.pfx", "*.kdbx", "credentials.json"),
@@ -79,7 +78,6 @@ ENTRYPOINT ["python3", "-P", "{folder}/run.py"]
 
 
 def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
-    """The name of its image, whether it exists or not; ``only`` as for `build`."""
     hashed = hashlib.sha256(directory.digest().encode())
     if only and _takes_servers_argument(directory):
         hashed.update("\0".join(["", *sorted(only)]).encode())
@@ -97,19 +95,8 @@ def build(
     pull: bool = False,
     rebuild: bool = False,
 ) -> str:
-    """Build the environment's image unless it exists.
-
-    Args:
-        client: A Docker client.
-        directory: What to build.
-        report_progress: Called with a line about each step.
-        only: The servers that it has to have; empty: all. A Dockerfile with ``ARG SERVERS`` gets their names, and may
-            leave out what the others need; an existing image with all servers is used instead.
-        pull: Look for a newer base image.
-        rebuild: Build without the cache, even if the image exists.
-
-    Returns:
-        Its name.
+    """Build the environment's image unless it exists; returns its name. A Dockerfile with ``ARG SERVERS`` gets the
+    names in ``only``, and may leave out what other servers need.
     """
     from docker.errors import ImageNotFound
 
@@ -147,7 +134,6 @@ def build(
 
 
 def _buildkit_note(directory: EnvDirectory) -> str:
-    """What to do about the first instruction that only BuildKit has; empty if there is none."""
     dockerfile = directory.path / "Dockerfile"
     text = dockerfile.read_text(encoding="utf-8")
     used = _BUILDKIT.search(text)
@@ -174,16 +160,6 @@ def build_context(
     report_progress: ProgressReporter,
     **options: Any,
 ) -> None:
-    """Build an image from a build context.
-
-    Args:
-        client: A Docker client.
-        context: A tar archive with the Dockerfile and the files that it names; see `pack`.
-        tag: The image's name.
-        labels: The image's labels.
-        report_progress: Called with a line about each step.
-        options: More arguments of docker's ``build``.
-    """
     from docker.errors import APIError
 
     last_lines: deque[str] = deque(maxlen=_LOG_LINES)
@@ -243,7 +219,6 @@ def _directory_context(directory: EnvDirectory) -> tuple[bytes, list[str]]:
 
 
 def _secret_part(folder: Path, name: str) -> str:
-    """The path of the file or folder by which ``name`` may hold secrets; empty if none."""
     *_, path = parts = [*reversed(Path(name).parents), Path(name)]
     for part in parts:
         if part.name not in _EXAMPLES and any(fnmatch(part.name.lower(), pattern) for pattern in _SECRETS):
@@ -259,7 +234,6 @@ def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
 
 
 def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
-    """The files of the gateway and the worker, with the manifest and the packages they need."""
     package = Path(aworld_train.__file__).parent
     files = [file for part in _SHARED for file in [package / part, *sorted((package / part).rglob("*.py"))]]
     return {
@@ -273,9 +247,8 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
-    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers.
-
-    A link is a link in it: what it leads to is not read. A folder is an empty one.
+    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers. Links stay
+    links.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -303,5 +276,4 @@ def _target(link: Path) -> str:
 
 
 def _repository(name: str) -> str:
-    """``name`` in the characters that an image's repository may have."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "environment"

@@ -1,7 +1,5 @@
-"""The Python that runs an environment directory's servers as processes: this one, or one made for the directory.
-
-If this interpreter has what ``requirements.txt`` names, it is used. Otherwise a virtual environment is made, once for
-each set of requirements, under ``~/.cache/aworld-train``.
+"""The Python that runs an environment directory's servers as processes: this one, if it has what ``requirements.txt``
+names, or a virtual environment made once for each set of requirements.
 """
 
 import fcntl
@@ -25,14 +23,11 @@ _LOG_LINES = 15
 
 
 def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter) -> str:
-    """Path of a Python that has what the directory's requirements name."""
     requirements = directory.path / "requirements.txt"
     if not requirements.is_file() or all(map(_is_installed, requirements.read_text().splitlines())):
         return sys.executable
-    venv = (
-        cache_folder("venvs")
-        / hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()[:16]
-    )
+    digest = hashlib.sha256(f"{sys.version}\n{requirements.read_text()}".encode()).hexdigest()
+    venv = cache_folder("venvs") / digest[:16]
     python = venv / "bin" / "python"
     venv.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{venv}.lock").open("w") as lock:
@@ -43,18 +38,8 @@ def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter)
             )
             shutil.rmtree(venv, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(venv)])
-            _run(
-                [
-                    str(python),
-                    "-m",
-                    "pip",
-                    "install",
-                    "--disable-pip-version-check",
-                    "-q",
-                    "-r",
-                    str(requirements),
-                ]
-            )
+            pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+            _run([*pip, "-r", str(requirements)])
             (venv / "complete").touch()
     return str(python)
 
@@ -76,17 +61,14 @@ def lock_packages(directory: EnvDirectory, report_progress: ProgressReporter, *,
 
 
 def install_packages(directory: EnvDirectory, python: str, report_progress: ProgressReporter) -> None:
-    """Fetch the packages that are locked, unless they are there."""
     if (directory.path / "packages.json").is_file():
         report_progress(f"Fetching the packages of {directory.name}; the first time may take minutes.")
         _run([python, str(directory.path / "install.py")])
 
 
 def _is_installed(line: str) -> bool:
-    """Whether the package that a line of requirements names is installed, whatever its version.
-
-    A line with an environment marker counts as installed. One without a package's name, such as a path or an option,
-    does not: only pip can read it.
+    """Whether the package that a line of requirements names is installed, whatever its version; only pip can read
+    paths.
     """
     line = line.partition("#")[0].strip()
     if not line or ";" in line:

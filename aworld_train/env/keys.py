@@ -1,7 +1,6 @@
 """API keys for tool servers: read from a file when an environment starts, passed to the servers that declare them.
 
-A name that no server declares is named with the nearest one that is: the file may be shared with other programs, so it
-is no error, and it may be a slip, so it is not left unsaid.
+The file may be shared with other programs, so a name that no server declares is reported with the nearest one.
 """
 
 import re
@@ -15,19 +14,13 @@ from aworld_train.serving.manifest import Manifest
 
 # What may be shown: a stray line of a secret, such as `dGhlIHNlY3JldA==`, is an assignment too.
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_SIMILAR = 0.8  # JINA_API_KEY is no misspelt OPENAI_API_KEY, but shares its ending
+_SIMILAR = 0.8  # JINA_API_KEY is not a misspelt OPENAI_API_KEY, but shares its ending
 
 
 def read_keys(
     manifest: Manifest, env_file: Path | None, report_progress: ProgressReporter = lambda _: None
 ) -> dict[str, str]:
-    """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in.
-
-    Args:
-        manifest: Declares the variables.
-        env_file: The file; None has none.
-        report_progress: Called with a line about what the file has and no server declares.
-    """
+    """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in."""
     if env_file is None:
         return {}
     file = read_env_file(env_file)
@@ -38,7 +31,6 @@ def read_keys(
 
 
 def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
-    """A line for each slip that can be named, and one for all other names that no server declares."""
     lines, others = [], []
     for number in file.lines_without_value:
         lines.append(f"{file.path}:{number} is not used: it has no `=`.")
@@ -58,7 +50,6 @@ def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
 def choose_servers(
     manifest: Manifest, names: tuple[str, ...], keys: Mapping[str, str], report_progress: ProgressReporter
 ) -> tuple[str, ...]:
-    """The servers to run: those of ``names``, or all that have their keys."""
     missing = manifest.missing_keys(keys)
     check_names(manifest, names)
     for name in names:
@@ -77,13 +68,11 @@ def choose_servers(
 
 
 def _lacking(manifest: Manifest, keys: list[str]) -> str:
-    """The missing keys, and the shared variables that would do."""
     stand_ins = manifest.stand_ins(keys)
     return ", ".join(keys) + (f" (or {', '.join(stand_ins)})" if stand_ins else "")
 
 
 def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:
-    """Check that all of them are servers of the environment."""
     for name in names:
         if name not in manifest.servers:
             guess = nearest(name, list(manifest.servers))

@@ -1,7 +1,7 @@
 """The life of a tool environment: it is started, tested, found again and stopped, whatever backend runs it.
 
-An environment is up when a call of each of its tool servers has returned, not before. A name keeps its token, and if
-possible its port, until it is taken down: the connection of an environment that died is valid again after a restart.
+It is up when a call of each of its tool servers has returned. A name keeps its token, and if possible its port, until
+it is taken down: the connection of an environment that died is valid again after a restart.
 """
 
 import hashlib
@@ -10,15 +10,15 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Remark, Size
+from aworld_train.env.backend import Backend, EnvPlan, EnvSettings, ProgressReporter, Remark
 from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
 from aworld_train.env.client_servers import MANIFEST
 from aworld_train.env.connection import EnvConnection
@@ -33,53 +33,28 @@ from aworld_train.errors import EnvironmentFailure, UsageError, options_as_argum
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens
 
-DAY = 86400
 _LOG_LINES = 15
-READY_SECONDS = 300.0
-"""Seconds that a start may take by default: a busy machine has taken 56."""
 _RECOVERY_SECONDS = 10.0
 """Seconds that an environment may take to answer again before it counts as broken and is replaced."""
 _LOOK_SECONDS = 1.0  # between looks at what was removed of an environment that starts
 _LOCK_SECONDS = 60.0
 _TRIAL_NAME = 40  # characters of the environment's name, which may have 63 with what is added
 _BUILD_LOCK_SECONDS = 3600.0
-"""Seconds to wait for another program that starts the same environment, image and all."""
-
-
-_ARGUMENTS = ("name", "backend", "host", "port", "servers", "env_file", "data", "egress", "runtime", "wait")
 
 
 @options_as_arguments(
     {
         "--vnc": "up(desktop=True)",
-        **{f"--{name.replace('_', '-')}": f"up({name}=...)" for name in _ARGUMENTS},
+        **{f"--{field.name.replace('_', '-')}": f"up({field.name}=...)" for field in fields(EnvSettings)},
     }
 )
 def up(
     docker_dir: str | Path | Mapping[str, Any],
+    settings: EnvSettings | None = None,
     *,
-    name: str | None = None,
-    backend: str = "auto",
-    host: str = "127.0.0.1",
-    port: int = 0,
-    workers: int | None = None,
-    sessions: int | None = None,
-    servers: tuple[str, ...] = (),
-    env_file: Path | None = None,
-    data: Path | None = None,
-    size: Size | None = None,
-    desktop: bool = False,
-    egress: str | None = None,
-    egress_hosts: Collection[str] = (),
-    scoring_workers: int = 0,
-    runtime: str = "",
-    ttl: float = 30 * DAY,
-    limits: Mapping[str, float] | None = None,
-    wait: float = READY_SECONDS,
-    pull: bool = False,
-    rebuild: bool = False,
     owner_pid: int | None = None,
     report_progress: ProgressReporter = lambda _: None,
+    **changes: Any,
 ) -> EnvConnection:
     """Start an environment and test its tools; one that is up with the same settings is returned at once.
 
@@ -89,138 +64,104 @@ def up(
     Args:
         docker_dir: Name or path of the environment directory, or a desktop client's configuration of servers: a JSON
             file, or its content.
-        name: Name to find it again by; default: the directory's.
-        backend: ``docker``, ``process`` or ``auto``.
-        host: Address or host name to listen on.
-        port: Port to listen on; 0 takes any that is free.
-        workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
-            where sessions share a worker.
-        sessions: How many there will be at a time, where that is known: by default there are as many workers, as far
-            as this machine goes, by its cores and its free memory.
-        servers: Which tool servers; default: all that have the keys they need. An image that is built for them may lack
-            what other servers need.
-        env_file: File with the keys that servers need.
-        data: Folder with the files of a benchmark, which tools may read: at ``/attachments`` in containers, and in all
-            cases at the path in the variable ``ATTACHMENTS``.
-        size: Limits of each worker.
-        desktop: Whether each worker has a desktop to look at.
-        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: each server's own entry
-            decides. See ``aworld_train.env.egress``.
-        egress_hosts: Hosts that every server with egress may also reach; they may be private.
-        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``); they serve no
-            agent.
-        runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
-        ttl: Seconds for which the token is valid.
-        limits: Of the gateway; see ``aworld_train.serving.env_gateway.app.Limits``.
-        wait: Seconds it may take to start, once its image is built.
-        pull: Look for a newer base image.
-        rebuild: Build the image without the cache.
+        settings: How it is started.
         owner_pid: A process; the environment is stopped when it ends, whatever the cause.
         report_progress: Called with a line about each step.
-
-    Returns:
-        How to reach it.
+        **changes: Fields of the settings, such as ``workers=2``.
 
     Raises:
         UsageError: The request itself is wrong.
         DependencyMissing: Something it needs is not installed.
         EnvironmentFailure: It did not come up (nothing of it is left running), or the name is taken.
     """
+    settings = replace(settings or EnvSettings(), **changes)
     directory = find_directory(docker_dir)
-    if desktop:
+    if settings.desktop:
         _refuse_without_desktop(directory)
     for remark in directory.remarks:
         report_progress(Remark(remark))
-    keys = {**directory.values, **read_keys(directory.manifest, env_file, report_progress)}
-    enabled = choose_servers(directory.manifest, servers, keys, report_progress)
-    chosen_backend = choose_backend(
-        backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress
+    keys = {**directory.values, **read_keys(directory.manifest, settings.env_file, report_progress)}
+    enabled = choose_servers(directory.manifest, settings.servers, keys, report_progress)
+    backend = choose_backend(
+        settings.backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress
     )
-    if chosen_backend.name != "docker" and (egress is not None or egress_hosts):
+    if backend.name != "docker" and (settings.egress is not None or settings.egress_hosts):
         raise UsageError("--egress needs the docker backend: a process has the network of this machine.")
-    rules = egress_rules(directory.manifest, enabled, keys, egress, egress_hosts)
-    lock_packages(directory, report_progress, renew=rebuild)
-    environment = registry.checked(name or directory.name)
-    data_folder = attachments.find_data(data, for_containers=chosen_backend.name == "docker")
+    rules = egress_rules(directory.manifest, enabled, keys, settings.egress, settings.egress_hosts)
+    lock_packages(directory, report_progress, renew=settings.rebuild)
+    name = registry.checked(settings.name or directory.name)
+    data = attachments.find_data(settings.data, for_containers=backend.name == "docker")
     owner = _owner(owner_pid)
-    with registry.locked(environment, _BUILD_LOCK_SECONDS, report_progress):
-        old = find(environment)
+    with registry.locked(name, _BUILD_LOCK_SECONDS, report_progress):
+        old = find(name)
         if old is not None:
             _refuse_if_in_use(old, owner, directory)
-        issued = int(time.time())
         plan = EnvPlan(
-            name=environment,
+            name=name,
             directory=directory,
+            settings=settings,
             servers=enabled,
-            host=address.listen_address(host),
-            port=port,
-            workers=worker_count(directory, workers, sessions),
-            size=size or Size(),
-            credentials=Credentials(
-                secret=tokens.new_secret(),
-                token_id=secrets.token_hex(8),
-                issued=issued,
-                expires=issued + int(ttl),
-                desktop_password=secrets.token_urlsafe(9) if desktop else "",
-            ),
+            workers=worker_count(directory, settings.workers, settings.sessions),
+            credentials=_new_credentials(settings),
             keys=keys,
-            fingerprint="",
-            limits=dict(limits or {}),
-            owner=owner,
             starter=ProcessIdentity.of(os.getpid()),
-            only=servers,
-            data=data_folder,
-            desktop=desktop,
+            owner=owner,
+            host=address.listen_address(settings.host),
+            port=settings.port,
+            data=data,
             egress=rules,
             egress_passwords=egress_passwords(rules),
-            scoring_workers=_scoring_workers(scoring_workers),
-            runtime=runtime,
-            pull=pull,
-            rebuild=rebuild,
         )
-        plan = replace(plan, fingerprint=_fingerprint(plan, chosen_backend, ttl))
-        if old is not None and not (rebuild or pull) and _matches(old, plan, chosen_backend):
+        plan = replace(plan, fingerprint=_fingerprint(plan, backend))
+        if old is not None and not (settings.rebuild or settings.pull) and _matches(old, plan, backend):
             return old.connection
-        plan = replace(plan, prepared=chosen_backend.prepare(plan, report_progress))
+        plan = replace(plan, prepared=backend.prepare(plan, report_progress))
         if old is not None:
-            if plan.port not in (0, old.port):
-                address.check_free(plan.host, plan.port)
-            if old.missing:
-                report_progress(f"Stopping {environment}, which lacks {', '.join(old.missing)}.")
-            elif old.ready and _answers(old):
-                _try_out(chosen_backend, plan, wait, report_progress)
-                report_progress(f"Stopping {environment}, which has other settings.")
-            open_backend(old.backend).stop(old)
-            # With the old secret, tokens that were revoked would be valid again.
-            was_revoked = registry.take_revocation(environment)
-            if not old.credentials.secret:
-                report_progress(f"Its token is lost with its gateway: {environment} gets another one.")
-            elif not was_revoked and old.credentials.expires > issued:
-                password = plan.credentials.desktop_password
-                plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
+            plan = _replace_old(old, plan, backend, report_progress)
         plan = replace(plan, port=_choose_port(plan, old))
-        report_progress(
-            f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}."
-        )
+        report_progress(f"Starting {name} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
         try:
-            return _start(chosen_backend, plan, wait, report_progress)
+            return _start(backend, plan, report_progress)
         except EnvironmentFailure:
             # Between choosing a port and listening on it, another program may have taken it.
-            if port or address.is_free(plan.host, plan.port):
+            if settings.port or address.is_free(plan.host, plan.port):
                 raise
-            plan = replace(plan, port=address.free_port(plan.host))
-            return _start(chosen_backend, plan, wait, report_progress)
+            return _start(backend, replace(plan, port=address.free_port(plan.host)), report_progress)
+
+
+def _new_credentials(settings: EnvSettings) -> Credentials:
+    issued = int(time.time())
+    return Credentials(
+        secret=tokens.new_secret(),
+        token_id=secrets.token_hex(8),
+        issued=issued,
+        expires=issued + int(settings.ttl),
+        desktop_password=secrets.token_urlsafe(9) if settings.desktop else "",
+    )
+
+
+def _replace_old(old: Record, plan: EnvPlan, backend: Backend, report_progress: ProgressReporter) -> EnvPlan:
+    """Stop the old environment once the plan works beside it; returns the plan with the old credentials, if valid."""
+    if plan.port not in (0, old.port):
+        address.check_free(plan.host, plan.port)
+    if old.missing:
+        report_progress(f"Stopping {plan.name}, which lacks {', '.join(old.missing)}.")
+    elif old.ready and _answers(old):
+        _try_out(backend, plan, report_progress)
+        report_progress(f"Stopping {plan.name}, which has other settings.")
+    open_backend(old.backend).stop(old)
+    # With the old secret, tokens that were revoked would be valid again.
+    was_revoked = registry.take_revocation(plan.name)
+    new = plan.credentials
+    if not old.credentials.secret:
+        report_progress(f"Its token is lost with its gateway: {plan.name} gets another one.")
+    elif not was_revoked and old.credentials.expires > new.issued:
+        return replace(plan, credentials=replace(old.credentials, desktop_password=new.desktop_password))
+    return plan
 
 
 def down(name: str) -> bool:
-    """Stop an environment and forget it, log included.
-
-    Returns:
-        Whether it was running.
-
-    Raises:
-        EnvironmentFailure: It runs on another machine, or does not end.
-    """
+    """Stop an environment and forget it, log included."""
     with registry.locked(name, _LOCK_SECONDS):
         record = find(name)
         running = False
@@ -248,11 +189,6 @@ def orphans() -> list[str]:
 
 
 def down_orphans() -> list[str]:
-    """Remove every orphan; their names.
-
-    Raises:
-        EnvironmentFailure: A part of one does not end.
-    """
     names = orphans()
     for name in names:
         with registry.locked(name, _LOCK_SECONDS):
@@ -263,17 +199,12 @@ def down_orphans() -> list[str]:
 
 
 def find(name: str) -> Record | None:
-    """The environment of that name, whatever runs it."""
     records = (backend.find(name) for backend in usable_backends())
     return next((record for record in records if record is not None), None)
 
 
-def _try_out(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> None:
-    """Start the plan with one worker under another name, test it, and remove it.
-
-    Raises:
-        EnvironmentFailure: It does not come up; the environment of the plan's name is left as it is.
-    """
+def _try_out(backend: Backend, plan: EnvPlan, report_progress: ProgressReporter) -> None:
+    """Start the plan with one worker under another name, test it, and remove it."""
     trial = f"{plan.name[:_TRIAL_NAME]}-trial-{secrets.token_hex(4)}"
     report_progress(f"Trying beside {plan.name}, which stays up until this works.")
     beside = replace(
@@ -281,12 +212,12 @@ def _try_out(backend: Backend, plan: EnvPlan, wait: float, report_progress: Prog
         name=trial,
         port=address.free_port(plan.host),
         workers=1,
-        scoring_workers=min(plan.scoring_workers, 1),
+        settings=replace(plan.settings, scoring_workers=min(plan.settings.scoring_workers, 1)),
         owner=plan.starter,
     )
     with registry.locked(trial, _LOCK_SECONDS):
         try:
-            _start(backend, beside, wait, report_progress)
+            _start(backend, beside, report_progress)
         except EnvironmentFailure as error:
             raise EnvironmentFailure(
                 f"{plan.name!r} stays up as it was, because it does not start with what has changed: "
@@ -297,11 +228,11 @@ def _try_out(backend: Backend, plan: EnvPlan, wait: float, report_progress: Prog
             registry.log_path(trial).unlink(missing_ok=True)
 
 
-def _start(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> EnvConnection:
-    deadline = time.monotonic() + wait
+def _start(backend: Backend, plan: EnvPlan, report_progress: ProgressReporter) -> EnvConnection:
+    deadline = time.monotonic() + plan.settings.wait
     record = backend.start(plan)
     try:
-        _wait_until_healthy(backend, record, plan, wait, report_progress)
+        _wait_until_healthy(backend, record, plan, report_progress)
         calls = {
             name: call
             for name in plan.servers
@@ -321,9 +252,9 @@ def _start(backend: Backend, plan: EnvPlan, wait: float, report_progress: Progre
 
 
 def _wait_until_healthy(
-    backend: Backend, record: Record, plan: EnvPlan, wait: float, report_progress: ProgressReporter
+    backend: Backend, record: Record, plan: EnvPlan, report_progress: ProgressReporter
 ) -> None:
-    """Wait until every worker is ready for its first session."""
+    wait = plan.settings.wait
     began = reported = looked = time.monotonic()
     while True:
         health = read_health(record.health)
@@ -359,14 +290,13 @@ def _wait_until_healthy(
 
 
 def _what_is_missing(health: Mapping[str, Any] | None, plan: EnvPlan) -> str:
-    """How many workers are ready, and what the others do."""
     if health is None:
         return "its gateway does not answer yet"
     counts = [health["workers"], health["scoring"]]
     ready, starting, silent = (
         sum(count[state] for count in counts) for state in ("ready", "cleaning", "down")
     )
-    parts = [f"ready workers: {ready} of {plan.workers + plan.scoring_workers}"]
+    parts = [f"ready workers: {ready} of {plan.all_workers}"]
     if starting:
         servers = f" ({', '.join(health['starting'])})" if health["starting"] else ""
         parts.append(f"starting tool servers{servers}: {starting}")
@@ -378,8 +308,10 @@ def _what_is_missing(health: Mapping[str, Any] | None, plan: EnvPlan) -> str:
 
 
 def _all_ready(health: Mapping[str, Any], plan: EnvPlan) -> bool:
-    workers = (health["workers"]["ready"], health["scoring"]["ready"]) == (plan.workers, plan.scoring_workers)
-    return workers and (health["egress"] is None or health["egress"]["status"] == "ok")
+    ready = (health["workers"]["ready"], health["scoring"]["ready"])
+    return ready == (plan.workers, plan.settings.scoring_workers) and (
+        health["egress"] is None or health["egress"]["status"] == "ok"
+    )
 
 
 def _log_excerpt(backend: Backend, record: Record) -> str:
@@ -404,29 +336,23 @@ def _is_alive(process: ProcessIdentity | None) -> bool:
     return process is not None and process.find() is not None
 
 
-def _scoring_workers(count: int) -> int:
-    if count < 0:
-        raise UsageError(f"--scoring-workers is {count}: it has to be 0 or more.")
-    return count
-
-
-def _fingerprint(plan: EnvPlan, backend: Backend, ttl: float) -> str:
+def _fingerprint(plan: EnvPlan, backend: Backend) -> str:
     """A hash of everything that decides what runs, except for the port."""
+    settings = plan.settings
     inputs = [
         {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
         [
-            backend.name,
-            plan.host,
-            plan.workers,
-            asdict(plan.size),
-            list(plan.servers),
-            plan.desktop,
-            plan.runtime,
-            plan.scoring_workers,
-            described_rules(plan.egress),
-            ttl,
+            *(
+                backend.name,
+                plan.host,
+                plan.workers,
+                asdict(settings.size),
+                list(plan.servers),
+                settings.desktop,
+            ),
+            *(settings.runtime, settings.scoring_workers, described_rules(plan.egress), settings.ttl),
         ],
-        {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},
+        {"keys": dict(plan.keys), "limits": dict(settings.limits), "version": _runtime_digest()},
         attachments.identity(plan.data),
     ]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
@@ -441,7 +367,6 @@ def _runtime_digest() -> str:
 
 
 def _matches(record: Record, plan: EnvPlan, backend: Backend) -> bool:
-    """Whether it was started from this plan, and answers."""
     is_same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
     if (
         not is_same
@@ -464,10 +389,7 @@ def _answers(record: Record) -> bool:
 
 
 def _refuse_if_in_use(record: Record, owner: ProcessIdentity | None, directory: EnvDirectory) -> None:
-    """Refuse an environment that another process owns or starts, or that has another directory.
-
-    For an owner, one that has none is refused too.
-    """
+    """Refuse an environment that another process owns or starts, or that has another directory or no owner."""
     _refuse_if_elsewhere(record)
     is_starting = (
         not record.ready and _is_alive(record.starter) and record.starter != ProcessIdentity.of(os.getpid())

@@ -1,8 +1,8 @@
 """The process backend: gateway and workers run as processes of this machine, under a supervisor.
 
-They get only common variables of the caller's environment: an agent's tools must not see the keys of the person who
-trains it. Secrets are passed in variables, never in a command line, which every user of the machine can read. Each
-session has folders of its own, which are emptied after it, but a tool can do whatever this user can do.
+They get only common variables of the caller's environment: tools must not see the keys of the person who trains the
+agent. Secrets are passed in variables, since every user of the machine can read a command line. Each session has
+folders of its own, which are emptied after it, but a tool can do whatever this user can do.
 """
 
 import contextlib
@@ -35,38 +35,30 @@ _PASSED_VARIABLES = {
 }
 """Variables of the caller's environment that every server gets, with those named ``LC_*``."""
 _SUPERVISOR_START_SECONDS = 30.0
-"""For the supervisor to start; it takes a fraction of a second, unless the machine is very busy."""
 _STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0
-"""For the supervisor to end its descendants by either signal."""
 _FOLLOW_SECONDS = 0.3
 _MAX_FOLDER_LENGTH = 50  # of the 107 characters that a socket's path may have
 
 
 class ProcessBackend:
-    """Runs environments as detached processes of this machine."""
-
     name = "process"
 
     def records(self) -> list[Record]:
-        """See `Backend.records`."""
         return [record for record in map(registry.read, registry.names()) if record is not None]
 
     def find(self, name: str) -> Record | None:
-        """See `Backend.find`."""
         return registry.read(name)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Find or make an interpreter with the packages of the directory's requirements; see `Backend.prepare`."""
-        if plan.desktop:
+        if plan.settings.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
-        if plan.runtime:
+        if plan.settings.runtime:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
         python = find_interpreter(plan.directory, report_progress)
         install_packages(plan.directory, python, report_progress)
         return python
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start everything under a supervisor; see `Backend.start`."""
         log = registry.log_path(plan.name)
         log.unlink(missing_ok=True)
         registry.old_log_path(plan.name).unlink(missing_ok=True)
@@ -78,9 +70,9 @@ class ProcessBackend:
             "name": plan.name,
             "host": plan.host,
             "port": plan.port,
-            "limits": dict(plan.limits),
+            "limits": dict(plan.settings.limits),
             "workers": plan.all_workers,
-            "scoring": plan.scoring_workers,
+            "scoring": plan.settings.scoring_workers,
             "egress": None,
             "manifest": str(manifest),
             "python": python,
@@ -130,11 +122,9 @@ class ProcessBackend:
         return record
 
     def mark_ready(self, record: Record) -> None:
-        """See `Backend.mark_ready`."""
         registry.write(replace(record, ready=True))
 
     def stop(self, record: Record) -> None:
-        """End the supervisor, which ends its descendants; see `Backend.stop`."""
         supervisor = _supervisor(record)
         if supervisor is not None:
             processes = [supervisor, *_children(supervisor)]
@@ -152,11 +142,9 @@ class ProcessBackend:
         registry.old_log_path(record.name).unlink(missing_ok=True)
 
     def runs(self, record: Record) -> bool:
-        """Whether the supervisor lives; it ends with the environment."""
         return _supervisor(record) is not None
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """See `Backend.logs`."""
         old = registry.old_log_path(record.name)
         with registry.log_path(record.name).open("rb") as file:
             yield from _decoded(_read_from(old, 0) + file.read())[-lines:]
@@ -173,7 +161,6 @@ class ProcessBackend:
                 time.sleep(_FOLLOW_SECONDS)
 
     def remove(self, name: str) -> None:
-        """See `Backend.remove`."""
         record = self.find(name)
         if record is not None:
             self.stop(record)
@@ -204,7 +191,6 @@ class ProcessBackend:
 
 
 def _read_from(path: Path, start: int) -> bytes:
-    """The content of a file from ``start`` on; empty where there is no file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(start)
         return file.read()

@@ -16,15 +16,7 @@ from aworld_train.serving import tokens
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the tokens of an environment are made of.
-
-    Attributes:
-        secret: Known to its gateway and to the users who may manage it.
-        token_id: Name of the token that `env up` prints.
-        issued: Unix time, seconds.
-        expires: Unix time, seconds.
-        desktop_password: Password of the desktop pages; empty where there are none.
-    """
+    """What the tokens of an environment are made of; ``token_id`` is that of the token that `env up` prints."""
 
     secret: str = field(repr=False)
     token_id: str
@@ -38,20 +30,11 @@ class Record:
     """An environment that was started and not yet taken down.
 
     Attributes:
-        name: Name it was started under.
-        backend: The backend that runs it.
-        host: Address its gateway listens on.
-        port: TCP port of its gateway.
         workers: How many sessions (or groups of sessions) it serves at a time.
-        credentials: What its tokens are made of.
-        directory: Path of its environment directory.
-        fingerprint: A hash of everything it was started from; it differs where the settings do.
-        machine: Host it runs on.
-        owner: The process it ends with, if any.
+        fingerprint: A hash of everything it was started from.
         ready: Whether its tools have been tested and work.
         starter: The process that starts it, until it is ready.
         handle: Values by which its backend finds it again.
-        data: Path of the folder that its tools may read; empty where there is none.
     """
 
     name: str
@@ -82,17 +65,14 @@ class Record:
 
     @property
     def health(self) -> str:
-        """URL of its health check."""
         return address.url(self._ip, self.port, "/health")
 
     @property
     def revocations(self) -> str:
-        """URL at which tokens are revoked."""
         return address.url(self._ip, self.port, "/revoke")
 
     @property
     def connection(self) -> EnvConnection:
-        """How to reach it; unchanged for as long as it is up."""
         credentials = self.credentials
         password = credentials.desktop_password
         return EnvConnection(

@@ -1,9 +1,9 @@
 """The process environments of this machine and user: one small file for each, which no other user can read.
 
-A record outlives the program that wrote it, so that another program can stop the environment. It is written as a whole
-or not at all, and only under the lock of its name.
+A record is written as a whole or not at all, and only under the lock of its name.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from aworld_train import atomic
+from aworld_train import atomic, temporary
 from aworld_train.env.record import Credentials, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.process_supervisor import ProcessIdentity
+from aworld_train.serving.worker.wipe import empty
 
 _LOG_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -32,7 +33,6 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def folder() -> Path:
-    """The folder of records and logs in the state folder; created if needed, and closed to other users."""
     path = state_folder() / "env"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,6 @@ def folder() -> Path:
 
 
 def checked(name: str) -> str:
-    """``name``, if it is a valid name of an environment."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of an environment: up to 63 letters, digits, '.', '_' and '-', the "
@@ -56,22 +55,18 @@ def checked(name: str) -> str:
 
 
 def record_path(name: str) -> Path:
-    """The file of the record."""
     return folder() / f"{checked(name)}.json"
 
 
 def log_path(name: str) -> Path:
-    """The file of its log."""
     return folder() / f"{checked(name)}.log"
 
 
 def old_log_path(name: str) -> Path:
-    """The file of its older log lines, once the log has become too long for one file."""
     return folder() / f"{checked(name)}.log.1"
 
 
 def note_revocation(name: str) -> None:
-    """Remember that a token of that environment was revoked."""
     _revoked_path(name).touch(mode=0o600)
 
 
@@ -83,12 +78,10 @@ def take_revocation(name: str) -> bool:
 
 
 def names() -> list[str]:
-    """The names of all records."""
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
 def read(name: str) -> Record | None:
-    """The record of that name, if there is one."""
     path = record_path(name)
     try:
         stored = json.loads(path.read_text())
@@ -106,19 +99,16 @@ def read(name: str) -> Record | None:
 
 
 def write(record: Record) -> None:
-    """Store the record, readable by this user only."""
     processes = {"owner": str(record.owner or ""), "starter": str(record.starter or "")}
     stored = json.dumps(asdict(record) | processes)
     atomic.write_text(record_path(record.name), stored, mode=0o600)
 
 
 def remove(name: str) -> None:
-    """Remove the record; the log stays."""
     record_path(name).unlink(missing_ok=True)
 
 
 def is_folder_of_record(path: Path) -> bool:
-    """Whether an environment that has a record uses a temporary folder."""
     for name in names():
         try:
             record = read(name)
@@ -144,7 +134,6 @@ def remove_old_logs() -> list[Path]:
 
 @contextmanager
 def locked(name: str, wait: float, report_progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Hold the lock under which that environment may be changed."""
     path = folder() / f".{checked(name)}.lock"
     deadline = time.monotonic() + wait
     reported = False
@@ -180,3 +169,14 @@ def _lock(path: Path) -> int | None:
         pass
     os.close(descriptor)
     return None
+
+
+def clean_leftovers() -> list[Path]:
+    """Remove what provably belongs to no living process of this user; returns what is gone."""
+    removed = []
+    for folder in temporary.abandoned(in_use=is_folder_of_record):
+        empty(folder)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            removed.append(folder)
+    return [*removed, *remove_old_logs()]

@@ -1,8 +1,7 @@
 """Revoking a token of an environment: its gateway is ordered to end the token's sessions and to refuse it.
 
-The gateway remembers it for as long as the environment runs. This machine also
-stores a note of it: an environment that is started again under its name then gets a new secret, with which no old
-token is valid.
+The gateway remembers it for as long as the environment runs. A note on this machine gives an environment that is
+started again under its name a new secret, with which no old token is valid.
 """
 
 import time
@@ -20,15 +19,7 @@ _SECONDS = 30.0
 
 
 def revoke(record: Record, token: str) -> tuple[str, int, bool]:
-    """Revoke a token: from now on it is refused.
-
-    Args:
-        record: The environment.
-        token: The token, or its id.
-
-    Returns:
-        Its id, how many sessions ended, and whether the gateway could store the revocation.
-    """
+    """Revoke a token or its id; returns the id, how many sessions ended, and whether the gateway stored it."""
     revocation = _revocation(record, token)
     if revocation.token_id == record.credentials.token_id:
         raise UsageError(

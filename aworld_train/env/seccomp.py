@@ -1,9 +1,9 @@
 """The system calls of a container's programs: a list of what programs need, and an error for everything else.
 
 It allows what Docker's own profile allows to a container without capabilities (https://docs.docker.com/engine/security/
-seccomp/), on every engine alike, without what only an attack on the kernel or on other processes would need: io_uring,
-looking into other processes (ptrace, process_vm_readv, pidfd_getfd), old interfaces of the processor, and sockets other
-than those of the machine and of IP; AF_VSOCK would reach the host of a virtual machine. Landlock is allowed.
+seccomp/), on every engine alike, but for what only an attack needs: io_uring, looking into other processes, old
+interfaces of the processor, and sockets other than those of the machine and of IP; AF_VSOCK would reach the host of a
+virtual machine. Landlock is allowed.
 """
 
 import json

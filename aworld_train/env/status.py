@@ -13,17 +13,10 @@ from aworld_train.env.record import Record
 class EnvStatus:
     """An environment as it is now; nothing in it is secret.
 
-    Attributes:
-        state: ``up``; ``starting`` (its tools have not been tested yet); ``unhealthy`` (it runs, but none of its
-            workers does, or some of it is missing); ``dead`` (it ended by itself); ``abandoned`` (its start was
-            interrupted, or its owner has ended); ``elsewhere`` (it is on another machine).
-        missing: What is not there of it: containers, volumes, its network.
-        workers: How many there are in each state; empty where the gateway does not answer.
-        sessions: How many sessions are open.
-        queued: How many sessions wait for a worker.
-        refused: How many outgoing requests of its tools were refused; None where they have no egress.
-        data: Folder that its tools may read, if any.
-        owner_pid: The process it ends with, if any.
+    ``state`` is ``up``; ``starting`` (its tools have not been tested yet); ``unhealthy`` (it runs, but none of its
+    workers does, or some of it is missing); ``dead`` (it ended unexpectedly); ``abandoned`` (its start was interrupted,
+    or its owner has ended); or ``elsewhere`` (on another machine). ``refused`` counts outgoing requests; None where it
+    has no egress.
     """
 
     name: str
@@ -44,15 +37,11 @@ class EnvStatus:
     machine: str
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields."""
         return asdict(self)
 
 
 def status(name: str | None = None) -> list[EnvStatus]:
-    """The status of every environment that was started and not taken down, or of the one of that name.
-
-    An unknown name gives an empty list.
-    """
+    """The status of every environment that was started and not taken down, or of the one of that name."""
     records = [record for backend in usable_backends() for record in backend.records()]
     return [_status(record) for record in records if name in (None, record.name)]
 
@@ -67,7 +56,6 @@ def log_lines(record: Record, lines: int, follow: bool = False) -> Iterator[str]
 
 
 def names() -> list[str]:
-    """The names of all environments."""
     return sorted(one.name for one in status())
 
 

@@ -14,13 +14,7 @@ _MEMORY_SHARE = 0.5
 
 
 def worker_count(directory: EnvDirectory, count: int | None, sessions: int | None) -> int:
-    """The workers of an environment that is started on this machine.
-
-    Args:
-        directory: What is started; one worker serves all sessions of some.
-        count: As asked for.
-        sessions: How many there will be at a time; None if nobody knows.
-    """
+    """The workers of an environment that is started on this machine, for that many sessions if known."""
     if count is not None and count < 1:
         raise UsageError(f"--workers is {count}: there has to be at least one.")
     if count is not None:

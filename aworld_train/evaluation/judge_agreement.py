@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.errors import DatasetError, DatasetNotFound, nearest
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.reward.judge.scorer import llm_judge
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import RewardSettings
 
 _FIELDS = ("id", "query", "answer", "prediction", "label")

@@ -12,7 +12,7 @@ from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.evaluation.statistics import RIGHT
 from aworld_train.interruptible import run_interruptible
 from aworld_train.reward.choices import as_label
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
 from aworld_train.reward.scorers import COMPARING, find_scorer
 from aworld_train.reward.scoring import score_extracted
 

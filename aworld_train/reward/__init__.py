@@ -4,7 +4,7 @@ from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.number import numeric_match
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
+from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
 from aworld_train.reward.scorers import find_scorer, register_scorer, scorer_names
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import RewardSettings

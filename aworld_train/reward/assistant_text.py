@@ -1,9 +1,4 @@
-"""The assistant's own text, with and without its thinking: text of a tool, a person or a prompt cannot earn a reward.
-
-Of messages only those of the role ``assistant`` count. Where an agent loop passes only a decoded response, everything
-from the first tool result to the last is cut out: a tag inside a tool's result proves nothing, since the tool may have
-printed it.
-"""
+"""The assistant's own text, with and without its thinking: text of tools or prompts cannot earn a reward."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +17,8 @@ _THOUGHTS = ("analysis", "reasoning", "thinking")
 def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
     """All text of the assistant, its messages joined by newlines; no message's thought runs into another message.
 
-    Args:
-        prediction: The final assistant text, which is returned as it is, or the messages of an episode. The content
-            of a message is a text, a list of parts (those of the type ``text`` count), or None beside tool calls.
+    ``prediction`` is its final text, which is returned as it is, or the messages of an episode, whose content is a
+    text, a list of parts, or None beside tool calls.
     """
     if isinstance(prediction, str):
         return prediction
@@ -55,17 +49,15 @@ def _content_text(content: Any) -> str:
 def outside_thinking(text: str) -> list[str]:
     """The pieces of a text outside thoughts, in order, by the marks of all families of models.
 
-    An unclosed thought runs to the end. A closing mark without an opening one closes a thought that the prompt opened,
-    so nothing before it counts.
+    An unclosed thought runs to the end; a closing mark alone closes a thought that the prompt opened.
     """
     return divide(text).outside
 
 
 def without_tool_text(response: str) -> str:
-    """A decoded response without tool results.
+    """A decoded response without everything from the first tool result to the last.
 
-    Everything from the first tool result to the last is cut, including the assistant's text between them: inside a
-    tool result tags prove nothing, since the tool may have printed them.
+    A tool may have printed tags, so what is between them proves nothing.
     """
     for opening, closing in _TOOL_TEXT:
         start = response.find(opening)

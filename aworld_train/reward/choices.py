@@ -1,14 +1,14 @@
 r"""Answers to questions with choices: a choice is named by its label, its text, or both if they agree.
 
-Of a question that lists ``A. Quito`` and ``B. Lima`` in lines of their own, ``(B)``, ``**B**``, ``\boxed{B}``,
-``B. Lima`` and ``Lima`` are the answer B; ``C. Lima`` and ``A or B`` name no choice.
+Of a question that lists ``A. Quito`` and ``B. Lima``, ``(B)``, ``**B**``, ``\boxed{B}``, ``B. Lima`` and ``Lima`` are
+the answer B; ``C. Lima`` and ``A or B`` name no choice.
 """
 
 import re
 from functools import lru_cache
 
-from aworld_train.reward.folding import fold
 from aworld_train.reward.numbers import undressed
+from aworld_train.reward.text_normalization import fold
 
 _MAX_CHARS = 1000
 _MAX_QUESTION_CHARS = 20_000
@@ -43,19 +43,15 @@ def as_label(answer: str, ground_truth: str, question: str) -> str:
 def same_choice(answer: str, ground_truth: str) -> bool:
     r"""Whether an answer such as ``(B) 5`` names the choice that is the ground truth: ``B`` or ``\textbf{(B)}\ 5``."""
     expected, actual = (_NAMED.fullmatch(_plain(text)) for text in (ground_truth, answer))
-    if (
-        not expected
-        or not actual
-        or not expected["label"].isupper()
-        or (_rest(expected) and not expected["bracket"])
-    ):
+    if not expected or not actual or not expected["label"].isupper():
+        return False
+    if _rest(expected) and not expected["bracket"]:
         return False
     return expected["label"] == actual["label"].upper() and not _SECOND_LABEL.search(_rest(actual))
 
 
 @lru_cache(maxsize=256)
 def _choices(question: str) -> dict[str, str]:
-    """The texts of the last choices that a question lists, by their labels in capitals."""
     choices: dict[str, str] = {}
     label, ended = "", False
     for line in question.splitlines():

@@ -1,21 +1,19 @@
 """``code_tests``: whether the answer, a piece of Python, passes the tests of its row.
 
-Both run in the tool environment, never in this process: each answer in a session of its own, on workers that are
-reserved for scoring and that no agent uses. The ground truth is JSON: ``{"tests": "assert add(1, 2) == 3", "timeout":
-5}``. The tests may use all names that the answer defines, but names of Python's built-in functions only through
-``solution`` (``solution.sum``), and ``from solution import *`` replaces nothing. They get plain values; an object of a
-class in the answer can be used by its methods, and is equal only to itself. Tests must import their own tools, such as
-``isclose``: otherwise the answer could define them. At least one of their assertions must run, and each that every run
-reaches, a loop's body included.
+Both run in the tool environment, each answer in a session of its own, on workers that are reserved for scoring. The
+ground truth is JSON: ``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use all names that the answer
+defines, but names of Python's built-in functions only through ``solution`` (``solution.sum``). They get plain values;
+an object of a class in the answer can be used by its methods, and is equal only to itself. Tests must import their own
+tools, such as ``isclose``: otherwise the answer could define them. At least one of their assertions must run, and each
+that every run reaches, a loop's body included.
 
-The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). Once it
-has begun, anything but a verdict is 0: code that hangs, ends the tests, or destroys its environment. Where the
+The answer's code cannot fake the verdict (`sandbox`). Once it has begun, anything but a verdict is 0. Where the
 environment gives nothing signed, another program is run there. If that fails too, there is no score; if it does not,
 the answer is run once more, and scores 0 if that has no verdict either.
 
-No boundary can decide whether the tests are good. ``assert f(x) != 3``, ``3 in f(x)`` where an object of the
-answer says what is in it, a ``zip`` that ends with the answer's list, a test that swallows its own AssertionError, or
-that compares with an argument which the answer may change, can be satisfied by a wrong answer.
+No boundary can decide whether the tests are good: ``assert f(x) != 3``, ``3 in f(x)`` where an object of the answer
+says what is in it, a ``zip`` that ends with the answer's list, or a test that swallows its own AssertionError can be
+satisfied by a wrong answer.
 
 A kernel without Landlock cannot keep the answer's code from reading the memory of another process. There no answer is
 run, and a run that would need it is refused before it begins (`check_code_tests`).
@@ -35,7 +33,7 @@ from pathlib import Path
 
 from aworld_train.errors import EnvironmentFailure, RewardError
 from aworld_train.reward.sandbox import BEGUN, UNCONFINED, read_signed
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import ToolSettings
 
 _SECONDS = 10.0
@@ -65,13 +63,6 @@ def processes_that_can_be_read():
 
 @dataclass(frozen=True)
 class CodeTests:
-    """A row's tests.
-
-    Attributes:
-        tests: Python that raises where the answer is wrong.
-        seconds: How long the answer's code and the tests may take together.
-    """
-
     tests: str
     seconds: float
 
@@ -106,13 +97,8 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
 def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: str = "") -> None:
     """Run a test in a worker for scoring, in which the answer tries to read the memory of other processes.
 
-    May be called from any thread, whether or not an event loop runs in it.
-
-    Args:
-        tools: The tool that runs code.
-        seconds: For all of it.
-        url: The environment's endpoint; empty: the one that scores will use.
-        token: Its token.
+    May be called from any thread, whether or not an event loop runs in it. Without a ``url`` it is the one that scores
+    use.
     """
     if not url:
         url, token = _address(tools)
@@ -160,21 +146,19 @@ def _require_passed(score: Score, place: str) -> None:
 
 
 def read_tests(ground_truth: str) -> CodeTests | str:
-    """The tests in a ground truth, or why there are none."""
     try:
         data = json.loads(ground_truth)
     except ValueError as error:
-        return f"the ground truth is no JSON: {error}"
+        return f"the ground truth is not valid JSON: {error}"
     if not isinstance(data, dict) or not isinstance(data.get("tests"), str) or not data["tests"].strip():
         return 'the ground truth is not of the form {"tests": "assert ..."}'
     seconds = data.get("timeout", _SECONDS)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 86400:
-        return f"the ground truth's timeout, {seconds!r}, is no number of seconds"
+        return f"the ground truth's timeout, {seconds!r}, is not a number of seconds"
     return CodeTests(data["tests"], float(seconds))
 
 
 def without_fence(answer: str) -> str:
-    """The code in the last fenced block; the whole answer where there is none."""
     blocks = _FENCE.findall(answer)
     return str(blocks[-1][1]) if blocks else answer
 
@@ -256,13 +240,8 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Run:
-    """What became of a program.
-
-    Attributes:
-        score: Its score.
-        is_signed: Whether the tests' process has said anything.
-        was_sent: Whether a worker was given the program.
-        is_late: Whether it was given up after its time.
+    """What became of a program: whether its tests' process has said anything, a worker got it, and it was given up
+    late.
     """
 
     score: Score
@@ -285,7 +264,6 @@ def program(tests: CodeTests, code: str) -> tuple[str, str]:
 
 
 def _address(tools: ToolSettings) -> tuple[str, str]:
-    """The environment's endpoint, empty where there is none, and its token."""
     from aworld_train.env.connection import connection_settings
 
     connection = connection_settings()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.errors import RewardError, nearest
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.scorers import find_scorer, register_scorer
 from aworld_train.reward.settings import SCORER, CompositeSettings
 from aworld_train.rollout.outcome import Outcome
@@ -28,7 +28,6 @@ _TAGS = ("answer", "think", "tool_call")
 
 
 def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
-    """Each invalid setting and what is wrong with it; no user-defined code is imported."""
     for key, names in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
         for name in names:
             if name not in PARTS:
@@ -48,7 +47,6 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
 
 
 def check_composite(settings: CompositeSettings) -> None:
-    """Check that a composite can be scored by these settings."""
     for key, fault in composite_faults(settings):
         raise RewardError(f"The scorer composite: `{key}` {fault}")
     if settings.correct:
@@ -86,14 +84,12 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
 
 
 def _broken_turn(context: ScoringContext) -> bool:
-    """Whether the episode ended with a call that cannot be read; its text is not part of the answer's."""
     return bool(context.episode.get("outcome") == Outcome.wrong_format.value)
 
 
 def _malformed(text: str) -> bool:
-    """Whether a tag is unclosed, closed without being open, or nested in itself.
-
-    The first ``</think>`` needs no opening tag, because the prompt may have opened the thinking.
+    """Whether a tag is unclosed, closed without being open, or nested in itself; the prompt may have opened the
+    thinking.
     """
     for name in _TAGS:
         is_closing = [match.group() == f"</{name}>" for match in re.finditer(rf"</?{name}>", text)]
@@ -110,5 +106,4 @@ def _count(context: ScoringContext, name: str) -> int:
 
 
 def _falling(amount: int, limit: int) -> float:
-    """1 up to the limit, falling linearly to 0 at twice the limit."""
     return min(1.0, max(0.0, 2.0 - amount / limit))

@@ -15,12 +15,11 @@ schema reads any text in linear time.
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import Any
 
 from aworld_train.errors import RewardError, nearest
 from aworld_train.reward.assistant_text import outside_thinking
-from aworld_train.reward.boxes import last_box
 from aworld_train.reward.json_values import last_at, parse_path
-from aworld_train.reward.patterns import compile_pattern, last_match
 
 PLAIN_SCHEMAS = ("answer", "boxed", "last_line")
 SCHEMAS_WITH_ARGUMENT = {"json": "PATH", "regex": "PATTERN"}
@@ -29,13 +28,24 @@ _TAG = re.compile(r"<(?P<closes>/?)answer\s*+>", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n?|\n")
 
 _Finder = Callable[[str], str | None]
+# A box with its brace; a box without one, whose content must look like an answer (a number or a capital letter),
+# because prose mentions "the \boxed command"; an escaped character; a brace. Two backslashes before the name occur
+# where a backslash was escaped twice.
+_TOKEN = re.compile(
+    r"\\{1,2}(?:boxed|fbox)(?:[ \t\r\n]*+(?P<box>\{)"
+    r"|[ \t]*+(?P<bare>[-+−]?\.?[0-9][^\s{}$\\]*+|(?<=[ \t])[A-Z](?![A-Za-z])))"
+    r"|\\."
+    r"|(?P<open>\{)|(?P<close>\})",
+    re.DOTALL,
+)
+MAX_SEARCHED = 20_000
+"""Last characters that a pattern is searched in: finding all matches can take quadratic time."""
 
 
 def extract(text: str, answer_schema: str) -> str | None:
     """The answer in the assistant's text, without surrounding space; None if there is none.
 
-    Raises:
-        RewardError: There is no such schema, or its path or pattern is faulty.
+    Raises RewardError if there is no such schema, or its path or pattern is faulty.
     """
     find = _finder(answer_schema)
     for piece in reversed(outside_thinking(text)):
@@ -46,11 +56,7 @@ def extract(text: str, answer_schema: str) -> str | None:
 
 
 def check_schema_name(answer_schema: str) -> None:
-    """Check that there is such a schema and that it can be read, before anything is scored.
-
-    Raises:
-        RewardError: It suggests the nearest name, or says what is wrong with the path or the pattern.
-    """
+    """Check that there is such a schema and that it can be read, before anything is scored."""
     _finder(answer_schema)
 
 
@@ -101,3 +107,56 @@ def _last_tagged(text: str) -> str | None:
 def _last_line(text: str) -> str | None:
     text = text.rstrip()
     return _LINE_END.split(text)[-1] if text else None
+
+
+def last_box(text: str) -> str | None:
+    """The content of the complete box that begins last; None if there is none.
+
+    A truncated box does not replace a complete one, and of nested boxes the last counts. An empty box is a mention
+    ("put it into \\boxed{}") and not an answer.
+    """
+    answer: str | None = None
+    answer_start = -1
+    starts: list[int] = []  # where a box's content begins, or -1 for a brace that does not belong to a box
+    for token in _TOKEN.finditer(text):
+        match token.lastgroup:
+            case "box":
+                starts.append(token.end())
+            case "open":
+                starts.append(-1)
+            case "close" if starts:
+                start = starts.pop()
+                content = text[start : token.start()].strip() if start > answer_start else ""
+                if content:
+                    answer, answer_start = content, start
+            case "bare":
+                answer, answer_start = token["bare"].rstrip(".,;:!?)"), token.start("bare")
+    return answer
+
+
+def compile_pattern(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        detail = error.args[0] if error.args else error
+        cause = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
+        raise RewardError(
+            f"The pattern of the answer schema {'regex:' + pattern!r} cannot be read: {cause}. It is an RE2 pattern, "
+            "which has no backreferences and no looking ahead or behind; see https://github.com/google/re2/wiki/Syntax."
+        ) from error
+
+
+def last_match(text: str, pattern: Any) -> str | None:
+    """The group ``answer``, else the first group, else all of the last match whose group is not empty; else None."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # RE2 cannot read a lone surrogate
+    group = pattern.groupindex.get("answer", min(1, pattern.groups))
+    answer: str | None = None
+    for match in pattern.finditer(text, max(0, len(text) - MAX_SEARCHED)):
+        text_of_group = match.group(group)
+        answer = text_of_group or answer
+    return answer

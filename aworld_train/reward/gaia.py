@@ -3,30 +3,25 @@
 GAIA's own rule (arXiv 2311.12983, and the scorer of its leaderboard): if the ground truth is a number, the answer is
 read as one without ``$``, ``%`` and commas and must be equal; if it has a comma or semicolon, both are split there,
 and each element must be equal as a number or as text in lower case without space; else both are compared in lower case
-without space and punctuation. So ``17 km`` does not match ``17``, number words are not numbers, and order counts.
-
-The differences:
+without space and punctuation. The differences:
 
 - A hidden ground truth (``?``) matches nothing; GAIA's rule matches it with all punctuation.
-- ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is no number equals ``inf``.
-- Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements.
-  A ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
+- ``nan`` and numbers that no float can hold are texts; in GAIA's rule all such texts equal ``inf``.
+- Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements. A
+  ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
 - Spaces and apostrophes separate thousands too; quotes, emphasis and TeX around a number are not part of it.
-- Currency signs, ``%`` and a unit that TeX sets as text (``42\\,\\text{km}``) may be missing, but not differ; GAIA's
-  rule knows ``$`` and ``%`` only, and not in elements.
-- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
-  it changes the meaning.
-- Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `folding`); a full stop at
-  the end of a list does not belong to its last element.
+- Currency signs, ``%`` and a unit that TeX sets as text (``42\\,\\text{km}``) may be missing, but not differ.
+- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``.
+- Characters are normalized; a full stop at the end of a list does not belong to its last element.
 """
 
 import math
 import re
 from typing import NamedTuple
 
-from aworld_train.reward.folding import bare, fold, is_hidden
 from aworld_train.reward.numbers import CURRENCIES, read_number, same_unit
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
+from aworld_train.reward.text_normalization import bare, fold, is_hidden
 
 MAX_CHARS = 4000
 """GAIA's answers are short; where one side is longer, both must be identical."""
@@ -62,7 +57,6 @@ _HIDDEN = Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
 
 
 def gaia(answer: str, ground_truth: str) -> Score:
-    """Compare an answer with a ground truth by GAIA's rule, as the module describes it."""
     if len(answer) > MAX_CHARS or len(ground_truth) > MAX_CHARS:
         return _TOO_LONG[answer == ground_truth]
     if answer == ground_truth:
@@ -128,7 +122,7 @@ def _is_list(answer: str, truth: str) -> bool:
         return False
     if _LIST_SEPARATORS.search(truth):
         return _is_list_split_at(_LIST_SEPARATORS, answer, truth)
-    # "Room 1,234" is no list, and "1,234" was compared as a number.
+    # "Room 1,234" is not a list, and "1,234" was compared as a number.
     return _read(truth) is None and bare(answer) == bare(truth) and _signs_agree(answer, truth)
 
 

@@ -1,12 +1,11 @@
 """The last JSON value of a text that has something at a path.
 
-A value begins at a bracket, but most brackets in prose do not begin one. So the text is read once by the grammar of
-JSON: where a value breaks off, the complete values inside it still count, and reading continues from there (from inside
-the last string, because its quotation mark may have been prose too). Fenced blocks need no special rule.
+Most brackets in prose do not begin a value, so the text is read once by the grammar of JSON: where a value breaks off,
+the complete values inside it still count, and reading continues from there.
 
 A path is keys with dots between them and indices in brackets, which may count from the end: ``answer.value``,
-``results[0].x``, ``[-1]``; a key with other characters is written ``["my key"]``. A null at the path is no answer.
-A list of plain values is joined by ``, ``, an object becomes JSON text, and numbers stay as they are in the text.
+``results[0].x``, ``[-1]``, ``["my key"]``. A null at the path is not an answer. A list of plain values is joined by
+``, ``, an object becomes JSON text, and numbers stay as they are in the text.
 """
 
 import json
@@ -52,7 +51,6 @@ _DECODER = json.JSONDecoder(parse_int=_NumberText, parse_float=_NumberText)
 
 
 def parse_path(path: str) -> Path:
-    """The steps of a path."""
     steps: list[str | int] = []
     position = 0
     while position < len(path):
@@ -93,7 +91,6 @@ def _complete_values(text: str) -> list[tuple[int, int]]:
 
 
 def _read_value(text: str, start: int, spans: list[tuple[int, int]]) -> int:
-    """Read the value at a bracket, add its complete values to ``spans``, and return where to continue."""
     open_brackets: list[int] = []
     state = "value"
     position = resume = start

@@ -1,13 +1,11 @@
 """``math``: whether two answers are the same mathematics, such as ``1/2``, ``0.5`` and ``\\frac12``.
 
 Plain numbers are compared exactly and at once; everything else is read as LaTeX by math-verify and compared by SymPy.
-That may never end, so it runs in a worker process, whose limits on time and memory replace math-verify's own (they use
-signals, which threads cannot), and what is certain to take too long is refused before (`math_size`). Nothing is
-evaluated as Python. A text that cannot be parsed equals only the same text.
+That may never end, so it runs in a worker process, and what is certain to take too long is refused before
+(`math_size`). Nothing is evaluated as Python. A text that cannot be parsed equals only the same text.
 
 A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
-0.5. Units of one kind are converted (``math_units``). Plain numbers are equal up to a millionth of their size where
-one of them is no integer; only 0 equals 0.
+0.5. Plain numbers are equal up to a millionth of their size where one of them is not an integer; only 0 equals 0.
 """
 
 import re
@@ -17,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.reward.choices import same_choice
-from aworld_train.reward.math_kinds import other_kind
 from aworld_train.reward.math_size import too_large
 from aworld_train.reward.math_text import (
     TIME,
@@ -30,7 +27,7 @@ from aworld_train.reward.math_text import (
 )
 from aworld_train.reward.math_units import conversion
 from aworld_train.reward.numbers import read_number
-from aworld_train.reward.scored import Score, TooHard
+from aworld_train.reward.score_types import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
 
 _MAX_CHARS = 1000
@@ -41,20 +38,23 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _JOINT = re.compile(r",?\s*(?:\\text\s*\{\s*,?\s*)?\b(or|and)\b(?:\s*\})?\s*")
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne)(?:q|slant|qslant)?(?![a-z])")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+# A date, a version or an address of numbers, a telephone number, a number in another base.
+_NAME_OF_DIGITS = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[/-][0-9]{1,2}[/-][0-9]{4}|[0-9]+(?:\.[0-9]+){2,}"
+    r"|(?:[0-9]{3}-)?[0-9]{3}-[0-9]{4}|0[xob][0-9a-f]+",
+    re.IGNORECASE,
+)
+_PRIME = re.compile(r"'|′|\^\s*\{?\s*(?:\\prime\s*)+\}?")
+_FUNCTION_PRIME = re.compile(r"[A-Za-z]\s*(?:'|′|\^\s*\{?\s*\\prime)")
 
 
 def _prepare() -> None:
-    """Load SymPy and math-verify, which takes seconds."""
     _equal("x^2", "x^2")
 
 
 @register_scorer("math", isolated=True, prepare=_prepare, max_processor_seconds=3.0)
 def math(answer: str, ground_truth: str) -> Score:
-    """1 if both are the same mathematics, else 0; no score if SymPy cannot read the ground truth in time.
-
-    Raises:
-        TooHard: The answer is too large to be computed.
-    """
+    """1 if both are the same mathematics, else 0; no score if SymPy cannot read the ground truth in time."""
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     if same_choice(answer, ground_truth):
@@ -79,7 +79,7 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
     if times[0] and times[1]:
         same = _time(times[0]) == _time(times[1])
         return same, "equal times of day" if same else "other times of day"
-    if kind := _other_kind(actual.text, expected.text) or other_kind(actual.text, expected.text):
+    if kind := _other_kind(actual.text, expected.text) or _other_notation(actual.text, expected.text):
         return False, kind
     if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"
@@ -112,7 +112,6 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
 
 
 def _percent_of(one: MathAnswer, other: MathAnswer) -> bool:
-    """Whether one is in percent and the other has a unit."""
     return one.percent and bool(other.unit)
 
 
@@ -130,7 +129,6 @@ def _converted(answer: MathAnswer, factor: Fraction) -> MathAnswer:
 
 
 def _equal_numbers(actual: MathAnswer, expected: MathAnswer, *hundredths: bool) -> bool:
-    """Whether two numbers are equal, those in percent as hundredths where that is marked."""
     assert actual.number is not None and expected.number is not None
     numbers = actual.number, expected.number
     one, other = (
@@ -148,7 +146,6 @@ def _equal_numbers(actual: MathAnswer, expected: MathAnswer, *hundredths: bool) 
 
 
 def _other_kind(actual: str, expected: str) -> str | None:
-    """Why two texts cannot be the same mathematics although math-verify may read them alike."""
     kinds = _collection(actual), _collection(expected)
     if _SET in kinds and None not in kinds and kinds[0] != kinds[1]:
         return "a set and a list in order"
@@ -180,7 +177,6 @@ def _collection(text: str) -> str | None:
 
 
 def _with_decimal_comma(actual: MathAnswer, expected: MathAnswer) -> tuple[MathAnswer, MathAnswer]:
-    """An answer that may be ``4,2`` or ``1,234`` as 4.2 or 1.234, where the ground truth is a number with a point."""
     if expected.number is None or not expected.number.decimal or not _DECIMAL_COMMA.fullmatch(actual.text):
         return actual, expected
     number = read_number(actual.text.replace(",", "."))
@@ -196,19 +192,13 @@ def _equal(actual: str, expected: str) -> bool:
 
     try:
         return any(equal(one, other) for one in _parsed(expected) for other in _parsed(actual))
-    except (
-        NotImplementedError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-    ):  # of what SymPy cannot do
+    # Of what SymPy cannot do.
+    except (NotImplementedError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
 
 
 @lru_cache(maxsize=64)
 def _parsed(latex: str) -> list[Any]:
-    """What math-verify parses; empty if nothing."""
     import logging
 
     from math_verify import LatexExtractionConfig, parse
@@ -240,3 +230,28 @@ def _describe(actual: MathAnswer) -> str:
     details = [f"unit {actual.unit!r}"] if actual.unit else []
     details += ["percent"] if actual.percent else []
     return f"{actual.text!r}" + (f" ({', '.join(details)})" if details else "")
+
+
+def _other_notation(actual: str, expected: str) -> str | None:
+    """Why one of two texts is not arithmetic: as such 2024-01-02 is 2021, and math-verify drops the prime of f'(x)."""
+    actual, expected = actual.strip(), expected.strip()
+    if actual.casefold() == expected.casefold():
+        return None
+    if _NAME_OF_DIGITS.fullmatch(actual) or _NAME_OF_DIGITS.fullmatch(expected):
+        return "a date, an address or another name of digits, and not the same"
+    actual_side, expected_side = _without_name(actual, expected), _without_name(expected, actual)
+    primes = _primes(actual_side), _primes(expected_side)
+    if primes[0] != primes[1] and (
+        all(primes) or any(map(_FUNCTION_PRIME.search, (actual_side, expected_side)))
+    ):
+        return "other derivatives, or other units"
+    return None
+
+
+def _without_name(text: str, other: str) -> str:
+    """What stands after the equals sign, where the other text has none: ``2x`` of ``f'(x) = 2x``."""
+    return text.rpartition("=")[2] if "=" in text and "=" not in other else text
+
+
+def _primes(text: str) -> int:
+    return sum(max(1, match[0].count("prime")) for match in _PRIME.finditer(text))

@@ -1,8 +1,7 @@
 """Whether two answers that math-verify has read are equal: exactly where both are exact, whatever their size.
 
-Numbers are equal if their difference is: as a fraction, by simplification, or to thousands of digits, since SymPy works
-with ever more of them until it knows the first of the difference. A decimal number is equal to what differs from it by
-at most a millionth of its size. Expressions in variables are equal where they are at several points.
+Numbers are equal if their difference is 0 as a fraction, by simplification, or to thousands of digits; a decimal number
+is equal to what differs from it by at most a millionth. Expressions in variables are compared at several points.
 """
 
 from collections.abc import Sequence
@@ -136,7 +135,6 @@ def _equal_relations(expected: Any, actual: Any) -> bool:
 
 
 def _equal_solutions(one: Expr, other: Expr) -> bool:
-    """Whether two expressions are 0 for the same values of a variable."""
     for variable in sorted(one.free_symbols, key=str):
         try:
             solutions = sympy.solve(one, variable), sympy.solve(other, variable)
@@ -147,7 +145,6 @@ def _equal_solutions(one: Expr, other: Expr) -> bool:
 
 
 def _elements(value: Any) -> Sequence[Any] | None:
-    """The elements of a list, a set or a vector, or the rows of a matrix; None for a single value."""
     if isinstance(value, FiniteSet):
         elements = list(getattr(value, "_unsorted_args", value.args))
         names = {str(each.lhs) for each in elements} if _coordinates(value) else set()
@@ -164,7 +161,6 @@ def _elements(value: Any) -> Sequence[Any] | None:
 
 
 def _coordinates(value: Any) -> bool:
-    """Whether it is a list of assignments to different names, which has an order."""
     elements = getattr(value, "_unsorted_args", ()) if isinstance(value, FiniteSet) else ()
     names = [str(each.lhs) for each in elements if isinstance(each, Eq) and isinstance(each.lhs, Symbol)]
     return len(set(names)) == len(elements) > 1
@@ -235,18 +231,15 @@ def _evaluated(difference: Expr, digits: int, point: dict[Any, Any] | None = Non
 
 
 def _is_relation(value: Any, kind: type = Relational) -> bool:
-    """Whether it is a relation, or a chain of several."""
     parts = value._unsorted_args if isinstance(value, And) else [value]
     return bool(parts) and all(isinstance(part, kind) for part in parts)
 
 
 def _is_assignment(value: Any) -> bool:
-    """Whether it is an equation, or several, with a name or a function of names on the left."""
     return _is_relation(value, Eq) and bool(is_expr_of_only_symbols(_ends(value).lhs))
 
 
 def _ends(equation: Any) -> Eq:
-    """The first and the last side of an equation."""
     if isinstance(equation, And):
         return Eq(equation._unsorted_args[0].lhs, equation._unsorted_args[-1].rhs, evaluate=False)
     return equation

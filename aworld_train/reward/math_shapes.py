@@ -1,7 +1,6 @@
-r"""Notations of sets, intervals, lists and residues in the one that math-verify reads.
-
-``]0,1[`` becomes ``(0,1)``, ``[1,5;3]`` ``[1.5,3]``, ``\{x : x>3\}`` ``x>3``, "all real numbers" ``(-\infty,\infty)``,
-"no solution" ``\emptyset``, ``\langle 1,2\rangle`` ``(1,2)``, ``[[1,2],[3,4]]`` a matrix, and ``\pm 2`` ``\{2,-2\}``.
+r"""Notations of sets, intervals, lists and residues in the one that math-verify reads: ``]0,1[`` becomes ``(0,1)``,
+``[1,5;3]`` ``[1.5,3]``, ``\{x : x>3\}`` ``x>3``, "no solution" ``\emptyset``, ``[[1,2],[3,4]]`` a matrix, and ``\pm 2``
+``\{2,-2\}``.
 """
 
 import re
@@ -48,7 +47,6 @@ _ORDINAL = re.compile(r"(?<=[0-9])\s*(?:\^\s*)?\{?\s*(?:" + _COMMAND + r"\{?\s*)
 
 
 def in_base(text: str) -> tuple[str, int] | None:
-    """The digits and the base of a number such as ``2516_8`` or "2516 (base eight)"; None for anything else."""
     match = _BASE.fullmatch(_bare(text))
     if match is None:
         return None
@@ -58,7 +56,6 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def residue(text: str) -> tuple[str, int] | None:
-    r"""The number and the modulus of a residue such as ``6 \pmod 7``; None for anything else."""
     match = _RESIDUE.fullmatch(_bare(text))
     return (match["number"], int(match["modulus"])) if match else None
 
@@ -69,7 +66,6 @@ def without_ordinal(text: str) -> str:
 
 
 def in_shape(text: str) -> str:
-    """The text in the notation that math-verify reads."""
     words = _TEXT.sub(r"\1", text).replace("\\ ", " ").strip(" .")
     if _NO_SOLUTION.fullmatch(words):
         return r"\emptyset"
@@ -112,7 +108,6 @@ def _with_both_signs(text: str) -> str:
 
 
 def _elements(text: str) -> list[str]:
-    """The text, split at commas that are in no brackets."""
     elements, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")
@@ -124,5 +119,4 @@ def _elements(text: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """The text without text commands, braces and spaces of TeX."""
     return re.sub(r"\\[,;: ]|[{}]", " ", _TEXT.sub(r"\1", text)).strip()

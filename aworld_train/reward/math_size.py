@@ -1,7 +1,6 @@
 """What SymPy is not asked to compute, since it would never end: towers of powers, large factorials, deep nesting,
-powers of sums that have many terms, long unions of sets.
-
-A text that passes may still take long; the scorer's limit on processor time is for that.
+powers of sums that have many terms, long unions of sets. The scorer's limit on processor time ends what else takes
+long.
 """
 
 import math
@@ -58,7 +57,6 @@ def too_large(latex: str) -> str | None:
 
 
 def _is_expanded(base: str) -> bool:
-    """Whether the base of a power is a sum with letters, whose powers SymPy expands."""
     return len(_terms(base.lstrip("+-"))) > 1 and bool(re.search(r"[A-Za-z]", base))
 
 
@@ -81,7 +79,6 @@ def _powers(latex: str) -> list[tuple[str, str]]:
 
 
 def _factorial_operands(latex: str) -> list[str]:
-    """What stands before each ``!`` and in each gamma function, and the upper number of each binomial coefficient."""
     operands = [match["number"] for pattern in (_BINOMIAL, _GAMMA) for match in pattern.finditer(latex)]
     for match in _FACTORIAL.finditer(latex):
         operand = match["operand"]
@@ -102,7 +99,6 @@ def _exponent(text: str) -> str:
 
 
 def _braced(text: str) -> str:
-    """The inside of the braces that a text begins with."""
     depth = 0
     for at, sign in enumerate(text):
         depth += (sign == "{") - (sign == "}")
@@ -112,7 +108,6 @@ def _braced(text: str) -> str:
 
 
 def _bracketed_before(latex: str, end: int) -> str:
-    """The inside of the brackets that close at ``end``."""
     depth = 0
     for at in range(end, -1, -1):
         depth += (latex[at] in _CLOSING) - (latex[at] in _OPENING)
@@ -128,7 +123,6 @@ def _value(text: str) -> int:
 
 
 def _terms(text: str) -> list[str]:
-    """The text, split at each plus and minus that is in no brackets."""
     terms, depth = [""], 0
     for sign in text:
         depth += (sign in _OPENING) - (sign in _CLOSING)

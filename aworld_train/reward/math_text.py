@@ -19,7 +19,6 @@ TIME = re.compile(
     r"(?P<hours>[0-9]{1,2}):(?P<minutes>[0-9]{2})(?P<seconds>:[0-9]{2})?\s*(?P<half>[ap])?\.?\s*(?:m\.?)?",
     re.IGNORECASE,
 )
-"""A time of day, with or without its half."""
 _THOUSANDS = re.compile(
     r"(?<![0-9.])[0-9]{1,3}(?:(?:,\s*\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])"
     r"|(?:(?<=frac\{)|(?<=\}\{))[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\})"
@@ -39,18 +38,9 @@ _EXPONENT = re.compile(
 _IS = re.compile(r"\A(?:=|#{3,})\s*(?=[^=\s])")
 # Words that join values or name functions and constants; any other word of three or more letters is prose.
 _FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
-_MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
-    "and",
-    "det",
-    "inf",
-    "infty",
-    "lim",
-    "mod",
-    "or",
-    "pi",
-    "pmod",
-    "theta",
-}
+_MATH_WORDS = frozenset(
+    (*_FUNCTIONS.split("|"), *["and", "det", "inf", "infty", "lim", "mod", "or", "pi", "pmod", "theta"])
+)
 _INDEX = re.compile(r"_\s*\{(?:[^{}]|\{[^{}]*\})*\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _ARGUMENT = re.compile(r"\\(?:begin|end|mathbb|mathcal|operatorname)\s*\{[^{}]*\}")
@@ -74,14 +64,9 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 
 @dataclass(frozen=True)
 class MathAnswer:
-    """An answer, with its unit and percent sign split off.
+    """An answer, with its unit (or the currency's code, with its power) and percent sign split off.
 
-    Attributes:
-        text: The mathematics to compare.
-        unit: The unit after it or the currency's code, with its power; empty if there is none.
-        percent: Whether a percent sign followed it.
-        number: What it is if it is a number.
-        modulus: Of a residue such as ``6 \\pmod 7``; else 0.
+    ``modulus`` is that of a residue such as ``6 \\pmod 7``, else 0.
     """
 
     text: str
@@ -92,7 +77,6 @@ class MathAnswer:
 
 
 def quantity(text: str) -> MathAnswer:
-    """Split an answer from its dollar signs, box, currency, unit and percent sign."""
     text = _IS.sub("", undressed(text, plain=True))
     if "=" not in text and (number := read_number(text)) and number.unit in _UNITS:
         return _of_number(number, text)
@@ -165,17 +149,12 @@ def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
 
 
 def as_latex(text: str) -> str:
-    """Typed mathematics as LaTeX."""
     text = "".join(_SIGNS.get(sign, sign) for sign in text)
     text = re.sub(r"\\(?:mathrm|text)\s*\{\s*([A-Za-z])\s*\}", r"\1", text)
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
     text = re.sub(r"\*\*|\^", "^", text)
-    text = re.sub(
-        r"(?<![A-Za-z0-9.\\_^{])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE]([+-]?[0-9]+)(?![0-9A-Za-z])",
-        r"\1 \\cdot 10^{\2}",
-        text,
-    )
+    text = _EXPONENT.sub(r"\1 \\cdot 10^{\2}", text)
     text = re.sub(r"\^\s*\(([^()]*)\)", r"^{\1}", text)
     text = re.sub(r"\^\s*(-?[0-9]{2,}|-[0-9a-zA-Z])", r"^{\1}", text)
     text = re.sub(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\\?%", r"\\frac{\1}{100}", text)
@@ -188,7 +167,6 @@ def as_latex(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
     if text.strip().casefold() in _SHORT_WORDS:
         return True
     without_names = _INDEX.sub("", _ARGUMENT.sub(" ", text))

@@ -1,7 +1,7 @@
 """Units after a number, by pint: whether two are the same, and the factor between those of one kind.
 
-pint takes a quarter of a second to load, so it is loaded for the first two units that are spelled differently. What it
-does not know, such as apples, is a unit of its own, by its spelling.
+What pint does not know, such as apples, is a unit of its own, by its spelling. It takes a quarter of a second to load,
+so it is loaded for the first two units that are spelled differently.
 """
 
 from fractions import Fraction
@@ -14,10 +14,7 @@ _CODES = frozenset(CURRENCIES.values())
 
 
 def conversion(unit: str, other: str) -> Fraction | None:
-    """What a number of ``unit`` is multiplied by to be one of ``other``; None if they are of different kinds.
-
-    A missing unit, the empty text, is the other one.
-    """
+    """What a number of ``unit`` is multiplied by to be one of ``other``, or None; an empty unit is the other one."""
     names = _canonical(unit), _canonical(other)
     if not _CODES.isdisjoint(names):
         return Fraction(1) if same_unit(*names) else None
@@ -45,7 +42,7 @@ def _factor(unit: str, other: str) -> Fraction | None:
 
     try:
         one, another = (_registry().parse_units(name) for name in (unit, other))
-        # A temperature has an offset as well, which is no factor.
+        # A temperature has an offset as well, which is not a factor.
         factor = (2 * one).to(another).magnitude - (1 * one).to(another).magnitude
         return Fraction(factor) if factor == (1 * one).to(another).magnitude else None
     except (pint.PintError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError):

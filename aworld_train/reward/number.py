@@ -1,36 +1,33 @@
-"""The scorer ``number``: whether the answer is the same number as the ground truth; a ground truth that is no number is
-compared as text.
-
-Arithmetic is exact, on fractions, so a rounded answer is right within a stated tolerance and no other answer is.
+"""The scorer ``number``: whether the answer is the same number as the ground truth, exactly or within a stated
+tolerance.
 """
 
 from fractions import Fraction
 
-from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.numbers import Quantity, read_number, same_unit
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
+from aworld_train.reward.text_normalization import is_hidden
 
 RELATIVE_TOLERANCE = Fraction(1, 10**4)
 MAX_TOLERANCE = Fraction(5, 10**3)  # half a cent: a large amount must still be right to the cent
 FLOAT_NOISE = Fraction(1, 10**9)
 MAX_TEXT_CHARS = 10_000
-"""Of a ground truth that is no number; a longer answer must be identical."""
 
 
 def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Compare by `numeric_match` where the ground truth is a number, else as text without case and spacing.
 
-    In a row whose ``extra_info`` holds an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is
-    1/3?" only repeats the question.
+    In a row with an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is 1/3?" repeats the
+    question.
     """
     expected = _read(ground_truth)
     if expected is None:
         right = not is_hidden(ground_truth) and _plain(answer) == _plain(ground_truth)
-        return Score(float(right), steps=("The ground truth is no number: compared as text.",))
+        return Score(float(right), steps=("The ground truth is not a number: compared as text.",))
     actual = _read(answer, expected)
     if actual is None or (actual.computed and context.info.get("expression")):
         return Score(
-            0.0, steps=(f"The ground truth is the number {expected.value}, the answer is no number.",)
+            0.0, steps=(f"The ground truth is the number {expected.value}, the answer is not a number.",)
         )
     right = _same(actual, expected)
     return Score(
@@ -42,10 +39,9 @@ def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
 def numeric_match(answer: str, truth: str) -> bool:
     """Whether two texts are the same number.
 
-    An integer must match exactly except for floating-point noise; any other number must match within a relative 1e-4,
-    and never differ by more than half a cent (0.005). A currency or a percent sign may be missing, but not be another.
-    A fraction counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. Anything that is no single number, such
-    as ``nan``, ``1e999`` or ``12 or 13``, matches nothing.
+    An integer must match exactly except for floating-point noise; any other number within a relative 1e-4, and never
+    differ by more than half a cent (0.005). A currency or a percent sign may be missing, but not be another. A fraction
+    counts in lowest terms (``1/2``), so that ``48/2`` is not yet 24. ``nan``, ``1e999`` or ``12 or 13`` match nothing.
     """
     expected = _read(truth)
     actual = _read(answer, expected) if expected else None
@@ -64,7 +60,7 @@ def _same(actual: Quantity, expected: Quantity) -> bool:
 
 
 def _read(text: str, expected: Quantity | None = None) -> Quantity | None:
-    """A number; ``4,2`` is 4.2 as a ground truth, and as an answer where the ground truth is no whole number."""
+    """A number; ``4,2`` is 4.2 as a ground truth, and as an answer where the ground truth is not a whole number."""
     number = read_number(text, decimal_comma=expected is None or expected.value.denominator != 1)
     return number if number is not None and number.reduced else None
 

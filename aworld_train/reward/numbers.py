@@ -1,8 +1,8 @@
 r"""Numbers as people write them: the one reader of the scorers ``number``, ``math`` and ``gaia``.
 
-It takes off what stands around a number and changes nothing (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and
-reads the rest exactly, in the digits of any script. What has a second number or a word of numbers in it is no number:
-``460 or 461``, ``5 six seven``. The table in docs/how-to/scorer.md shows the notations.
+It takes off what stands around a number (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and reads the rest exactly,
+in the digits of any script. What has a second number or a word of numbers in it is not a number: ``460 or 461``. The
+table in docs/how-to/scorer.md shows the notations.
 """
 
 import re
@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import count
 from typing import NamedTuple
 
-from aworld_train.reward.folding import fold
+from aworld_train.reward.text_normalization import fold
 
 MAX_CHARS = 200
 _MAX_DIGITS = 100
@@ -34,7 +34,6 @@ SCALES = {
     "dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
     "quadrillion": 10**15,
 }  # fmt: skip
-"""Words after a number that multiply it."""
 NUMBER_WORDS = frozenset({
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty",
@@ -100,13 +99,11 @@ _REPEATING = re.compile(r"(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P
 
 
 class Quantity(NamedTuple):
-    """A number, and its unit where it has one.
+    """A number, and its unit: the code of a currency, ``%``, or what TeX sets as text.
 
     Attributes:
-        value: The number.
-        unit: The code of a currency, ``%``, or what TeX sets as text; empty if there is none.
         computed: Whether it is written as a fraction, a power, or with a word that multiplies it.
-        reduced: Whether its fraction is in lowest terms, and no whole number.
+        reduced: Whether its fraction is in lowest terms, and not a whole number.
         joined: Whether its whole part and its fraction have an "and" between them.
         decimal: Whether it is written with a decimal point, so that it may be rounded.
     """
@@ -120,7 +117,7 @@ class Quantity(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The number in digits: with a point if it may be rounded, else as a fraction if it is no whole number."""
+        """The number in digits: with a point if it may be rounded, else as a fraction if it is not a whole number."""
         if not self.decimal or self.value.denominator == 1:
             return str(self.value) + (".0" if self.decimal else "")
         places = next(n for n in count(1) if (self.value * 10**n).denominator == 1)
@@ -136,10 +133,8 @@ def same_unit(one: str, other: str) -> bool:
 def read_number(text: str, *, plain: bool = False, decimal_comma: bool = False) -> Quantity | None:
     """The number that a text is; None for any other text, and for a number that no float can hold.
 
-    Args:
-        text: The text.
-        plain: Whether only digits are read, with marks between thousands and the sign of a currency or percent.
-        decimal_comma: Whether ``4,2`` is 4.2; it might be two numbers.
+    ``plain`` reads only digits, with marks between thousands and the sign of a currency or percent; ``decimal_comma``
+    reads ``4,2`` as 4.2.
     """
     if len(text) > MAX_CHARS or (plain and (text[:1].isalpha() or (text[-1:].isalpha() and text.isascii()))):
         return None

@@ -10,20 +10,19 @@ from types import TracebackType
 from typing import Any
 
 from aworld_train.errors import AworldTrainError
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
 
 _MAX_CHARS = 500  # of an exception's text
 
 
 class BadResult(Exception):
-    """A scorer returned something that is no score; the message says what."""
+    """A scorer returned something that is not a score; the message says what."""
 
 
 def read_result(result: Any) -> Score:
-    """A scorer's return value as a ``Score`` of plain floats.
+    """A scorer's return value as a ``Score`` of plain floats; raises BadResult.
 
-    Raises:
-        BadResult: It is neither a finite number, a bool, a ``Score``, nor a mapping with ``score`` and named numbers.
+    It may be a finite number, a bool, a ``Score``, or a mapping with ``score`` and named numbers.
     """
     if isinstance(result, Score):
         value = None if result.value is None else _number(result.value, "a score")
@@ -39,7 +38,6 @@ def read_result(result: Any) -> Score:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in a line: type, message, and the file and line that raised it."""
     if isinstance(error, AworldTrainError):
         return error.message
     text = " ".join("".join(traceback.format_exception_only(error)).split())
@@ -54,7 +52,7 @@ def _number(value: Any, role: str) -> float:
     try:
         number = float(value)
     except (OverflowError, ValueError, TypeError) as error:
-        raise BadResult(f"it returned as {role} a number that is no float: {error}") from error
+        raise BadResult(f"it returned as {role} a number that is not a float: {error}") from error
     if not math.isfinite(number):
         raise BadResult(f"it returned {number} as {role}, not a finite number")
     return number

@@ -1,8 +1,4 @@
-"""A user-defined reward function in place of the scorers.
-
-It becomes a ``Scorer`` of its own kind, so it runs in a worker process like any user-defined scorer: loaded once,
-outside the time limit, and killed when it takes too long.
-"""
+"""A user-defined reward function in place of the scorers, as a ``Scorer`` that runs in a worker process."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,22 +7,14 @@ from functools import cache
 from numbers import Real
 from typing import Any
 
-from aworld_train.reward.loading import load_reward
-from aworld_train.reward.naming import absolute_reference
-from aworld_train.reward.scored import ScoreResult, ScoringContext
+from aworld_train.reward.loading import absolute_reference, load_reward
+from aworld_train.reward.score_types import ScoreResult, ScoringContext
 from aworld_train.reward.scorers import Scorer, ScorerKind, is_async
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings
 
 
 async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> ScoreResult:
-    """Score an episode by a reward function.
-
-    Args:
-        function: ``module:function`` or ``file.py:function``.
-        settings: How long it may take.
-        **arguments: What the function is called with; see `loading`.
-    """
     scorer = reward_function_scorer(function)
     context = ScoringContext(info=arguments, settings=settings)
     result = await score_extracted(scorer, "", str(arguments["ground_truth"]), context)

@@ -1,13 +1,11 @@
 """What runs in the tool environment for ``code_tests``: the tests in one process, the answer's code in another.
 
-This file is sent there as source, so it uses only the standard library. The process with the tests starts the one with
-the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
-printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. It cannot end a
-test's loop by raising StopIteration, its names replace none of Python's, and the assertions that must run are recorded.
-The verdict goes to a descriptor that only the tests' process has, signed with a key that is used for one score, so
-other verdicts do not help to forge it. The answer's process never gets the key: the kernel confines it by Landlock, so
-that it can read no other process and can write nowhere but in a folder of its own. It gets the answer only after it has
-reported that it is confined, so no answer can report the opposite.
+This file is sent there as source, so it uses only the standard library. The tests call what the answer defines through
+a pipe that carries only plain values, so the answer gains nothing by printing a verdict, by its exit code, or by an
+object that claims to be equal to everything. It cannot end a test's loop by raising StopIteration, its names replace
+none of Python's, and the assertions that must run are recorded. The verdict is signed with a key that is used for one
+score and that the answer's process never gets: Landlock confines that process, so that it can read no other process and
+write nowhere but in a folder of its own. It gets the answer only after it has reported that it is confined.
 """
 
 import ast
@@ -41,22 +39,14 @@ _SIGNALLING = {
     "aarch64": (0xC00000B7, (129, 130, 131, 138, 240), 25, 29),
 }
 _PIDFD_SEND_SIGNAL = 424
-_SET_OWNER = (
-    (8, 15),
-    (0x8901, 0x8902),
-)  # commands of fcntl and ioctl by which a process gets signals from a file
-_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP = (
-    38,
-    36,
-    4,
-    1,
-    22,
-)  # of prctl(2)
+# Commands of fcntl and ioctl by which a process gets signals from a file.
+_SET_OWNER = ((8, 15), (0x8901, 0x8902))
+# Of prctl(2).
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP = 38, 36, 4, 1, 22
 _MAX_END_SECONDS = 3.0
 _GRACE_SECONDS = 1.0
 _MAX_MESSAGE = 16 << 20  # bytes of one from the answer's process
 BEGUN = "begun"
-"""The text that is printed before the answer's code runs."""
 UNCONFINED = "the answer's code cannot be confined"
 """How the reason begins where the kernel lacks what confines it."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
@@ -90,7 +80,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
         assertions = _Assertions(ast.parse(tests, "tests"))
         code = compile(assertions.tree, "tests", "exec", optimize=0)  # with assertions, whatever runs this
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
+        print(signed(key, f"unusable: the tests are not valid Python: {error}"), flush=True, file=output)
         return
     child, fault = _start_answer_process(source)
     if fault:
@@ -167,7 +157,6 @@ def serve() -> NoReturn:
 
 
 def _do(request: list[Any], objects: list[Any]) -> list[Any]:
-    """One operation on one of the answer's objects: its result, and the arguments as the operation left them."""
     action, handle, *packed = request
     target = objects[handle]
     arguments = [unpack(value, objects.__getitem__) for value in packed]
@@ -190,7 +179,6 @@ def _do(request: list[Any], objects: list[Any]) -> list[Any]:
 
 
 def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str | None]:
-    """The process that waits for the answer, and why it is not confined, if so."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
         stdin=subprocess.PIPE,
@@ -204,12 +192,7 @@ def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str |
 
 
 class _Assertions:
-    """The tests, changed so that each assertion is recorded when it has held.
-
-    Attributes:
-        tree: The changed tests, which call `RECORD`.
-        held: The numbers of what ran.
-    """
+    """The tests, changed so that each assertion is recorded when it has held."""
 
     RECORD = "__record__"
 
@@ -224,7 +207,6 @@ class _Assertions:
         ast.fix_missing_locations(tree)
 
     def fault(self) -> str | None:
-        """Why the tests have checked less than they must, although nothing was raised; None if they have not."""
         if self._numbers and not self._numbers & self.held:
             return "none of the tests' assertions ran"
         skipped = any(
@@ -286,7 +268,6 @@ def _may_leave(statement: ast.stmt) -> bool:
 
 
 def _modules_used(tree: ast.Module) -> set[str]:
-    """Standard modules whose attributes the tests use, perhaps without importing them."""
     used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return {value.id for value in used if isinstance(value, ast.Name)} & sys.stdlib_module_names
 
@@ -294,7 +275,6 @@ def _modules_used(tree: ast.Module) -> set[str]:
 def _run(
     code: types.CodeType, assertions: _Assertions, child: "subprocess.Popen[bytes]", answer: str
 ) -> None:
-    """Run the tests; they raise where the answer is wrong."""
     assert child.stdin is not None and child.stdout is not None
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])
@@ -315,7 +295,6 @@ def _run(
 
 
 def _end_children() -> bool:
-    """Kill all processes that the answer started, orphans included; returns whether all have ended."""
     deadline = time.monotonic() + _MAX_END_SECONDS
     while time.monotonic() < deadline:
         for folder in os.listdir("/proc"):  # noqa: PTH208
@@ -344,15 +323,13 @@ def _parent_of(process: str) -> int:
 
 
 class _Pipe:
-    """The answer's process, as the tests see it."""
-
     def __init__(self, reader: IO[bytes], writer: Any):
         self._reader, self._writer = reader, writer
 
     def receive(self, action: str = "") -> list[Any]:
         """Its next message; an exception it reports is raised as the built-in exception of that name.
 
-        StopIteration is raised by iterators alone: from a function it would end a ``map`` or ``zip`` of the tests.
+        Only iterators raise StopIteration: from a function it would end a ``map`` or ``zip`` of the tests.
         """
         try:
             message = _read(self._reader, _MAX_MESSAGE)
@@ -427,11 +404,7 @@ class _Mirror:
 
 
 def pack(value: Any, objects: list[Any] | None) -> Any:
-    """A value as JSON; one that is not plain is appended to ``objects`` and represented by its index.
-
-    Raises:
-        Unsupported: It is not plain, and ``objects`` is None.
-    """
+    """A value as JSON; one that is not plain is appended to ``objects`` and represented by its index."""
     if isinstance(value, _Mirror):
         return {"o": value._handle}
     if value is None or isinstance(value, bool):
@@ -460,7 +433,6 @@ def pack(value: Any, objects: list[Any] | None) -> Any:
 
 
 def unpack(data: Any, object_of: Any) -> Any:
-    """The value that `pack` packed; ``object_of`` returns the object of an index."""
     if not isinstance(data, dict):
         return data
     ((mark, content),) = data.items()
@@ -481,7 +453,6 @@ def unpack(data: Any, object_of: Any) -> Any:
 
 
 def _update_in_place(before: Any, after: Any) -> None:
-    """Apply to a list, a set or a dict the changes that a called function made to its copy."""
     if isinstance(before, list) and isinstance(after, list):
         before[:] = after
     elif isinstance(before, dict | set) and isinstance(after, type(before)):
@@ -516,12 +487,10 @@ def _raise_time_is_up(number: int, frame: object) -> None:
 
 
 def _confine_process() -> str | None:
-    """Let this process write only below its own folders, read no other process, and signal none.
+    """Let this process write only below its own folders, read no other process, and signal none; or why the kernel
+    refused.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
-
-    Returns:
-        Why the kernel refused; None if it did not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

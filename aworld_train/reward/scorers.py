@@ -1,23 +1,21 @@
 """Scorers by name: the built-in ones, those that code registered, and the user's own by their location.
 
-A scorer takes the answer, the ground truth and, if it has a third parameter, a ``ScoringContext``; it is a plain
-function or an async one. A built-in scorer is imported at its first use. A user-defined one is named by
-``module:function`` or ``path/file.py:function``, which every process can load. A name given with ``register_scorer`` is
-known only in processes that imported the module which registers it. The workers of a training framework and ``recipe
-check`` are other processes, so rows and recipes name such a scorer by its ``reference``.
+A scorer takes the answer, the ground truth and, if it has a third parameter, a ``ScoringContext``; it may be async. A
+built-in scorer is imported at its first use. A name given with ``register_scorer`` is known only in processes that
+imported the module which registers it, so rows and recipes name such a scorer by its ``reference``, ``module:function``
+or ``path/file.py:function``, which every process can load.
 """
 
 import importlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from aworld_train.errors import RewardError, ScorerNotFound, nearest
-from aworld_train.reward.loading import load_function
-from aworld_train.reward.naming import absolute_reference, name_reward
+from aworld_train.reward.loading import absolute_reference, load_function, name_reward
 from aworld_train.reward.settings import ALIASES
 
 CODE_TESTS = "code_tests"
@@ -34,7 +32,6 @@ BUILT_IN = {
     "llm_judge": "aworld_train.reward.judge.scorer:llm_judge",
     "composite": "aworld_train.reward.composite:composite",
 }
-"""Location of each built-in scorer; its module may set options with ``register_scorer``."""
 
 COMPARING = frozenset({"number", "gaia", "math", "exact", "exact_case", "f1", "contains"})
 """Built-in scorers that compare an answer with the ground truth, at no cost: their equality is that of answers too."""
@@ -56,19 +53,14 @@ class Scorer:
     """A scorer and how it is called.
 
     Attributes:
-        name: Its name in rows.
-        reference: What any process finds it by: the name of a built-in one, else ``module:function`` or
-            ``/path/file.py:function``.
-        function: The function.
+        reference: What any process finds it by: a built-in name, ``module:function`` or ``/path/file.py:function``.
         arguments: 2 (answer, ground truth) or 3 (and the context).
-        is_async: Whether its result must be awaited.
         isolated: Whether it runs in a worker process, which is killed when it takes too long.
         scores_missing_answers: Whether it is also called, with None, for an episode without an answer.
         delegates: Whether it calls other scorers, which have the time limit, and so has none itself.
         takes_references: Whether it is called once with all the references of a task, a line each.
         prepare: Called by a worker process before the first answer, outside the time limit.
-        max_processor_seconds: How long it may compute for an answer; the run's time limit holds beside it.
-        kind: What ``reference`` names.
+        max_processor_seconds: How long it may compute for an answer, within the run's time limit.
     """
 
     name: str
@@ -76,7 +68,7 @@ class Scorer:
     function: Callable[..., Any]
     arguments: int
     is_async: bool
-    isolated: bool
+    isolated: bool = False
     scores_missing_answers: bool = False
     delegates: bool = False
     takes_references: bool = False
@@ -85,18 +77,7 @@ class Scorer:
     kind: ScorerKind = ScorerKind.scorer
 
 
-@dataclass(frozen=True)
-class _Registration:
-    function: Callable[..., Any]
-    isolated: bool = False
-    scores_missing_answers: bool = False
-    delegates: bool = False
-    takes_references: bool = False
-    prepare: Callable[[], object] | None = None
-    max_processor_seconds: float = math.inf
-
-
-_registered: dict[str, _Registration] = {}
+_registered: dict[str, Scorer] = {}
 _found: dict[str, Scorer] = {}
 
 
@@ -110,13 +91,9 @@ def register_scorer(
     prepare: Callable[[], object] | None = None,
     max_processor_seconds: float = math.inf,
 ) -> Callable[[_FunctionT], _FunctionT]:
-    """Decorator that gives a scorer a name in this process.
+    """Decorator that gives a scorer a name in this process; the arguments are those of ``Scorer``.
 
-    User-defined scorers always run in worker processes, whatever ``isolated`` is; the other arguments are those of
-    ``Scorer``.
-
-    Raises:
-        RewardError: The name is a built-in scorer's, is another function's, or holds a colon.
+    User-defined scorers always run in worker processes, whatever ``isolated`` is.
     """
 
     def register(function: _FunctionT) -> _FunctionT:
@@ -126,29 +103,31 @@ def register_scorer(
         existing = _registered.get(name)
         owner = BUILT_IN.get(name)
         if owner is None and existing is not None and _origin(existing.function) != _origin(function):
-            owner = f"{existing.function.__module__}:{existing.function.__qualname__}"
+            owner = existing.reference
         if owner not in (None, location):
             raise RewardError(
                 f"The scorer {location} cannot be called {name!r}: that is {owner}. Choose another name."
             )
-        count_arguments(location, function)
         _found.pop(name, None)
-        _registered[name] = _Registration(
-            function,
-            isolated,
-            scores_missing_answers,
-            delegates,
-            takes_references,
-            prepare,
-            max_processor_seconds,
+        _registered[name] = replace(
+            _scorer(name, location, function),
+            isolated=isolated,
+            scores_missing_answers=scores_missing_answers,
+            delegates=delegates,
+            takes_references=takes_references,
+            prepare=prepare,
+            max_processor_seconds=max_processor_seconds,
         )
         return function
 
     return register
 
 
+def _scorer(name: str, reference: str, function: Callable[..., Any]) -> Scorer:
+    return Scorer(name, reference, function, count_arguments(reference, function), is_async(function))
+
+
 def scorer_names() -> tuple[str, ...]:
-    """The built-in scorers, those registered in this process, and other names of them."""
     return tuple(dict.fromkeys((*BUILT_IN, *_registered, *ALIASES)))
 
 
@@ -156,9 +135,6 @@ def find_scorer(name: str) -> Scorer:
     """The scorer of this name, or the function that ``module:function`` or ``path/file.py:function`` names.
 
     A relative path counts from the working directory.
-
-    Raises:
-        RewardError: There is none, it cannot be imported, or it does not take two or three arguments.
     """
     name = ALIASES.get(name, name)
     if name not in _found:
@@ -167,18 +143,13 @@ def find_scorer(name: str) -> Scorer:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function, or the call of an object, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004  (an object whose call is async)
     )
 
 
 def count_arguments(label: str, function: Callable[..., Any]) -> int:
-    """How many positional arguments a scorer is called with: three if it can take as many, else two.
-
-    Raises:
-        RewardError: It can be called neither with two nor with three; ``label`` names it in the message.
-    """
+    """How many positional arguments a scorer is called with: three if it can take as many, else two."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
@@ -199,18 +170,16 @@ def _find(name: str) -> Scorer:
     if name in BUILT_IN:
         return _built_in(name)
     if name in _registered:
-        reference = name_reward(_registered[name].function)
-        return _user_defined(name, reference, _registered[name])
+        return _user_defined(_registered[name], name, name_reward(_registered[name].function))
     for built_in_name, reference in BUILT_IN.items():
         if reference == name:
             return _built_in(built_in_name)
     if ":" in name:
         function = load_function(name)
         reference = absolute_reference(name)
-        for registration in _registered.values():
-            if registration.function is function:
-                return _user_defined(name, reference, registration)
-        return _user_defined(name, reference, _Registration(function))
+        registered = (scorer for scorer in _registered.values() if scorer.function is function)
+        scorer = next(registered, None) or _scorer(name, reference, function)
+        return _user_defined(scorer, name, reference)
     names = scorer_names()
     hint = nearest(name, names)
     suggestion = f" Did you mean {hint!r}?" if hint else ""
@@ -221,43 +190,18 @@ def _find(name: str) -> Scorer:
 
 
 def _origin(function: Callable[..., Any]) -> tuple[str, str]:
-    """File and name of a function.
-
-    The file and not the module, because the file of the running program gets a second module name when it is loaded
-    by its path.
-    """
+    """File and name of a function: the running program gets a second module name when it is loaded by its path."""
     return inspect.getsourcefile(function) or function.__module__, function.__qualname__
 
 
 def _built_in(name: str) -> Scorer:
     module, _, attribute = BUILT_IN[name].partition(":")
     function = getattr(importlib.import_module(module), attribute)
-    registration = _registered.get(name) or _Registration(function)
-    return Scorer(
-        name=name,
-        reference=name,
-        function=registration.function,
-        arguments=count_arguments(name, registration.function),
-        is_async=is_async(registration.function),
-        isolated=registration.isolated,
-        scores_missing_answers=registration.scores_missing_answers,
-        delegates=registration.delegates,
-        takes_references=registration.takes_references,
-        prepare=registration.prepare,
-        max_processor_seconds=registration.max_processor_seconds,
-    )
+    return replace(_registered.get(name) or _scorer(name, name, function), reference=name)
 
 
-def _user_defined(name: str, reference: str, registration: _Registration) -> Scorer:
+def _user_defined(scorer: Scorer, name: str, reference: str) -> Scorer:
     """A user-defined scorer; always isolated, because its code may hang or crash."""
-    return Scorer(
-        name=name,
-        reference=reference,
-        function=registration.function,
-        arguments=count_arguments(reference, registration.function),
-        is_async=is_async(registration.function),
-        isolated=True,
-        scores_missing_answers=registration.scores_missing_answers,
-        prepare=registration.prepare,
-        max_processor_seconds=registration.max_processor_seconds,
+    return replace(
+        scorer, name=name, reference=reference, isolated=True, delegates=False, takes_references=False
     )

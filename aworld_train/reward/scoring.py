@@ -1,20 +1,18 @@
 """Scoring an answer: take the assistant's text, find the answer in it, and call the row's scorer.
 
-Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, returns no
-score, hangs or crashes costs its own answer and is named in ``cause``. What can hang runs in a worker process
-(`workers`): the built-in scorers that say so, and all user-defined ones. The other built-in scorers take a moment, or
-wait for a server and are cancelled when their time is over. A scorer or a schema that does not exist is a fault of the
-recipe or of the dataset and raises.
+Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, hangs or
+crashes costs its own answer and is named in ``cause``. What can hang runs in a worker process (`workers`). A scorer or
+a schema that does not exist is a fault of the recipe or of the dataset and raises.
 
 Where a scorer in a worker process fails, it is called with the ground truth as the answer. If it fails on that too,
 there is no score. If it does not, the answer is the reason, and scores 0 (``too_hard``): after a timeout that it spent
 computing at once, and after any other failure once it has failed on the answer again. So does an answer that judges
-refuse, are cut off at or give no readable verdict on, twice, while they give one on the ground truth.
+refuse or give no readable verdict on, twice, while they give one on the ground truth.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from aworld_train.interruptible import run_interruptible
@@ -22,12 +20,11 @@ from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.choices import as_label
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
+from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
 from aworld_train.reward.scorers import COMPARING, Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool
 
-_Run = Callable[[Scorer, str | None, str, ScoringContext], Awaitable[Score]]
 _MAX_DEPTH = 20  # of lists and mappings in a row's extra_info, as scorers in worker processes get it
 
 
@@ -42,17 +39,10 @@ async def score(
     episode: Mapping[str, Any] | None = None,
     settings: RewardSettings | None = None,
 ) -> ScoreResult:
-    """Score an assistant's text.
+    """Score an assistant's text, or the messages of an episode, of which only the assistant's count.
 
-    Args:
-        prediction: Its final text, or the messages of the episode, of which only the assistant's count.
-        ground_truth: The right answer.
-        scorer: The task's scorer, which ``settings`` may override; None where the task names none.
-        answer_schema: How the answer is marked; likewise.
-        query: The task's question.
-        info: The row's ``extra_info``.
-        episode: Facts of the episode; see ``ScoringContext``.
-        settings: How the run scores.
+    ``scorer`` and ``answer_schema`` are the task's (None: it names none), which ``settings`` may override; ``info`` is
+    the row's ``extra_info``.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA
@@ -78,38 +68,91 @@ async def score_extracted(
     scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
 ) -> ScoreResult:
     """Score an extracted answer; None where none was found."""
+    attempt = _Attempt(scorer, answer, ground_truth, context)
     if answer is None and not scorer.scores_missing_answers:
-        return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
+        return attempt.zero(ScoreOutcome.no_answer, "there is no answer")
     if answer is not None and scorer.name in COMPARING:
         question = f"{context.query}\n\n{context.info.get('question') or ''}"
         label = as_label(answer, ground_truth, question)
         if label != answer:
-            return replace(await _score_by(scorer, label, ground_truth, context), extracted=answer)
+            return replace(await _score_by(replace(attempt, answer=label)), extracted=answer)
     references = _references(context)
     if len(references) < 2 or scorer.delegates or scorer.kind is ScorerKind.reward_function:
-        return await _score_by(scorer, answer, ground_truth, context)
+        return await _score_by(attempt)
     if scorer.takes_references:
         lines = "\n".join(f"- {reference}" for reference in references)
-        return await _score_by(scorer, answer, f"any one of these:\n{lines}", context)
-    return await _best(scorer, answer, references, context)
+        return await _score_by(replace(attempt, ground_truth=f"any one of these:\n{lines}"))
+    return await _best(attempt, references)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """An answer to be scored by a scorer, and the results that this may have."""
+
+    scorer: Scorer
+    answer: str | None
+    ground_truth: str
+    context: ScoringContext
+
+    async def run(self) -> Score:
+        return await (_run_in_worker if self.scorer.isolated else _run_in_process)(self)
+
+    def result(self, score: Score) -> ScoreResult:
+        if score.value is None:
+            reasons = score.steps or (f"the scorer {self.scorer.name} abstained without a reason",)
+            return self._result(score, ScoreOutcome.abstained, reasons[-1])
+        return self._result(score, ScoreOutcome.no_answer if self.answer is None else ScoreOutcome.scored)
+
+    def zero(self, outcome: ScoreOutcome, step: str) -> ScoreResult:
+        return self._result(Score(0.0, steps=(step,)), outcome)
+
+    def failure(self, error: Exception, too_hard: bool = False) -> ScoreResult:
+        name = self.scorer.name
+        if isinstance(error, ScorerTimeout):
+            cause = f"the scorer {name} {error}"
+        elif isinstance(error, TooHard | ScorerFailure | BadResult | NoFreeWorker):
+            cause = f"the scorer {name}: {error}"
+        else:
+            cause = f"the scorer {name}: {describe(error)}"
+        if too_hard:
+            return self.zero(ScoreOutcome.too_hard, cause)
+        outcome = ScoreOutcome.timeout if isinstance(error, ScorerTimeout) else ScoreOutcome.error
+        return self._result(Score(None), outcome, cause)
+
+    async def copes_with_ground_truth(self) -> bool:
+        """Whether the scorer gives a score, of any value, where the ground truth is the answer."""
+        info = {**self.context.info}
+        if "solution_str" in info:  # of a reward function, which reads the answer from there
+            info["solution_str"] = self.ground_truth
+        context = replace(self.context, text=self.ground_truth, info=info)
+        try:
+            score = await replace(self, answer=self.ground_truth, context=context).run()
+        except Exception:
+            return False
+        return score.value is not None
+
+    def may_be_at_fault(self, error: Exception) -> bool:
+        """Whether the answer may cause a failure: an asynchronous scorer's is more probably its server's."""
+        if isinstance(error, ScorerTimeout):
+            return error.computing
+        return not self.scorer.is_async and not isinstance(error, NoFreeWorker)
+
+    def _result(self, score: Score, outcome: ScoreOutcome, cause: str | None = None) -> ScoreResult:
+        return ScoreResult(
+            score.value, self.answer, outcome, score.parts, score.steps, cause, self.scorer.name
+        )
 
 
 def _references(context: ScoringContext) -> list[str]:
-    """All right answers of the row, where it has a list of them."""
     references = _plain(context.info.get("ground_truths"))
     return [str(reference) for reference in references] if isinstance(references, list) else []
 
 
-async def _best(
-    scorer: Scorer, answer: str | None, references: list[str], context: ScoringContext
-) -> ScoreResult:
-    """The best score of an answer against any reference.
-
-    Without a full score, a reference that could not be compared leaves the answer without a score: it may be right.
-    """
+async def _best(attempt: _Attempt, references: list[str]) -> ScoreResult:
+    """The best score against any reference; one that could not be compared leaves no score below a full one."""
     results = []
     for reference in references:
-        result = await _score_by(scorer, answer, reference, context)
+        result = await _score_by(replace(attempt, ground_truth=reference))
         if result.score is not None and result.score >= 1.0:
             return result
         results.append(result)
@@ -118,102 +161,41 @@ async def _best(
     return max(results, key=lambda result: result.score or 0.0)
 
 
-async def _score_by(
-    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
-) -> ScoreResult:
-    run = _run_in_worker if scorer.isolated else _run_in_process
+async def _score_by(attempt: _Attempt) -> ScoreResult:
     try:
-        score = await run(scorer, answer, ground_truth, context)
+        score = await attempt.run()
         if score.value is None and score.is_provoked:
-            return await _provoked(run, scorer, answer, ground_truth, context, score)
-        return _result(scorer, answer, score)
+            return await _provoked(attempt, score)
+        return attempt.result(score)
     except Exception as error:
         first = error
     if isinstance(first, TooHard):
-        return _failure(scorer, answer, context, first, too_hard=True)
-    if not _may_be_by_the_answer(scorer, first) or not await _copes_with_ground_truth(
-        run, scorer, ground_truth, context
-    ):
-        return _failure(scorer, answer, context, first)
+        return attempt.failure(first, too_hard=True)
+    if not attempt.may_be_at_fault(first) or not await attempt.copes_with_ground_truth():
+        return attempt.failure(first)
     if isinstance(first, ScorerTimeout):
-        return _failure(scorer, answer, context, first, too_hard=True)
+        return attempt.failure(first, too_hard=True)
     try:
-        return _result(scorer, answer, await run(scorer, answer, ground_truth, context))
+        return attempt.result(await attempt.run())
     except Exception as second:
-        too_hard = _may_be_by_the_answer(scorer, second)
-        return _failure(scorer, answer, context, second, too_hard=too_hard)
+        return attempt.failure(second, too_hard=attempt.may_be_at_fault(second))
 
 
-async def _provoked(
-    run: _Run, scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext, first: Score
-) -> ScoreResult:
+async def _provoked(attempt: _Attempt, first: Score) -> ScoreResult:
     """The result for an answer that a judge gave no verdict on: 0 if it gives one on the ground truth alone."""
-    if not await _copes_with_ground_truth(run, scorer, ground_truth, context):
-        return _result(scorer, answer, first)
-    score = await run(scorer, answer, ground_truth, context)
+    if not await attempt.copes_with_ground_truth():
+        return attempt.result(first)
+    score = await attempt.run()
     if score.value is not None or not score.is_provoked:
-        return _result(scorer, answer, score)
-    steps = (
-        *score.steps,
-        f"the scorer {scorer.name} has a verdict on the ground truth and none on this answer",
-    )
-    parts = {**score.parts, "provoked": 1.0}
-    return ScoreResult(0.0, answer, ScoreOutcome.too_hard, parts, steps, None, scorer.name)
+        return attempt.result(score)
+    step = f"the scorer {attempt.scorer.name} has a verdict on the ground truth and none on this answer"
+    result = attempt.zero(ScoreOutcome.too_hard, step)
+    return replace(result, parts={**score.parts, "provoked": 1.0}, steps=(*score.steps, step))
 
 
-def _may_be_by_the_answer(scorer: Scorer, error: Exception) -> bool:
-    """Whether a failure may be caused by the answer: an asynchronous scorer's is more probably its server's."""
-    if isinstance(error, ScorerTimeout):
-        return error.computing
-    return not scorer.is_async and not isinstance(error, NoFreeWorker)
-
-
-async def _copes_with_ground_truth(
-    run: _Run, scorer: Scorer, ground_truth: str, context: ScoringContext
-) -> bool:
-    """Whether the scorer gives a score, of any value, where the ground truth is the answer."""
-    try:
-        score = await run(scorer, ground_truth, ground_truth, _with_ground_truth(context, ground_truth))
-    except Exception:
-        return False
-    return score.value is not None
-
-
-def _failure(
-    scorer: Scorer, answer: str | None, context: ScoringContext, error: Exception, too_hard: bool = False
-) -> ScoreResult:
-    if isinstance(error, ScorerTimeout):
-        cause = f"the scorer {scorer.name} {error}"
-    elif isinstance(error, TooHard | ScorerFailure | BadResult | NoFreeWorker):
-        cause = f"the scorer {scorer.name}: {error}"
-    else:
-        cause = f"the scorer {scorer.name}: {describe(error)}"
-    if too_hard:
-        return ScoreResult(0.0, answer, ScoreOutcome.too_hard, {}, (cause,), None, scorer.name)
-    outcome = ScoreOutcome.timeout if isinstance(error, ScorerTimeout) else ScoreOutcome.error
-    return ScoreResult(None, answer, outcome, {}, (), cause, scorer.name)
-
-
-def _with_ground_truth(context: ScoringContext, ground_truth: str) -> ScoringContext:
-    """The context of an episode that answers with the ground truth."""
-    info = {**context.info}
-    if "solution_str" in info:  # of a reward function, which reads the answer from there
-        info["solution_str"] = ground_truth
-    return replace(context, text=ground_truth, info=info)
-
-
-def _result(scorer: Scorer, answer: str | None, score: Score) -> ScoreResult:
-    if score.value is None:
-        cause = score.steps[-1] if score.steps else f"the scorer {scorer.name} abstained without a reason"
-        return ScoreResult(None, answer, ScoreOutcome.abstained, score.parts, score.steps, cause, scorer.name)
-    outcome = ScoreOutcome.no_answer if answer is None else ScoreOutcome.scored
-    return ScoreResult(score.value, answer, outcome, score.parts, score.steps, None, scorer.name)
-
-
-async def _run_in_process(
-    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
-) -> Score:
-    arguments = (answer, ground_truth) if scorer.arguments == 2 else (answer, ground_truth, context)
+async def _run_in_process(attempt: _Attempt) -> Score:
+    scorer, context = attempt.scorer, attempt.context
+    arguments = (attempt.answer, attempt.ground_truth, context)[: scorer.arguments]
     if not scorer.is_async:
         return read_result(scorer.function(*arguments))
     limit = asyncio.timeout(None if scorer.delegates else context.settings.timeout)
@@ -226,16 +208,15 @@ async def _run_in_process(
         raise
 
 
-async def _run_in_worker(
-    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
-) -> Score:
+async def _run_in_worker(attempt: _Attempt) -> Score:
+    scorer = attempt.scorer
     job = Job(
         kind=scorer.kind,
         reference=scorer.reference,
-        answer=answer,
-        ground_truth=ground_truth,
-        context=None if scorer.arguments == 2 else _plain_context(context),
-        seconds=context.settings.timeout,
+        answer=attempt.answer,
+        ground_truth=attempt.ground_truth,
+        context=None if scorer.arguments == 2 else _plain_context(attempt.context),
+        seconds=attempt.context.settings.timeout,
         processor_seconds=scorer.max_processor_seconds,
     )
     return await asyncio.wrap_future(pool(waits=scorer.is_async).submit(job))

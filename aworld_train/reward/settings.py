@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+import msgspec
+
 SCORER = "number"
 """The scorer of tasks that name none, unless the recipe sets one."""
 ALIASES = {"agentcpm": "llm_judge"}
@@ -15,16 +17,9 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True)
 class JudgeModel:
-    """One language model that judges, at an OpenAI-compatible endpoint.
+    """One language model that judges, at an OpenAI-compatible endpoint: its ``url`` without ``/chat/completions``.
 
-    Attributes:
-        name: Its name in messages.
-        url: Its address without ``/chat/completions``.
-        model: Its name at that endpoint.
-        key_variable: Environment variable that holds its API key.
-        timeout: Seconds one request may take.
-        price_in: Price of a million prompt tokens, in any currency; 0 if costs are not tracked.
-        price_out: Price of a million completion tokens.
+    ``timeout`` is seconds for one request; prices are of a million tokens, in any currency.
     """
 
     name: str
@@ -38,15 +33,10 @@ class JudgeModel:
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """The models that judge, and the limits of requests to them.
+    """The models that judge, tried in order until one gives a verdict, and the limits of requests to them.
 
-    Attributes:
-        models: Tried in this order until one gives a verdict.
-        concurrency: Most requests at the same time.
-        per_minute: Most requests in a minute; 0 for no limit.
-        attempts: Requests to a model before the next one is tried.
-        cache: Directory of cached verdicts; None for no cache.
-        prompt: The judge's instructions; None for the package's own.
+    ``per_minute`` 0 is no limit; ``attempts`` is the requests to a model before the next one; ``prompt`` None is the
+    package's own.
     """
 
     models: tuple[JudgeModel, ...] = ()
@@ -59,15 +49,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True)
 class CompositeSettings:
-    """The weights and limits of the scorer ``composite``.
-
-    Attributes:
-        correct: Scorer that says whether the answer is right; None for the task's own.
-        weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
-        gates: Parts that must be above 0, or the whole is 0.
-        max_chars: Length of the assistant's text up to which ``length`` is 1; it falls to 0 at twice that.
-        max_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
-    """
+    """The weights, gates and limits of the scorer ``composite``; ``correct`` None is the task's own scorer."""
 
     correct: str | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
@@ -80,11 +62,7 @@ class CompositeSettings:
 class ToolSettings:
     """The tool environment that runs the tests of ``code_tests``; its token is in ``MCP_SERVER_TOKEN``.
 
-    Attributes:
-        url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
-        tool: The tool that runs Python.
-        argument: That tool's argument for the source.
-        servers: Tool servers to select; empty for all.
+    ``url`` None is the one in ``MCP_SERVER_URL``; empty ``servers`` are all.
     """
 
     url: str | None = None
@@ -95,15 +73,8 @@ class ToolSettings:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """How a run scores.
-
-    Attributes:
-        scorer: Overrides the tasks' scorers; None keeps them.
-        answer_schema: Likewise.
-        timeout: Seconds one score may take.
-        judge: The judge of ``llm_judge``.
-        composite: The weights and limits of ``composite``.
-        tools: Where code runs.
+    """How a run scores: ``scorer`` and ``answer_schema`` override the tasks', and one score takes ``timeout`` seconds
+    at most.
     """
 
     scorer: str | None = None
@@ -122,9 +93,8 @@ class RewardSettings:
         return {ALIASES.get(scorer, scorer) for scorer in scorers}
 
     def patient(self) -> Self:
-        """The same settings with a longer time limit, for programs that submit many answers at once.
-
-        Each answer may then wait for its turn within the judges' limit per minute.
+        """The same settings with time for answers to wait their turn within the judges' limit per minute, for many at
+        once.
         """
         judge = self.judge
         if not judge.per_minute:
@@ -133,19 +103,8 @@ class RewardSettings:
         return replace(self, timeout=self.timeout + _MINUTE * minutes)
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON values."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """The settings from the data of ``to_plain``."""
-        judge, composite, tools = data["judge"], data["composite"], data["tools"]
-        models = tuple(JudgeModel(**model) for model in judge["models"])
-        return cls(
-            scorer=data["scorer"],
-            answer_schema=data["answer_schema"],
-            timeout=data["timeout"],
-            judge=JudgeSettings(**{**judge, "models": models}),
-            composite=CompositeSettings(**{**composite, "gates": tuple(composite["gates"])}),
-            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}),
-        )
+        return msgspec.convert(data, cls)

@@ -1,16 +1,15 @@
 """Scorers of plain text: ``exact``, ``exact_case``, ``f1`` and ``contains``.
 
-All but ``exact_case`` fold characters (see `folding`) and case and treat a run of space as one. All score 0 where the
-ground truth is hidden. A text of more than ``MAX_CHARS`` characters is right only where it is identical to the ground
-truth.
+All but ``exact_case`` normalize characters and case and treat a run of space as one. A text of more than ``MAX_CHARS``
+characters is right only where it is identical to the ground truth.
 """
 
 import re
 import string
 from collections import Counter
 
-from aworld_train.reward.folding import PUNCTUATION, fold, is_hidden
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
+from aworld_train.reward.text_normalization import PUNCTUATION, fold, is_hidden
 
 MAX_CHARS = 10_000
 
@@ -26,25 +25,21 @@ _DIGITS = frozenset(string.digits)
 
 
 def exact(answer: str, ground_truth: str) -> Score:
-    """Whether the answer is the ground truth except for case, spacing and how characters are written."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(_plain(answer) == _plain(ground_truth)), steps=("Compared as texts.",))
 
 
 def exact_case(answer: str, ground_truth: str) -> Score:
-    """Whether the answer is the ground truth to the letter, but for space around it."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(answer.strip() == ground_truth.strip()), steps=("Compared to the letter.",))
 
 
 def f1(answer: str, ground_truth: str) -> Score:
-    """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1).
-
-    Words are separated by spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
-    unless the ground truth consists of them. In scripts without spaces each character is a word, as in MLQA (arXiv
-    1910.07475).
+    """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1), without
+    articles unless the ground truth consists of them. In scripts without spaces each character is a word, as in MLQA
+    (arXiv 1910.07475).
     """
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
@@ -59,22 +54,18 @@ def f1(answer: str, ground_truth: str) -> Score:
 
 
 def contains(answer: str, ground_truth: str) -> Score:
-    """Whether the answer contains the ground truth as whole words: ``5`` is not in ``15``, ``-5`` or ``5.7``.
-
-    In scripts without spaces between words it may stand anywhere.
-    """
+    """Whether the answer contains the ground truth as whole words: ``5`` is not in ``15``, ``-5`` or ``5.7``."""
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     text, expected = _plain(answer), _plain(ground_truth)
     start = text.find(expected)
     while start >= 0 and not _stands_alone(text, start, start + len(expected)):
         start = text.find(expected, start + 1)
-    verb = "stands" if start >= 0 else "does not stand"
+    verb = "is" if start >= 0 else "is not"
     return Score(float(start >= 0), steps=(f"The ground truth {verb} in the answer.",))
 
 
 def _trivial_score(answer: str, ground_truth: str) -> Score | None:
-    """The score of texts that need no comparison or are too long for one; else None."""
     if max(len(answer), len(ground_truth)) > MAX_CHARS:
         same = answer == ground_truth
         return Score(float(same), steps=(f"More than {MAX_CHARS} characters: compared to the letter.",))

@@ -1,8 +1,7 @@
 """The program of a worker process: it loads scorers by reference and scores one answer after another.
 
-It is a new interpreter, not a fork, so it has none of the trainer's threads, event loops, signal handlers or devices.
-Its standard input is a pipe that nobody writes to and that closes when the parent ends, however that ends. The kernel
-then ends this process too, even inside C code that would not run a Python signal handler.
+It is a new interpreter, so it has none of the trainer's threads, event loops, signal handlers or devices. Its standard
+input closes when the parent ends, and the kernel then ends this process, even inside C code.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from typing import Any
 
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.reward_function import reward_function_scorer
-from aworld_train.reward.scored import ScoringContext, TooHard
+from aworld_train.reward.score_types import ScoringContext, TooHard
 from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import RewardSettings
 
@@ -28,7 +27,6 @@ _MAX_MEGABYTES = 4096
 
 
 def main(descriptor: int) -> None:
-    """Serve the parent until it ends."""
     _end_with_parent()
     _limit_memory()
     parent: Connection[Any, Any] = Connection(descriptor)
@@ -45,7 +43,6 @@ def main(descriptor: int) -> None:
 
 
 def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
-    """The context from the plain values that the parent sent."""
     return ScoringContext(**{**data, "settings": RewardSettings.from_plain(data["settings"])})
 
 

@@ -1,14 +1,11 @@
 """Scorers in worker processes: one that hangs or crashes costs its own answer and nothing else.
 
-A worker takes one answer at a time. When its time is up it is killed, and the next answer gets a new one, as after one
-that died or ran out of memory. The time limit counts the scorer alone: waiting for a free worker, starting one and
-loading a scorer have limits of their own. Threads hand the answers to the workers, so a waiting event loop is never
-blocked, and any thread may submit. An answer that has used up a scorer's processor time is not scored again: a policy
+A worker takes one answer at a time, and is killed when its time is up, which counts the scorer alone. Any thread may
+submit, and no event loop is blocked. An answer that has used up a scorer's processor time is not scored again: a policy
 that has found such an answer gives it many times.
 
-Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
-scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
-task, and killing its workers fails the tasks that wait. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
+pebble 5.2.3 was measured and not taken, as it does not kill the children of a worker, nor a busy worker when the parent
+is killed; loky 3.7.0 has no time limit for a task. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
 """
 
 import atexit
@@ -31,7 +28,7 @@ from typing import Any
 
 import psutil
 
-from aworld_train.reward.scored import Score, TooHard
+from aworld_train.reward.score_types import Score, TooHard
 from aworld_train.reward.scorers import ScorerKind
 
 _QUEUE_SECONDS = 1800.0
@@ -53,11 +50,9 @@ main(int(sys.argv[1]))
 
 
 class ScorerTimeout(Exception):
-    """The scorer did not answer within its time.
+    """The scorer did not answer within its time, of which ``kind`` names a part.
 
-    Attributes:
-        kind: What the seconds are of, where that is not all time.
-        computing: Whether it computed for at least half of it; else it waited, or other programs had the processors.
+    ``computing``: it used at least half of it; else it waited, or other programs had the processors.
     """
 
     def __init__(self, seconds: float, kind: str = "", computing: bool = False):
@@ -67,7 +62,7 @@ class ScorerTimeout(Exception):
 
 
 class ScorerFailure(Exception):
-    """The scorer raised, returned something that is no score, or ended its process; the message says which."""
+    """The scorer raised, returned something that is not a score, or ended its process; the message says which."""
 
 
 class NoFreeWorker(Exception):
@@ -76,17 +71,7 @@ class NoFreeWorker(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """An answer to be scored, as plain data.
-
-    Attributes:
-        kind: What ``reference`` names.
-        reference: What every process finds the scorer by.
-        answer: The answer.
-        ground_truth: The ground truth.
-        context: The fields of the ``ScoringContext``; None where the scorer has two arguments.
-        seconds: How long the scorer may take.
-        processor_seconds: How long it may compute.
-    """
+    """An answer to be scored, as plain data; ``context`` is None where the scorer has two arguments."""
 
     kind: ScorerKind
     reference: str
@@ -98,8 +83,6 @@ class Job:
 
 
 class ScorerPool:
-    """At most ``max_workers`` workers, each started when an answer finds the others busy."""
-
     def __init__(self, max_workers: int):
         self._max_workers = max_workers
         self._jobs: queue.SimpleQueue[tuple[Future[Score], Job, float]] = queue.SimpleQueue()
@@ -110,10 +93,7 @@ class ScorerPool:
         self._too_slow: dict[Job, ScorerTimeout] = {}
 
     def submit(self, job: Job) -> "Future[Score]":
-        """Have an answer scored.
-
-        Without a score the future raises ``TooHard``, ``ScorerTimeout``, ``ScorerFailure`` or ``NoFreeWorker``.
-        """
+        """The future raises TooHard, ScorerTimeout, ScorerFailure or NoFreeWorker where there is no score."""
         future: Future[Score] = Future()
         with self._lock:
             self._open += 1
@@ -148,9 +128,7 @@ class ScorerPool:
                 raise
             finally:
                 self._put_back(worker)
-        except (
-            Exception
-        ) as error:  # of any kind: a future that is never settled would block its caller for ever
+        except Exception as error:  # a future that is never settled would block its caller for ever
             return partial(future.set_exception, error)
         return partial(future.set_result, score)
 
@@ -183,8 +161,6 @@ class ScorerPool:
 
 
 class ScorerProcess:
-    """A worker process."""
-
     def __init__(self) -> None:
         parent_end, worker_end = socket.socketpair()
         with worker_end:
@@ -208,13 +184,7 @@ class ScorerProcess:
         return self._process.poll() is None
 
     def score(self, job: Job) -> Score:
-        """Score an answer in the process.
-
-        Raises:
-            TooHard: The scorer refuses to compute the answer.
-            ScorerTimeout: It took too long, and the worker was ended.
-            ScorerFailure: There is no score; ``ended`` says whether the worker is gone too.
-        """
+        """Score an answer in the process; raises as `ScorerPool.submit`, and may have ended then."""
         try:
             if (job.kind, job.reference) not in self._loaded:
                 self._load(job.kind, job.reference)
@@ -240,7 +210,6 @@ class ScorerProcess:
         raise ScorerFailure(str(values[0]))
 
     def end(self) -> None:
-        """Kill the process and its children."""
         if not self.ended:
             self.ended = True
             _alive.discard(self)
@@ -250,7 +219,6 @@ class ScorerProcess:
             self._process.wait()
 
     def close(self) -> None:
-        """Close this process's ends of the connection and of the worker's standard input."""
         self._connection.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -266,10 +234,8 @@ class ScorerProcess:
         self._loaded.add((kind, reference))
 
     def _wait(self, job: Job, used_before: float) -> None:
-        """Wait for the reply.
-
-        A scorer that is computing when its time is up gets up to four times as long to have computed for half of it:
-        where other programs have the processors, time alone does not tell whether the answer takes long.
+        """Wait for the reply; a scorer that is computing gets up to four times its time to have computed for half of
+        it, since other programs may have the processors.
         """
         began = time.monotonic()
         remaining = min(job.seconds, job.processor_seconds)
@@ -288,7 +254,6 @@ class ScorerProcess:
             remaining = min(job.seconds - elapsed, job.processor_seconds - used)
 
     def _death(self) -> str:
-        """How a worker that no longer answers ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH_SECONDS)
         code = self._process.poll()
@@ -299,7 +264,6 @@ class ScorerProcess:
 
 
 def _processor_seconds(process: psutil.Process) -> float:
-    """Processor time of a process and of its children that have ended."""
     try:
         times = process.cpu_times()
     except psutil.Error:
@@ -308,7 +272,6 @@ def _processor_seconds(process: psutil.Process) -> float:
 
 
 def _is_running(process: psutil.Process) -> bool:
-    """Whether a process has a processor, or waits for one."""
     try:
         return bool(process.status() == psutil.STATUS_RUNNING)
     except psutil.Error:

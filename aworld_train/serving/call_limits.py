@@ -1,7 +1,5 @@
-"""How an environment tells its clients how long a tool call may take.
-
-A worker ends each call at the limit of its tool server (``timeout`` in ``servers.yaml``) and answers with an error. So
-that clients wait for this, the limits stand in the answer to ``initialize``, among what MCP leaves to experiments.
+"""How an environment tells its clients how long a tool call may take, after which its worker answers with an error: in
+the answer to ``initialize``, under MCP's ``experimental`` capabilities.
 """
 
 from collections.abc import Mapping
@@ -16,7 +14,7 @@ def experiments(limits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
 
 
 def read_limits(capabilities: object) -> dict[str, float]:
-    """The limits in the capabilities of a server; empty where it is no environment of ours."""
+    """The limits in the capabilities of a server; empty where it is not an environment of this program."""
     limits = capabilities
     for name in ("experimental", _EXPERIMENT, _FIELD):
         limits = limits.get(name) if isinstance(limits, Mapping) else None

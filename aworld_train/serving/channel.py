@@ -1,8 +1,7 @@
 """Mutual authentication of gateway and worker, in every request and its response.
 
-Each pair has a secret, derived from the environment's own, which tool servers never get. A request has a nonce and a
-proof for it; the response has another proof for the same nonce. So the gateway rejects a program that replaces a
-worker's socket, and the worker rejects a program that connects to its socket.
+Each pair has a secret that tool servers never get. Request and response each prove it for the request's nonce, so the
+gateway rejects a program that replaces a worker's socket, and the worker one that connects to its socket.
 """
 
 import hashlib
@@ -11,7 +10,6 @@ import secrets
 from collections.abc import Mapping
 
 VARIABLE = "AWORLD_CHANNEL"
-"""The variable with the secret of a worker's channel."""
 CHECK_HEADER = "Aworld-Check"
 """A client's header in the first request of a session that checks the tool servers."""
 _NONCE = "Aworld-Nonce"
@@ -21,35 +19,24 @@ _PROOF_BYTES = 32
 
 
 def derive_secret(environment_secret: str, number: int) -> str:
-    """The secret of the channel to that worker."""
     return hmac.digest(environment_secret.encode(), f"worker {number}".encode(), hashlib.sha256).hex()
 
 
 class Channel:
-    """One end of the channel between a gateway and a worker.
-
-    Args:
-        secret: Known to both ends and to no other program.
-    """
-
     def __init__(self, secret: str):
         self._key = hashlib.sha256(secret.encode()).digest()
 
     def request_headers(self) -> dict[str, str]:
-        """The headers that a gateway adds to a request."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         return {_NONCE: nonce, _PROOF: self._proof("gateway", nonce)}
 
     def is_gateway(self, request_headers: Mapping[str, str]) -> bool:
-        """Whether the request with these headers comes from the gateway."""
         return self._proves("gateway", request_headers.get(_NONCE, ""), request_headers)
 
     def response_headers(self, request_headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers that a worker adds to the response."""
         return {_PROOF: self._proof("worker", request_headers.get(_NONCE, ""))}
 
     def is_worker(self, request_headers: Mapping[str, str], response_headers: Mapping[str, str]) -> bool:
-        """Whether the response to the request with these headers comes from the worker."""
         return self._proves("worker", request_headers[_NONCE], response_headers)
 
     def _proves(self, end: str, nonce: str, headers: Mapping[str, str]) -> bool:

@@ -1,13 +1,9 @@
 """An environment without containers: the gateway and the workers as processes of this machine, kept running.
 
-    python -m aworld_train.serving.local
-
-Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
-(how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
-network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private, and removed at the
-end), ``log`` and ``old_log`` (the log of all of this, and the file for its content when it is long).
-Only the gateway gets ``AWORLD_SECRET``, only the workers get keys. A process that ends is started again, after the
-processes that its tools left running have been ended.
+Settings are one JSON object in ``AWORLD_LOCAL``: those of the gateway and of the workers, how many ``workers``, their
+``folder`` (private, removed at the end), ``log`` and ``old_log`` (for its content when it is long). Only the gateway
+gets ``AWORLD_SECRET``, only the workers get keys. A process that ends is started again, after what its tools left
+running has been ended.
 """
 
 import contextlib
@@ -32,17 +28,13 @@ from aworld_train.serving.worker.wipe import empty
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 _LOG_SECONDS = 5.0
-"""Between two looks at how long the log is. All else that there is to do a signal tells, or it has a known time."""
 _STOP_SECONDS = 3.0
 _STRAY_SECONDS = 5.0
 MAX_LOG_BYTES = 10 << 20
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 10.0)
-"""Delays before a process that ends again and again is started."""
 
 
 class ManagedProcess:
-    """One process of the environment, started again when it ends."""
-
     def __init__(self, module: str, variables: dict[str, str], folders: list[Path]):
         self._command = [sys.executable, "-P", "-m", module]
         self._variables, self._folders = variables, folders
@@ -71,7 +63,6 @@ class ManagedProcess:
             self._process = None
 
     def start_if_due(self) -> None:
-        """Start it, in empty folders, if it does not run and its waiting time is over."""
         if self._process is None and time.monotonic() >= self._next_start:
             for folder in self._folders:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,12 +73,10 @@ class ManagedProcess:
             )
 
     def stop(self) -> None:
-        """Send it SIGTERM."""
         if self._process is not None:
             self._process.terminate()
 
     def end(self, deadline: float) -> None:
-        """Wait until it has ended, and kill it at the deadline."""
         if self._process is None:
             return
         try:
@@ -98,7 +87,6 @@ class ManagedProcess:
 
 
 def main() -> None:
-    """Run until SIGTERM or SIGINT."""
     settings = json.loads(os.environ["AWORLD_LOCAL"])
     folder = Path(settings["folder"])
     processes = _processes(settings, folder)
@@ -126,10 +114,7 @@ def main() -> None:
 
 
 def rotate_log(log: Path, old: Path) -> None:
-    """Copy a log that has become too long to ``old``, and empty it.
-
-    It stays the same file, because other processes have it open. Lines written between the two steps are lost.
-    """
+    """Copy a long log to ``old``, and empty it, so that it stays the file that other processes have open."""
     with contextlib.suppress(OSError):
         size = log.stat().st_size
         if size <= MAX_LOG_BYTES:

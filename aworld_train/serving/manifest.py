@@ -13,12 +13,10 @@
       LLM: {names: [BASE_URL, API_KEY], used_by: [CLOCK_LLM, MAP_LLM]}  # LLM_API_KEY for MAP_LLM_API_KEY too
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
-``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The arguments of a test
-may have them too. A server that needs a service is tested with a folder of answers in its place:
+``WORKDIR``), ``{workspace}`` the session's working directory. A server that needs a service is tested with a folder of
+answers in its place:
 
     test: {tool: find, arguments: {word: ants}, expect: insect, site: samples/site, environment: {DICT_URL: "{site}"}}
-
-``aworld_train.env.directory`` reads and checks the file; workers get the result.
 """
 
 import re
@@ -39,11 +37,9 @@ class ProbeCall:
     """A harmless call of one tool, and a text that its result contains.
 
     Attributes:
-        tool: The tool.
-        arguments: Its arguments; in texts, placeholders are replaced as in a command, and ``{site}`` (an address, with
-            ``http://``) and ``{site_host}`` (without).
-        expect: The text.
-        site: A folder of the directory whose files answer HTTP requests at ``{site}`` while the environment is tested.
+        arguments: In texts, placeholders are replaced as in a command, and ``{site}`` (an address, with ``http://``)
+            and ``{site_host}`` (without).
+        site: A folder of the directory whose files answer HTTP requests at ``{site}`` during the test.
         environment: Variables of the server for the test alone, from among its keys.
     """
 
@@ -67,22 +63,17 @@ class ServerEntry:
     """One tool server: an MCP server that speaks on its standard input and output.
 
     Attributes:
-        command: The program and its arguments.
-        function: Instead of a command: a Python function, ``module:name``, that serves. It is called in a process
-            forked from one that has imported its module, which takes milliseconds and shares memory. Importing the
-            module must start no thread; what is in ``keys`` is set when the function is called.
+        function: Instead of a command: a Python function, ``module:name``, that serves, in a process forked from one
+            that has imported its module. The import must start no thread; what is in ``keys`` is set when it is called.
         keys: Environment variables without which it is off.
-        optional_keys: Environment variables it gets where they are set.
-        environment: Variables of its own, by name: texts in which ``${NAME}`` is one of its keys.
+        environment: Variables of its own: texts in which ``${NAME}`` is one of its keys.
         timeout: Seconds one call may take.
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
             unless the user chooses the process backend.
-        test: The call that tests it.
-        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (those, and
-            every public address).
-        egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks; a name or address may
-            have a port, which then is the only one. ``$NAME``: the hosts in that variable, which has to be one of its
-            keys. Named hosts may be private; below a domain only public addresses may be reached.
+        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (every public
+            address too).
+        egress_hosts: See `egress.hosts`; ``$NAME``: the hosts in that variable, one of its keys. Named hosts may be
+            private; below a domain only public addresses may be reached.
     """
 
     command: tuple[str, ...] = ()
@@ -104,9 +95,25 @@ class ServerEntry:
             raise ValueError(f"function is {self.function!r}; it has to be module:name")
         if self.timeout <= 0:
             raise ValueError("timeout has to be more than 0")
-        self._check_egress()
-        self._check_environment()
-        self._check_test()
+        if self.egress_hosts and self.egress == "none":
+            raise ValueError("egress_hosts names hosts, and egress is none: it has to be listed or open")
+        for host in self.egress_hosts:
+            if not is_variable(host):
+                parse_host(host)
+        self._check_keys()
+
+    def _check_keys(self) -> None:
+        named = {
+            "egress_hosts has $": [host[1:] for host in self.egress_hosts if is_variable(host)],
+            "environment refers to ": [
+                name for text in self.environment.values() for name in _REFERENCE.findall(text)
+            ],
+            "test.environment has ": self.test.environment if self.test is not None else (),
+        }
+        for use, names in named.items():
+            for name in names:
+                if name not in (*self.keys, *self.optional_keys):
+                    raise ValueError(f"{use}{name}, which is not among its keys and optional_keys")
 
     def own_variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The variables that it gets: of ``variables`` its keys, and what its ``environment`` makes of them."""
@@ -116,38 +123,13 @@ class ServerEntry:
             for name, text in self.environment.items()
         }
 
-    def _check_environment(self) -> None:
-        names = [name for text in self.environment.values() for name in _REFERENCE.findall(text)]
-        if unknown := [name for name in names if name not in (*self.keys, *self.optional_keys)]:
-            raise ValueError(
-                f"environment refers to {unknown[0]}, which is not among its keys and optional_keys"
-            )
-
-    def _check_test(self) -> None:
-        named = self.test.environment if self.test is not None else {}
-        if unknown := [key for key in named if key not in (*self.keys, *self.optional_keys)]:
-            raise ValueError(
-                f"test.environment has {unknown[0]}, which is not among its keys and optional_keys"
-            )
-
-    def _check_egress(self) -> None:
-        if self.egress_hosts and self.egress == "none":
-            raise ValueError("egress_hosts names hosts, and egress is none: it has to be listed or open")
-        for host in self.egress_hosts:
-            if not is_variable(host):
-                parse_host(host)
-            elif host[1:] not in (*self.keys, *self.optional_keys):
-                raise ValueError(f"egress_hosts has {host}, which is not among its keys and optional_keys")
-
 
 @dataclass(frozen=True)
 class SharedKeys:
-    """Variables that serve several groups of keys: ``PREFIX_NAME`` of each group that has none of its own.
+    """Variables for several groups of keys: ``PREFIX_NAME`` of each group in ``used_by`` that has none of its own.
 
-    Attributes:
-        names: What follows the prefix. The first is the address that the others belong to: a group with another address
-            gets none of the shared values, since a key must not be sent to an address that it is not for.
-        used_by: The prefixes of the groups.
+    The first of ``names`` is the address that the others belong to: a group with another address gets none of the
+    shared values, since a key must not be sent to an address that it is not for.
     """
 
     names: tuple[str, ...]
@@ -164,11 +146,9 @@ class Manifest:
     """The content of ``servers.yaml``.
 
     Attributes:
-        name: Name of the environment.
-        servers: The tool servers by name, in the order in which their tools are listed.
-        description: One line for people.
-        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for
-            servers without state.
+        servers: By name, in the order in which their tools are listed.
+        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for servers
+            without state.
         desktop: Whether the image has the programs for ``--vnc``.
         shared_keys: By prefix, variables that stand in for keys of servers; the servers do not see them by that name.
     """
@@ -203,7 +183,6 @@ class Manifest:
                         raise ValueError(f"shared_keys.{shared}: no server has the key {prefix}_{name}")
 
     def missing_keys(self, variables: Mapping[str, str]) -> dict[str, list[str]]:
-        """The servers that are off, each with its missing variables."""
         lacking = {
             name: [key for key in entry.keys if not variables.get(key)]
             for name, entry in self.servers.items()
@@ -211,11 +190,9 @@ class Manifest:
         return {name: keys for name, keys in lacking.items() if keys}
 
     def key_names(self) -> set[str]:
-        """The variables of all servers."""
         return {key for entry in self.servers.values() for key in (*entry.keys, *entry.optional_keys)}
 
     def shared_key_names(self) -> set[str]:
-        """The variables that stand in for keys of servers."""
         return {f"{shared}_{name}" for shared, group in self.shared_keys.items() for name in group.names}
 
     def with_shared(self, variables: Mapping[str, str]) -> dict[str, str]:

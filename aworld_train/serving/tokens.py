@@ -1,12 +1,8 @@
 """Bearer tokens of an environment: JSON Web Tokens (HS256) with the environment, an expiry and a number of sessions.
 
-Holders of the secret may also order the gateway to revoke a token. An order is signed like a token but for another
-audience: a token is not accepted as an order, nor an order as a token.
-
-The secret is random, made per environment, and no tool server gets it. ``exp``, ``aud`` and the environment's name are
-required, and no other algorithm is accepted, in particular not ``none``.
-
-The library is imported where a token is made or read: it takes a tenth of a second, and most commands need none.
+Holders of the secret may also order the gateway to revoke a token. An order is for another audience, so that neither is
+accepted as the other. ``exp``, ``aud`` and the environment's name are required, and no other algorithm is accepted. The
+library takes a tenth of a second to import, so it is imported where it is used.
 """
 
 import secrets
@@ -23,12 +19,9 @@ _LEEWAY = 5.0  # seconds by which clocks may differ
 
 @dataclass(frozen=True)
 class TokenClaims:
-    """The content of a valid token.
+    """The content of a valid token; ``sessions`` may be open at a time (None: no limit).
 
-    Attributes:
-        token_id: The id in the token.
-        sessions: Most sessions open at one time; None where there is no such limit.
-        expires: When it expires, plus a tolerance for different clocks (Unix time, seconds).
+    ``expires`` (Unix time, seconds) includes a tolerance for different clocks.
     """
 
     token_id: str
@@ -38,12 +31,7 @@ class TokenClaims:
 
 @dataclass(frozen=True)
 class Revocation:
-    """The order to refuse a token from now on.
-
-    Attributes:
-        token_id: Of the token.
-        expires: When the token itself expires (Unix time, seconds); None where that is unknown.
-    """
+    """The order to refuse a token, which itself expires at ``expires`` (Unix time, seconds; None: unknown)."""
 
     token_id: str
     expires: float | None
@@ -67,15 +55,9 @@ def sign(
     sessions: int | None = None,
     token_id: str | None = None,
 ) -> str:
-    """A token for ``environment``; the same arguments give the same token.
+    """A token for ``environment``; the same arguments give the same token. Times are Unix seconds.
 
-    Args:
-        secret: The environment's secret.
-        environment: Its name.
-        issued: Unix time in seconds.
-        expires: Unix time in seconds.
-        sessions: Most sessions that may be open with it at one time.
-        token_id: Its id; default: a random one.
+    Without a ``token_id`` it gets a random one.
     """
     import jwt
 
@@ -91,11 +73,7 @@ def sign(
 
 
 def verify(secret: str, environment: str, token: str) -> TokenClaims:
-    """Check a token for ``environment``.
-
-    Raises:
-        InvalidToken: It is expired, of another environment, signed otherwise, or no token at all.
-    """
+    """The claims of a token for ``environment``; raises InvalidToken."""
     claims = _verified(secret, environment, token, _AUDIENCE)
     sessions = claims.get("sessions")
     return TokenClaims(
@@ -104,14 +82,7 @@ def verify(secret: str, environment: str, token: str) -> TokenClaims:
 
 
 def sign_revocation(secret: str, environment: str, revocation: Revocation, *, issued: int) -> str:
-    """An order for the gateway of ``environment``, valid for a minute.
-
-    Args:
-        secret: The environment's secret.
-        environment: Its name.
-        revocation: The content of the order.
-        issued: Unix time in seconds.
-    """
+    """An order for the gateway of ``environment``, valid for a minute."""
     import jwt
 
     claims = {
@@ -127,11 +98,6 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
 
 
 def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
-    """The content of the order.
-
-    Raises:
-        InvalidToken: It is no valid order for ``environment``, or it has expired.
-    """
     claims = _verified(secret, environment, order, _ORDERS)
     until = claims.get("until")
     return Revocation(str(claims.get("revoke", "")), None if until is None else float(until))
@@ -151,7 +117,7 @@ def _verified(secret: str, environment: str, token: str, audience: str) -> dict[
         )
     except jwt.ExpiredSignatureError as error:
         raise InvalidToken("the token has expired") from error
-    # The last two come from bytes that are no text and from deeply nested JSON, before the signature is checked.
+    # The last two come from bytes that are not text and from deeply nested JSON, before the signature is checked.
     except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidToken("the token is not valid here") from error
     if claims["env"] != environment:

@@ -1,8 +1,7 @@
-"""What a tool server sends as its tools and results, in the form that MCP gives them, however the server writes it.
+"""What a tool server sends as its tools and results, brought into the nearest form that MCP gives them.
 
-Clients check what they get, and an agent whose client refuses an answer loses it. So what has another form is brought
-into the nearest one: no content becomes empty content, data alone becomes its JSON as text, a part that is of no kind
-becomes text. https://modelcontextprotocol.io/specification/2025-06-18/server/tools
+A client refuses what has another form, and its agent would lose the answer.
+https://modelcontextprotocol.io/specification/2025-06-18/server/tools
 """
 
 import json
@@ -10,12 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _OPTIONAL = {
-    "description": str,
-    "title": str,
-    "annotations": dict,
-    "outputSchema": dict,
-    "icons": list,
-    "_meta": dict,
+    **{"description": str, "title": str, "icons": list},
+    **dict.fromkeys(("annotations", "outputSchema", "_meta"), dict),
 }
 
 
@@ -37,15 +32,10 @@ def valid_result(result: Any) -> dict[str, Any]:
 
 
 def valid_tools(listed: Any) -> list[dict[str, Any]]:
-    """The tools of a list that have a name, each once, with parameters that are an object."""
     tools: dict[str, dict[str, Any]] = {}
     for tool in listed if isinstance(listed, list) else []:
-        if (
-            isinstance(tool, dict)
-            and isinstance(name := tool.get("name"), str)
-            and name
-            and name not in tools
-        ):
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if isinstance(name, str) and name and name not in tools:
             known = {key: tool[key] for key in tool if isinstance(tool[key], _OPTIONAL.get(key, object))}
             tools[name] = {**known, "inputSchema": valid_parameters(tool.get("inputSchema"))}
     return list(tools.values())
@@ -64,7 +54,6 @@ def valid_parameters(schema: Any) -> dict[str, Any]:
 
 
 def valid_error(error: Any) -> dict[str, Any]:
-    """A JSON-RPC error with a code and a message."""
     fields = error if isinstance(error, dict) else {"message": error}
     message, code = fields.get("message"), fields.get("code")
     return {

@@ -181,7 +181,7 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How the answer was scored; see ``reward.scored.ScoreResult``."""
+    """How the answer was scored; see ``reward.score_types.ScoreResult``."""
 
     score: float | None = None
     scorer: str = ""

@@ -84,14 +84,12 @@ def _tools(
         scoring_workers = section.scoring_workers
         if scoring_workers is None:
             scoring_workers = int(runs_code(recipe, scorers))
-        connection = env.up(
-            section.started_from,
+        settings = env.EnvSettings(
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
-            host=host,
             backend=section.backend.value,
+            host=host,
             workers=section.workers,
             sessions=sessions,
-            limits={"queue_seconds": section.queue_timeout},
             servers=tuple(section.servers),
             env_file=Path(section.env_file).expanduser() if section.env_file else None,
             data=Path(section.data) if section.data else None,
@@ -99,9 +97,11 @@ def _tools(
             egress_hosts=tuple(section.egress_hosts),
             scoring_workers=scoring_workers,
             runtime=section.runtime or "",
+            limits={"queue_seconds": section.queue_timeout},
             wait=section.ready_timeout,
-            owner_pid=os.getpid(),
-            report_progress=report_progress,
+        )
+        connection = env.up(
+            section.started_from, settings, owner_pid=os.getpid(), report_progress=report_progress
         )
         try:
             origin = {

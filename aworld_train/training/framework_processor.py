@@ -20,8 +20,7 @@ from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.schema import LauncherName, Recipe
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.loading import is_reward_function, load_function
-from aworld_train.reward.naming import name_reward
+from aworld_train.reward.loading import is_reward_function, load_function, name_reward
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument

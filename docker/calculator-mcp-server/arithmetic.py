@@ -37,9 +37,6 @@ def calculate(expression: str) -> str:
     Returns:
         A whole number as digits (``24``); any other value rounded to six decimals, below 0.1 counted from the
         first that is not zero, without trailing zeros (``2.5``, ``0.333333``).
-
-    Raises:
-        ArithmeticFailure: The text is not an expression, or its value does not exist or is too large.
     """
     return write(evaluate(expression))
 

@@ -19,7 +19,7 @@ from aworld_train.reward import texts as texts_module
 from aworld_train.reward.extraction import extract
 from aworld_train.reward.gaia import gaia
 from aworld_train.reward.number import number
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
 from aworld_train.reward.texts import contains, exact, f1
 from tests.adversarial import SLOW_PATTERNS, UNITS
 from tests.gaia_rule import published_rule

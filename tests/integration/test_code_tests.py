@@ -10,7 +10,7 @@ import pytest
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.reward.code_tests import check_code_tests
-from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import CompositeSettings, RewardSettings, ToolSettings
 from tests.unit.reward.attacks.code_programs import ADD, ATTACKS, Attack
@@ -131,7 +131,7 @@ async def test_what_the_answer_defines_is_not_what_the_tests_check_with(run: Rew
 async def test_tests_that_are_no_python_give_no_score(run: RewardSettings) -> None:
     scored = await ask(run, "def add(a, b): return 1", "assert add(")
     assert (scored.score, scored.outcome) == (None, ScoreOutcome.abstained)
-    assert scored.cause is not None and "the tests are no Python" in scored.cause
+    assert scored.cause is not None and "the tests are not valid Python" in scored.cause
 
 
 async def test_tests_that_the_sandbox_cannot_run_are_counted(run: RewardSettings) -> None:

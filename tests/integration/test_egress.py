@@ -23,7 +23,7 @@ import requests
 from aworld_train.env.egress import EgressRule
 from aworld_train.serving.egress.hosts import resolve_hosts
 from aworld_train.serving.egress.settings import user_name
-from aworld_train.serving.env_gateway.egress import EgressCounts
+from aworld_train.serving.env_gateway.metrics import EgressCounts
 from tests.egress import (
     PUBLIC,
     SECOND_PUBLIC,

@@ -19,7 +19,7 @@ from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.assistant_text import without_tool_text
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 

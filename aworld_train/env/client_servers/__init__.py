@@ -1,11 +1,10 @@
 """The servers of a desktop client's configuration (``mcpServers``) as an environment directory.
 
-``npx`` and ``uvx`` name packages: the directory has them locked, and they are fetched when its image is built, or once
+The directory has the packages that ``npx`` and ``uvx`` name locked; they are fetched when its image is built, or once
 on a machine without Docker. A server at a URL is reached by a program of the directory. Any other program has to be on
-the machine, so such a directory has no Dockerfile.
-
-No value of the configuration's ``env``, ``headers`` and addresses with a query is written anywhere: ``servers.yaml``
-has names of variables, and ``ClientServers.values`` what they are, for the processes that are started with them.
+the machine, so such a directory has no Dockerfile. ``servers.yaml`` has only the names of variables for values of
+``env``, ``headers`` and addresses with a query; ``ClientServers.values`` has the values, for the processes that are
+started.
 """
 
 import hashlib
@@ -30,15 +29,7 @@ _REMOTE = "remote"
 _PASSED_ON = ("egress", "egress_hosts", "executes_code", "test", "timeout")
 _UNDERSTOOD = {
     *_PASSED_ON,
-    "command",
-    "args",
-    "env",
-    "url",
-    "serverUrl",
-    "headers",
-    "type",
-    "transport",
-    "disabled",
+    *("command", "args", "env", "url", "serverUrl", "headers", "type", "transport", "disabled"),
 }
 # What a value may be to be written: a reference, or a scheme of HTTP authentication with one.
 _REFERENCE = re.compile(r"((?:Bearer|Basic|Token|token|bearer) )?\$\{(\w+)\}")
@@ -65,15 +56,10 @@ RUN /opt/installer/bin/python install.py
 
 @dataclass(frozen=True)
 class ClientServers:
-    """A configuration as it becomes a directory.
+    """A configuration as the ``files`` of a directory, by path.
 
-    Attributes:
-        name: Of the environment.
-        files: The directory's files, by path.
-        values: The variables whose values the configuration has, or refers to; never written.
-        references: Variables that it refers to.
-        unset: Those of them that are not set and have no default.
-        remarks: Sentences about what is not as the configuration has it.
+    Its ``values`` of variables are never written; ``references`` are variables that it refers to, and ``unset`` those
+    of them that are not set and have no default.
     """
 
     name: str
@@ -84,7 +70,6 @@ class ClientServers:
     remarks: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write the directory's files; those of ``folder`` that it has too are replaced."""
         for name, text in self.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +92,6 @@ class ClientServers:
 
 
 def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> ClientServers:
-    """Read a configuration: a JSON file, or its content."""
     where, content = "mcp_servers", source
     if isinstance(source, Path):
         where, name = str(source), name or _slug(source.stem)
@@ -130,8 +114,6 @@ def read_client_servers(source: Path | Mapping[str, Any], name: str = "") -> Cli
 
 
 class _Directory:
-    """A directory that is being put together."""
-
     def __init__(self, where: str, name: str):
         self._where, self._name = where, name
         self._entries: dict[str, dict[str, Any]] = {}
@@ -144,7 +126,6 @@ class _Directory:
         self._is_local = False
 
     def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server."""
         if unused := sorted(set(entry) - _UNDERSTOOD):
             self._remarks.append(f"{self._where}: {name}: {', '.join(unused)} is not used.")
         variables = self._strings(name, entry, "env")
@@ -173,7 +154,6 @@ class _Directory:
         self._entries[name] = {**added, **more, **passed_on}
 
     def finished(self) -> ClientServers:
-        """All of it."""
         if not self._entries:
             raise UsageError(f"{self._where} names no server that is not disabled.")
         import yaml
@@ -206,7 +186,6 @@ class _Directory:
         )
 
     def _command(self, name: str, program: str, arguments: list[str]) -> list[str]:
-        """The command of a server that is a program."""
         if program in ("cmd", "cmd.exe") and arguments[:1] == ["/c"] and len(arguments) > 1:
             _, program, *arguments = arguments
         runner = _RUNNERS.get(Path(program).name.removesuffix(".cmd").removesuffix(".exe"), "")
@@ -252,7 +231,6 @@ class _Directory:
     def _packages_of(
         self, name: str, runner: str, arguments: list[str], flags: set[str], options: tuple[str, ...]
     ) -> tuple[list[str], list[str]]:
-        """The packages that options before the program name, and the program with its arguments."""
         packages, rest = [], list(arguments)
         while rest and rest[0].startswith("-"):
             option, equals, value = rest.pop(0).partition("=")
@@ -271,7 +249,6 @@ class _Directory:
     def _remote(
         self, name: str, url: str, entry: Mapping[str, Any], variables: dict[str, str]
     ) -> dict[str, Any]:
-        """The entry of a server at a URL; adds its variables."""
         stated = str(entry.get("type") or entry.get("transport") or "").lower()
         transport = (
             "sse" if stated == "sse" or (not stated and urlsplit(url).path.endswith("/sse")) else "http"
@@ -326,7 +303,6 @@ class _Directory:
         return {str(name): str(value) for name, value in given.items() if value is not None}
 
     def _package_name(self, server: str) -> str:
-        """A name for a server's package and program that no other has."""
         slug = taken = _slug(server)
         number = 2
         while slug in (*self._packages, _REMOTE):
@@ -338,13 +314,11 @@ class _Directory:
 
 
 def cache_folder(name: str) -> Path:
-    """The folder of that name in the user's cache of this program."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "aworld-train" / name
 
 
 def _filled(value: str) -> tuple[str, list[str]]:
-    """A text with its references replaced by variables of this process, and the names of those not set."""
     from dotenv.variables import Variable, parse_variables
 
     atoms = list(parse_variables(value))

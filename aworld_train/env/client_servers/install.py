@@ -2,9 +2,9 @@
 
     python install.py [--lock]
 
-It stands in folders that ``aworld-train env init`` writes, and runs in their images and on machines without Docker.
-``packages.json`` has the packages by server. ``--lock`` looks up versions and writes ``package-lock.json`` and
-``python/NAME.txt``; nothing is fetched then. Each server has a program ``.packages/bin/NAME``.
+It is copied into the folders that ``aworld-train env init`` writes. ``packages.json`` has the packages by server, and
+each server gets a program ``.packages/bin/NAME``. ``--lock`` looks up versions and writes ``package-lock.json`` and
+``python/NAME.txt``.
 """
 
 import fcntl
@@ -27,7 +27,6 @@ COMPLETE = PACKAGES / "complete"
 
 
 def main() -> None:
-    """Fetch what is locked, unless that was done, or lock."""
     servers = json.loads((HERE / "packages.json").read_text())
     PACKAGES.mkdir(exist_ok=True)
     with (PACKAGES / "lock").open("w") as lock:
@@ -40,7 +39,6 @@ def main() -> None:
 
 
 def write_locks(servers: dict[str, Any]) -> None:
-    """Look up the newest versions that the servers' packages allow."""
     if any("npm" in server for server in servers.values()):
         npm("install", "--package-lock-only")
     for name, server in servers.items():
@@ -52,7 +50,6 @@ def write_locks(servers: dict[str, Any]) -> None:
 
 
 def install(servers: dict[str, Any]) -> None:
-    """Fetch everything anew, and make a program for each server."""
     for old in PACKAGES.iterdir():
         if old.is_dir():
             shutil.rmtree(old)
@@ -101,18 +98,11 @@ def node_folder() -> Path:
 
 
 def npm(*arguments: str) -> None:
-    """Run npm, which finds ``node`` in ``PATH``, as do the scripts of packages."""
     folder = node_folder()
     script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-    command = [
-        str(folder / "bin" / "node"),
-        str(script),
-        *arguments,
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]
+    command = [str(folder / "bin" / "node"), str(script), *arguments]
+    command += ["--no-audit", "--no-fund", "--loglevel=error"]
     environment = {**os.environ, **SYSTEM_CERTIFICATES, "PATH": path}
     subprocess.run(command, cwd=HERE, env=environment, stdout=sys.stderr, check=True)
 
@@ -126,7 +116,6 @@ def uv(*arguments: str, given: str = "") -> None:
 
 
 def digest() -> str:
-    """A hash of what decides what is fetched."""
     hashed = hashlib.sha256(sys.executable.encode())
     for file in (HERE / "packages.json", HERE / "package-lock.json", *sorted(HERE.glob("python/*.txt"))):
         hashed.update(file.read_bytes() if file.exists() else b"")

@@ -2,8 +2,8 @@
 
     python remote.py http|sse
 
-``MCP_URL`` is its address, and each variable ``MCP_HEADER_NAME`` a header. A request that the server refuses or does
-not take ends this process, so that the caller sees a failure: the SDK's client would leave it waiting.
+``MCP_URL`` is its address, and each variable ``MCP_HEADER_NAME`` a header. A request that fails ends this process, so
+that the caller sees a failure: the SDK's client would leave it waiting.
 """
 
 import os
@@ -24,7 +24,6 @@ class Client(httpx.AsyncClient):
     """A client whose failed requests end this process."""
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """Send a request; see httpx."""
         try:
             response = await super().send(request, **options)
         except httpx.TransportError as error:
@@ -35,7 +34,6 @@ class Client(httpx.AsyncClient):
 
 
 async def main() -> None:
-    """Pass messages on until either side ends."""
     url = os.environ["MCP_URL"]
     headers = {
         name.removeprefix(_HEADER): value for name, value in os.environ.items() if name.startswith(_HEADER)

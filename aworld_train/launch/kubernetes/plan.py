@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aworld_train.env.backend import EnvPlan, Size
+from aworld_train.env.backend import EnvPlan, EnvSettings
 from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
 from aworld_train.env.keys import choose_servers, read_keys
@@ -128,18 +128,12 @@ class KubernetesPlan:
         return EnvPlan(
             name=self.names.tools,
             directory=directory,
+            settings=EnvSettings(scoring_workers=scoring),
             servers=servers,
-            host="",
-            port=0,
             workers=env.workers or 1,
-            size=Size(),
             credentials=Credentials(tokens.new_secret(), "", 0, 0),
             keys=keys,
-            fingerprint="",
-            limits={},
-            owner=None,
             starter=ProcessIdentity.of(os.getpid()),
-            scoring_workers=scoring,
         )
 
     def _tool_manifests(self, environment: EnvPlan) -> list[dict[str, Any]]:

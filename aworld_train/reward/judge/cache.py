@@ -1,11 +1,8 @@
 """Cached verdicts, one file each, for any number of processes on any file system.
 
-A file is named by the hash of all that determines the verdict (`Question.key`), is written under a temporary name and
-moved into place, and repeats its key. A file that cannot be read, is truncated or has another key counts as missing and
-is replaced by the next verdict. Files are not synced to disk: what a power cut damages is judged again.
-
-diskcache 5.6.3 (its last release, of August 2023) is no replacement: it unpickles what it reads, so whoever can write
-to the directory could run code in the trainer, and its SQLite file cannot be shared over NFS.
+A file is named by the hash of all that determines the verdict (`Question.key`), and repeats it; one that cannot be read
+counts as missing. diskcache 5.6.3 was not taken: it unpickles what it reads, so whoever can write to the directory
+could run code in the trainer, and its SQLite file cannot be shared over NFS.
 """
 
 import json
@@ -20,13 +17,10 @@ from aworld_train.reward.judge.verdict import JudgedVerdict
 
 
 class VerdictCache:
-    """Verdicts in a directory, which is created with the first one."""
-
     def __init__(self, directory: Path):
         self._directory = directory
 
     def read(self, key: str) -> JudgedVerdict | None:
-        """The verdict under a key, or None."""
         try:
             data = json.loads(self._file(key).read_bytes())
             if data["key"] != key:
@@ -41,11 +35,6 @@ class VerdictCache:
             return None
 
     def write(self, key: str, model: str, judged: JudgedVerdict) -> None:
-        """Store a verdict.
-
-        Raises:
-            OSError: It cannot be written.
-        """
         file = self._file(key)
         data = {
             "key": key,

@@ -1,11 +1,8 @@
 """The verdicts that a judge's instructions define, and the form in which a request asks for one.
 
-Benchmarks' own judges reply in words that mean a verdict only because their prompts say so: SimpleQA's ``A``, ``B`` and
-``C``, FRAMES's ``TRUE`` and ``FALSE``, a score of 0 or 1. Such a word counts only where the instructions define it,
-because elsewhere it may as well be a choice, a fact or a mark out of ten.
-
-Whatever the instructions ask for, a request adds the form that can be read most safely: a JSON object that the server
-enforces, or a last line with the request's code. A judge that keeps to its instructions instead is read too.
+Benchmarks' own judges reply in words that mean a verdict only because their prompts say so: SimpleQA's ``A``, FRAMES's
+``TRUE``, a score of 0 or 1. A request also asks for the form that can be read most safely: a JSON object that the
+server enforces, or a last line with the request's code.
 """
 
 import re
@@ -18,8 +15,6 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """What a judge decides."""
-
     correct = "correct"
     incorrect = "incorrect"
     not_attempted = "not_attempted"
@@ -28,11 +23,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Forms:
-    """What a judge's instructions define.
+    """Verdicts by the lower-case words that stand for them in a judge's instructions.
 
-    Attributes:
-        words: Verdicts by the words that stand for them, in lower case.
-        confidence: Whether the judge is asked how sure the answer says that it is.
+    ``confidence``: whether the judge is asked how sure the answer says that it is.
     """
 
     words: Mapping[str, Verdict] = field(default_factory=lambda: MappingProxyType({}))
@@ -40,7 +33,6 @@ class Forms:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdicts that a judge may give."""
         with_none = Verdict.not_attempted in self.words.values()
         return [each for each in Verdict if with_none or each is not Verdict.not_attempted]
 
@@ -58,7 +50,6 @@ _CONFIDENCE = re.compile(r"\bconfidence\b|置信度", re.IGNORECASE)
 
 @lru_cache(maxsize=16)
 def forms_of(instructions: str) -> Forms:
-    """The forms that a judge's instructions define."""
     words: dict[str, Verdict] = {}
     if _NOT_ATTEMPTED.search(instructions):
         words |= {verdict.value: verdict for verdict in Verdict}
@@ -74,7 +65,6 @@ def forms_of(instructions: str) -> Forms:
 
 
 def object_form(forms: Forms) -> str:
-    """The sentence that asks for a JSON object."""
     names = _either([f'"{verdict}"' for verdict in forms.verdicts])
     if not forms.confidence:
         return (
@@ -90,7 +80,6 @@ def object_form(forms: Forms) -> str:
 
 
 def line_form(forms: Forms, code: str) -> str:
-    """The sentences that ask for a last line with the code."""
     lines = _either([f"exactly VERDICT {code}: {verdict.upper()}" for verdict in forms.verdicts])
     confidence = (
         "Then comes a line `confidence: NN%` with the percentage that the answer itself states, or `confidence: none` "

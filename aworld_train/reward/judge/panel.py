@@ -1,7 +1,7 @@
 """The models of a recipe as one judge: tried in order, with retries, until one gives a verdict.
 
-A cached verdict costs nothing. A failing model may use no more than its share of the time, so that the next one is
-still tried, and is tried last for a while. When all fail there is no verdict, and the steps say how each one failed.
+A failing model may use no more than its share of the time, and is tried last for a while. When all fail there is no
+verdict, and the steps say how each one failed.
 """
 
 import asyncio
@@ -38,18 +38,12 @@ _UNFINISHED = {
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits between attempts: exponential backoff with full jitter (Brooker, AWS Architecture Blog, 2015).
-
-    Attributes:
-        first: Upper bound of the first wait, in seconds.
-        max_seconds: Upper bound of any wait.
-    """
+    """Waits between attempts: exponential backoff with full jitter (Brooker, AWS Architecture Blog, 2015)."""
 
     first: float = 0.5
     max_seconds: float = 8.0
 
     def seconds(self, failures: int) -> float:
-        """A random wait after so many failures."""
         return random.uniform(
             0.0, min(self.max_seconds, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         )
@@ -57,16 +51,10 @@ class Backoff:
 
 @dataclass
 class Judgement:
-    """The result for a question, and its cost.
+    """The result for a question, and its cost, from the token counts that servers report.
 
-    Attributes:
-        judged: The verdict and its reason; None where there is none.
-        calls: Requests that were sent.
-        cost: Their cost, from the token counts that servers report.
-        cached: Whether the verdict came from the cache.
-        is_provoked: Whether a model replied and gave no verdict, or refused the request by what is in it.
-        refusals: How many models take no request at all, as with a wrong key or a spent quota.
-        steps: What happened, a line each.
+    ``is_provoked``: a model gave no verdict, or refused the request by what is in it. ``refusals``: how many models
+    take no request at all, as with a wrong key or a spent quota.
     """
 
     judged: JudgedVerdict | None = None
@@ -80,8 +68,6 @@ class Judgement:
 
 @dataclass
 class _JudgeState:
-    """A model and its state in this process."""
-
     model: JudgeModel
     client: ChatClient
     plain_text: bool = False  # it refuses or ignores structured output
@@ -89,19 +75,13 @@ class _JudgeState:
 
     @classmethod
     def of(cls, model: JudgeModel) -> "_JudgeState":
-        """The state of a model that has not been asked."""
         return cls(
             model, ChatClient(EndpointAddress(model.url, model.model, model.key_variable, needs_key=True))
         )
 
 
 class JudgePanel:
-    """Judges by the settings of a run; belongs to one event loop.
-
-    Args:
-        settings: The models, rate limits and number of attempts.
-        backoff: Waits between attempts.
-    """
+    """Judges by the settings of a run; belongs to one event loop."""
 
     def __init__(self, settings: JudgeSettings, backoff: Backoff | None = None):
         self._attempts = settings.attempts
@@ -246,12 +226,10 @@ class JudgePanel:
 
 
 def _verdict_line(judged: JudgedVerdict) -> str:
-    """A verdict and its reason, in a line."""
     return f"{judged.verdict.upper()}: {' '.join(judged.reason.split())[:_MAX_REASON]}"
 
 
 def _share(deadline: float, remaining: int) -> float:
-    """The deadline of a model, if so many, including it, are still to be tried."""
     now = _now()
     return now + (deadline - now) / remaining
 

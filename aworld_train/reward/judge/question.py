@@ -1,8 +1,6 @@
-"""The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close.
-
-The delimiters carry a random code of the request, which no answer can contain. Instructions are the system message, and
-so not next to the answer, unless they are a template with a place for each text, such as the prompts of HLE and
-BrowseComp.
+"""The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close, because they carry
+a random code of the request. Instructions are the system message unless they are a template with a place for each text,
+such as the prompts of HLE and BrowseComp.
 """
 
 import hashlib
@@ -19,7 +17,6 @@ from aworld_train.reward.judge.forms import Forms, forms_of, line_form, object_f
 PROMPT_VERSION = 3
 """Incremented with every change of the prompt; cached verdicts of another version no longer count."""
 PARAMETERS: dict[str, Any] = {"temperature": 0}
-"""Sampling parameters of every request."""
 _CODE_BYTES = 8
 _PLACES = {
     "question": ("question", "query", "problem"),
@@ -32,15 +29,7 @@ _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True)
 class Question:
-    """An answer to be judged.
-
-    Attributes:
-        query: The task's question.
-        ground_truth: The right answer.
-        answer: The answer to judge.
-        instructions: How to judge; a template if it has places (see `template_fault`).
-        code: The random code of the request.
-    """
+    """An answer to be judged; ``instructions`` are a template if they have places (see `template_fault`)."""
 
     query: str
     ground_truth: str
@@ -50,15 +39,10 @@ class Question:
 
     @property
     def forms(self) -> Forms:
-        """The verdicts that the instructions define."""
         return forms_of(self.instructions)
 
     def key(self, model: str) -> str:
-        """The cache key of a model's verdict: a hash of all that determines it.
-
-        The address is left out, because a model is the same wherever it is served, and so is the form of the verdict,
-        which may differ between servers.
-        """
+        """The cache key: a hash of all that determines a model's verdict, but for its address and the form."""
         return _hash(
             model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.ground_truth, self.answer
         )
@@ -80,14 +64,12 @@ class Question:
         return "\n\n".join([*self._fenced().values(), f"Judge what stands in answer-{self.code}. {form}"])
 
     def _filled(self) -> str:
-        """The template with its texts."""
         fenced = self._fenced()
         by_place = {place: fenced[name] for name, places in _PLACES.items() for place in places}
         template = self.instructions.strip()
         return _PLACE.sub(lambda match: by_place.get(match[1], match[0]), template)
 
     def _fenced(self) -> dict[str, str]:
-        """The texts between their delimiters, by name."""
         texts = {"question": self.query, "reference": self.ground_truth, "answer": self.answer}
         return {
             name: f"<{name}-{self.code}>\n{_sendable(text)}\n</{name}-{self.code}>"
@@ -114,7 +96,6 @@ def _places(instructions: str) -> set[str]:
 
 @cache
 def default_instructions() -> str:
-    """The instructions that ship with this package."""
     return Path(__file__).with_name("instructions.md").read_text(encoding="utf-8")
 
 

@@ -1,10 +1,7 @@
-"""Rate limits for requests to judges: how many at the same time, and how many in any minute.
+"""Rate limits for requests to judges of one process: how many at the same time, and how many in any minute.
 
-A request that could not begin before its deadline is refused at once. The limits hold within one process; several
-processes that score with the same server need a part of its limits each.
-
-aiolimiter 1.3.0 was measured in its place and not taken: its leaky bucket let 39 requests begin within one period at a
-limit of 20, and it cannot say beforehand that a turn is beyond the deadline.
+aiolimiter 1.3.0 was measured and not taken: its leaky bucket let 39 requests begin within one period at a limit of 20,
+and it cannot say beforehand that a turn is beyond the deadline.
 """
 
 import asyncio
@@ -21,14 +18,7 @@ class RateLimitTimeout(Exception):
 
 
 class RateLimiter:
-    """Lets requests begin within the limits; belongs to one event loop.
-
-    Args:
-        concurrency: Most requests at the same time.
-        per_minute: Most requests that begin within any 60 seconds; 0 for no limit.
-        clock: Returns monotonic seconds.
-        sleep: Waits for a number of seconds of that clock.
-    """
+    """Lets requests begin within the limits (0 per minute: none); belongs to one event loop."""
 
     def __init__(
         self,
@@ -46,11 +36,7 @@ class RateLimiter:
 
     @asynccontextmanager
     async def turn(self, seconds: float) -> AsyncIterator[None]:
-        """The block is one request, which must begin within so many seconds.
-
-        Raises:
-            RateLimitTimeout: It could not.
-        """
+        """The block is one request; raises RateLimitTimeout if it could not begin within so many seconds."""
         if seconds <= 0:
             raise RateLimitTimeout("its time was over")
         deadline = self._clock() + seconds

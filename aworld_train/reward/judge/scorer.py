@@ -1,8 +1,7 @@
 """The scorer ``llm_judge``: a language model says whether an answer means what the ground truth says.
 
-1 for a right answer, 0 for a wrong one. Where no judge gave a readable verdict the scorer abstains, and its steps say
-why. Judges, their connections and their rate limits are shared by all that one event loop scores with the same
-settings, and end with the loop.
+Where no judge gave a readable verdict the scorer abstains, and its steps say why. Judges, connections and rate limits
+are shared by all that one event loop scores with the same settings.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import asyncio
 from aworld_train.reward.judge.forms import Verdict
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
-from aworld_train.reward.scored import JUDGES_REFUSE, Score, ScoringContext, TooHard
+from aworld_train.reward.score_types import JUDGES_REFUSE, Score, ScoringContext, TooHard
 from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
 
@@ -21,16 +20,11 @@ _MAX_ANSWER_CHARS = 20_000  # a longer one may exceed the judge's context, which
 
 @register_scorer("llm_judge", takes_references=True)
 async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> Score:
-    """Score an answer by the judges in ``context.settings.judge``.
+    """1, 0 or no score, by the judges in ``context.settings.judge``.
 
-    Returns:
-        1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
-        ``judge_calls`` (requests sent), ``judge_cached`` (1 if the verdict came from the cache, at no cost),
-        ``judges_refuse`` (1 where no judge takes any request) and
-        ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
-
-    Raises:
-        TooHard: The answer is longer than a judge reads.
+    The parts are ``judge_cost`` (by the models' prices), ``judge_calls`` (requests sent), ``judge_cached`` (1 if the
+    verdict came from the cache), ``judges_refuse`` (1 where no judge takes any request) and ``confidence`` (from 0 to
+    1) where the judge's instructions ask how sure the answer says that it is.
     """
     if len(answer) > _MAX_ANSWER_CHARS:
         raise TooHard(f"the answer has {len(answer)} characters; {_MAX_ANSWER_CHARS} are judged")

@@ -1,7 +1,4 @@
-"""Parsing a judge's verdict strictly: a text that is not exactly a verdict is rejected.
-
-A program cannot reliably read "Not correct", "correct, not incorrect" or "correct? No.", and a wrong reward is worse
-than none. A verdict is one of these:
+"""Parsing a judge's verdict strictly: a wrong reward is worse than none. A verdict is one of these:
 
 - a JSON object with nothing around it, of which one key alone counts: ``"verdict"``, ``"judgement"`` or ``"grade"`` is
   ``"correct"`` or ``"incorrect"``, ``"correct"`` is ``"yes"``, ``"no"``, true or false;
@@ -10,7 +7,7 @@ than none. A verdict is one of these:
   line with a confidence may follow. Any other verdict in the text must then agree with it, unless it stands in the
   answer, which judges quote. A last line that stands in the answer does not make it right;
 - the words that the judge's instructions define (see `forms`), as ``A``, ``TRUE`` or ``NOT_ATTEMPTED``, alone on the
-  last line. Elsewhere they are no verdicts.
+  last line.
 
 An answer that names verdicts must not make a judge unreadable either, or a policy would learn to name them: where the
 last line is ``incorrect``, whatever else the text says may be a quote of such an answer.
@@ -51,22 +48,15 @@ _CONFIDENCE = re.compile(
 
 _GRADES = {"correct": Verdict.correct, "incorrect": Verdict.incorrect}
 _TRUTH = {
-    "yes": Verdict.correct,
-    "true": Verdict.correct,
-    "no": Verdict.incorrect,
-    "false": Verdict.incorrect,
+    **dict.fromkeys(("yes", "true"), Verdict.correct),
+    **dict.fromkeys(("no", "false"), Verdict.incorrect),
 }
 _CHINESE = {"正确": Verdict.correct, "错误": Verdict.incorrect, "不正确": Verdict.incorrect}
 _WORDS = {**_GRADES, **_TRUTH, **_CHINESE}
 _WORDS_BY_LABEL = {
-    "verdict": _GRADES,
-    "judgement": _GRADES,
-    "judgment": _GRADES,
-    "grade": _GRADES,
-    "correct": _TRUTH,
-    "is_correct": _TRUTH,
-    "结论": _CHINESE,
-    "判断": _CHINESE,
+    **dict.fromkeys(("verdict", "judgement", "judgment", "grade"), _GRADES),
+    **dict.fromkeys(("correct", "is_correct"), _TRUTH),
+    **dict.fromkeys(("结论", "判断"), _CHINESE),
 }
 """The words that are a verdict after a label, or as the value of a key, whatever the instructions say."""
 _LABELS_OF_DEFINED_WORDS = ("verdict", "judgement", "judgment", "grade", "decision", "score")
@@ -74,13 +64,7 @@ _LABELS_OF_DEFINED_WORDS = ("verdict", "judgement", "judgment", "grade", "decisi
 
 @dataclass(frozen=True)
 class JudgedVerdict:
-    """A verdict and what was given with it.
-
-    Attributes:
-        verdict: The verdict.
-        reason: The reason for it.
-        confidence: How sure the judged answer says that it is, from 0 to 1; None where it does not say so.
-    """
+    """A verdict; ``confidence`` is how sure the judged answer says that it is, from 0 to 1 if it says so."""
 
     verdict: Verdict
     reason: str
@@ -92,22 +76,12 @@ class UnreadableVerdict(Exception):
 
 
 def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_FORMS) -> JudgedVerdict:
-    """The verdict in a judge's text.
-
-    Args:
-        text: The judge's text.
-        answer: The answer that was judged, which the judge may have quoted.
-        code: The code of the request.
-        forms: The words that the judge's instructions define.
-
-    Raises:
-        UnreadableVerdict: There is none, or there are several that differ.
-    """
+    """The verdict in a judge's text, which may quote ``answer``; raises UnreadableVerdict."""
     for piece in _may_be_objects(text):
         if (data := _as_object(piece)) is not None:
             judged = _verdict_in(data, forms)
             if judged.verdict is Verdict.correct and _is_echo(data, _letters(answer), forms):
-                raise UnreadableVerdict("its JSON stands in the answer too")
+                raise UnreadableVerdict("its JSON is in the answer too")
             return judged
     visible = _after_thinking(text, answer).strip()
     if not visible:
@@ -116,7 +90,7 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
     *reason, last = lines
     line = _read_line(last, forms)
     if line is None:
-        raise UnreadableVerdict("its last line is no verdict")
+        raise UnreadableVerdict("its last line is not a verdict")
     if line.code and line.code != code:
         raise UnreadableVerdict("its verdict has the code of another request")
     _check_quotes(line, "\n".join(reason), visible, answer, forms)
@@ -125,8 +99,6 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
 
 @dataclass(frozen=True)
 class _Line:
-    """A line that is a verdict: its text, whether it has a label, and the code of a request in it."""
-
     text: str
     verdict: Verdict
     is_labelled: bool
@@ -154,7 +126,6 @@ def _words(label: str, forms: Forms) -> Mapping[str, Verdict]:
 
 
 def _without_confidence(lines: list[str], forms: Forms) -> tuple[list[str], float | None]:
-    """The lines without one of a confidence after the verdict, and the confidence there or before the verdict."""
     confidence = None
     match = _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1])
     if match and len(lines) > 1:
@@ -167,10 +138,7 @@ def _without_confidence(lines: list[str], forms: Forms) -> tuple[list[str], floa
 
 
 def _share(text: str) -> float | None:
-    """A confidence from 0 to 1; None where it is none.
-
-    A whole number is in percent, as the prompts of HLE and BrowseComp ask for it; 0.9 is a share.
-    """
+    """A confidence from 0 to 1, or None; HLE's and BrowseComp's prompts ask for whole numbers in percent."""
     number = text.strip().removesuffix("%").strip()
     try:
         value = float(number)
@@ -226,7 +194,6 @@ def _verdict_in(data: dict[str, Any], forms: Forms) -> JudgedVerdict:
 
 
 def _is_echo(data: dict[str, Any], quotable: str, forms: Forms) -> bool:
-    """Whether a verdict and all that was given with it stand in the answer, in whatever order and form."""
     if not data:
         return False
     for name, value in data.items():
@@ -250,11 +217,7 @@ def _plain_word(word: str) -> str:
 
 
 def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms) -> None:
-    """Check that a last line is the judge's own, and its only verdict.
-
-    Raises:
-        UnreadableVerdict: It may be a quote of the answer, or the text has another verdict that is none.
-    """
+    """Check that a last line is the judge's own, and its only verdict."""
     quotable, is_correct = _letters(answer), line.verdict is Verdict.correct
     if not is_correct and _names_verdicts(answer, quotable, forms):
         return
@@ -262,7 +225,7 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
     quoted_lines = {_letters(each) for each in _THOUGHT_ENDS.sub("\n", answer).splitlines()}
     stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
     if is_correct and stands_in_answer and not line.code:
-        raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
+        raise UnreadableVerdict("its last line is in the answer too, and lacks the code of the request")
     # A single letter stands in nearly every text.
     letters_alone = quoted_lines if is_correct else {_letters(word) for word in _WORD.findall(answer)}
     for mention, verdict in _other_verdicts(reason, text, forms):
@@ -274,7 +237,6 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
 
 
 def _other_verdicts(reason: str, text: str, forms: Forms) -> Iterator[tuple[str, Verdict | None]]:
-    """What the text calls a verdict, with what it says; None for what is no verdict."""
     for mention in _CALLED_VERDICT.finditer(text):
         yield mention[0], (_WORDS | dict(forms.words)).get(_plain_word(mention[1] or mention[2] or ""))
     for each in reason.splitlines():

@@ -3,7 +3,6 @@
     tool server ──127.0.0.1:3128──► worker ──unix socket──► egress ──► Squid ──► the internet
                                                                         └──────► Unbound (names)
 
-Workers have no network. Squid decides by server, host and port, and refuses every forbidden address. It resolves names
-only through Unbound, which replaces forbidden addresses by one that Squid refuses: Squid resolves a name twice, when it
-checks a request and when it connects, and the owner of a name could change the second answer.
+Squid decides by server, host and port, and refuses every forbidden address. Unbound replaces forbidden addresses by one
+that Squid refuses, because the owner of a name could change it between Squid's check and its connection.
 """

@@ -1,8 +1,7 @@
 """``python -m aworld_train.serving.egress``: settings as one JSON object in ``AWORLD_EGRESS`` (see ``settings``).
 
-Runs Squid and Unbound, forwards the workers' sockets to Squid, counts the requests in Squid's log, and writes a line
-for each refusal. One of the two that ends is started again, `_MAX_RESTARTS` times a minute at most; then this process
-ends, and the engine starts it again, with pauses that grow.
+Squid or Unbound is restarted when it ends, at most `_MAX_RESTARTS` times a minute; then this process ends, and the
+engine restarts it with growing pauses.
 """
 
 import asyncio
@@ -36,7 +35,6 @@ _RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def main() -> NoReturn:
-    """Serve until SIGTERM or SIGINT, or until Squid or Unbound has ended too often."""
     try:
         settings = read_settings(json.loads(os.environ.pop("AWORLD_EGRESS")))
     except (KeyError, ValueError) as error:
@@ -58,7 +56,7 @@ async def _run(settings: Settings) -> int:
             log_port = await stack.enter_async_context(_receive_log(counts))
             write_files(settings, folder, log_port, _nameservers(settings), unprivileged_user() or "")
             restrict_folder(folder)
-            # Unbound needs a port that may be reserved for root, and changes its user by itself.
+            # Unbound needs a port that may be reserved for root, and changes its user itself.
             unbound = Program(["unbound", "-d", "-c", str(folder / "unbound.conf")], None)
             squid = Program(["squid", "-N", "-d", "0", "-f", str(folder / "squid.conf")], unprivileged_user())
             addresses = {unbound: (settings.resolver, _DNS_PORT), squid: ("127.0.0.1", settings.squid_port)}
@@ -116,8 +114,6 @@ def _nameservers(settings: Settings) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def _receive_log(counts: Counts) -> AsyncIterator[int]:
-    """Receives the log lines that Squid writes; yields the port for them."""
-
     async def read_log(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ValueError, OSError):
             while line := await reader.readline():
@@ -142,7 +138,6 @@ def _count(counts: Counts, line: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _forward_socket(path: str, port: int) -> AsyncIterator[None]:
-    """A worker's socket, forwarded to Squid."""
     forwarder = Forwarder(lambda: asyncio.open_connection("127.0.0.1", port), _MAX_CONNECTIONS)
     with _private_socket(path):
         server = await asyncio.start_unix_server(forwarder.serve, path, backlog=_BACKLOG)
@@ -155,8 +150,6 @@ async def _forward_socket(path: str, port: int) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _serve_counts(path: str, counts: Counts) -> AsyncIterator[None]:
-    """The socket at which the gateway reads the counts."""
-
     async def show(_: web.Request) -> web.Response:
         return web.json_response(counts.to_json())
 

@@ -1,11 +1,9 @@
 """The files that Squid and Unbound read, made from settings.
 
-For each server Squid allows, in this order: the hosts that it names, whatever their address; then all else that the
-server may reach, if the name resolves and none of its addresses is forbidden. A name that the server may not reach is
-not resolved, so that no data leaves in DNS queries.
-
-An IPv6 address is refused before anything compares it: containers have no IPv6, and Squid ends when it converts such an
-address there (https://bugs.squid-cache.org/show_bug.cgi?id=5154). For the same reason Squid does not read /etc/hosts.
+Squid allows each server first the hosts that it names, whatever their address, then all else that it may reach if no
+address of the name is forbidden. Other names are not resolved, so that no data leaves in DNS queries. IPv6 addresses
+are refused before anything compares them, since containers have no IPv6, and Squid ends when it converts one
+(https://bugs.squid-cache.org/show_bug.cgi?id=5154). For the same reason it does not read /etc/hosts.
 """
 
 import hashlib
@@ -121,13 +119,10 @@ $TTL 60
 def write_files(
     settings: Settings, folder: Path, log_port: int, nameservers: Iterable[str], user: str
 ) -> None:
-    """Write all that Squid (``squid.conf``) and Unbound (``unbound.conf``) read.
+    """Write ``squid.conf``, ``unbound.conf`` and what they read, for the user of the two programs alone.
 
-    Args:
-        folder: Folder for the files; only the user of the two programs can read it.
-        log_port: Port to which Squid writes a line for each request, in `LOG_FORMAT`.
-        nameservers: Those that Unbound queries: ADDRESS or ADDRESS@PORT.
-        user: The user that Unbound changes to once it listens; empty: no change.
+    Squid writes a line in `LOG_FORMAT` for each request to ``log_port``. Unbound queries ``nameservers`` (ADDRESS or
+    ADDRESS@PORT), and changes to ``user`` once it listens; empty: no change.
     """
     forbidden = [*settings.forbidden, *(ipaddress.ip_network(address) for address in _REPLACEMENTS.values())]
     files = {
@@ -165,7 +160,6 @@ def _squid(settings: Settings, folder: Path, log_port: int) -> str:
 
 
 def _rules(label: str, account: ProxyUser) -> list[str]:
-    """The rules for one server; every request of it matches one of them."""
     lines = [f"acl {label} proxy_auth {account.user}"]
     allowed: list[str] = []
     public: list[str] = []
@@ -244,7 +238,6 @@ def _collapsed(networks: Iterable[Network]) -> list[Network]:
 
 
 def _outermost(domains: Iterable[str]) -> list[str]:
-    """The domains without those below another one: Squid rejects a list with both."""
     every = set(domains)
     return sorted(
         domain

@@ -8,23 +8,14 @@ from aworld_train.serving.egress.settings import server_name
 
 _FIELDS = 9  # of config.LOG_FORMAT
 _UNKNOWN_SERVER = "-"
-"""Stands for requests without the name and password of a server."""
 
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request to the proxy that has ended.
+    """A request to the proxy that has ended; ``server`` is empty if its credentials were wrong.
 
-    Attributes:
-        server: The server that sent it; empty if its credentials were wrong.
-        status: HTTP status of the proxy's response.
-        error: Squid's name of the error; empty if there was none.
-        reason: Why it was refused: ``address`` (forbidden), ``host`` (not one of the server's hosts), ``name`` (does
-            not resolve), ``credentials``; empty if it was not.
-        sent: Bytes from the server.
-        received: Bytes to it.
-        host: Its destination, without path or query.
-        port: Its destination's port.
+    ``reason`` of a refusal: ``address`` (forbidden), ``host`` (not one of the server's), ``name`` (does not resolve) or
+    ``credentials``. ``sent`` and ``received`` are bytes, from the server and to it.
     """
 
     server: str
@@ -60,11 +51,7 @@ def parse_line(line: str) -> ProxyRequest | None:
 
 
 class Counts:
-    """Sums since the start, by server; unknown names share one entry, so that no request can add a name.
-
-    Attributes:
-        restarts: How often Squid or Unbound was started again.
-    """
+    """Sums since the start, by server; unknown names share one entry, so that no request can add a name."""
 
     def __init__(self, servers: tuple[str, ...]):
         self.restarts = 0
@@ -73,14 +60,12 @@ class Counts:
         self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, request: ProxyRequest) -> None:
-        """Count a request."""
         server = request.server if request.server in self._servers else _UNKNOWN_SERVER
         self._outcomes[server, outcome(request)] += 1
         self._bytes[server, "sent"] += request.sent
         self._bytes[server, "received"] += request.received
 
     def to_json(self) -> dict[str, Any]:
-        """By server, how many requests had which outcome, and bytes; and the restarts."""
         return {
             "requests": _nested(self._outcomes),
             "bytes": _nested(self._bytes),

@@ -1,7 +1,4 @@
-"""Forwards bytes between two connections, both ways, in chunks: a side that does not read slows the other down.
-
-The egress uses it twice: from a worker's loopback to a Unix socket, and from there to Squid.
-"""
+"""Forwards bytes between two connections, both ways, in chunks: a side that does not read slows the other down."""
 
 import asyncio
 import contextlib
@@ -21,16 +18,7 @@ Connect = Callable[[], Awaitable[Streams]]
 
 
 class Forwarder:
-    """Forwards each connection to a new connection of its own.
-
-    Args:
-        connect: Opens the new connection.
-        max_connections: Connections beyond this number are closed at once, so that one worker cannot use up the
-            descriptors that others need.
-
-    Attributes:
-        open: The number of open connections.
-    """
+    """Forwards each connection to a new connection of its own; those beyond ``max_connections`` are closed at once."""
 
     def __init__(self, connect: Connect, max_connections: int):
         self._connect = connect
@@ -42,7 +30,6 @@ class Forwarder:
         return len(self._tasks)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection until it ends."""
         if self.open >= self._max_connections:
             writer.transport.abort()
             return
@@ -86,9 +73,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
     A side that accepts no data for `_STALL_SECONDS` is closed: until it does, the end of the other side goes unnoticed.
     """
-    writer.transport.set_write_buffer_limits(
-        0
-    )  # so that `drain` returns only when all bytes have left this process
+    writer.transport.set_write_buffer_limits(0)  # `drain` returns when all bytes have left this process
     try:
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)

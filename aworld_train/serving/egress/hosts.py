@@ -1,7 +1,6 @@
 """Hosts as users and manifests write them: ``pypi.org``, ``.wikipedia.org``, ``10.0.0.5:8080``, ``10.1.0.0/16``.
 
-A name matches requests with that name, an address or network matches requests with a literal address. A name that
-resolves to a listed address does not match it.
+An address or network matches requests with a literal address, not a name that resolves to it.
 """
 
 import ipaddress
@@ -20,13 +19,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Host:
-    """A host, or several, that may be reached.
-
-    Attributes:
-        name: A host name in lower case and ASCII, with a dot in front to include its subdomains; or empty.
-        network: The addresses, if there is no name.
-        port: The only port that may be reached; None: all.
-    """
+    """A lower-case ASCII name (``.example.org`` includes subdomains) or a network, at one port or all."""
 
     name: str = ""
     network: Network | None = None
@@ -38,7 +31,6 @@ class Host:
 
     @property
     def is_domain(self) -> bool:
-        """Whether it includes subdomains."""
         return self.name.startswith(".")
 
     def __str__(self) -> str:
@@ -52,11 +44,7 @@ class Host:
 
 
 def parse_host(text: str) -> Host:
-    """Parse a host.
-
-    Raises:
-        ValueError: It is no host, address or network; the message says what is wrong.
-    """
+    """Parse a host; the message of a ValueError says what is wrong."""
     text = text.strip()
     if "/" in text:
         return Host(network=_network(text))
@@ -75,12 +63,9 @@ def parse_host(text: str) -> Host:
 
 
 def hosts_in(value: str) -> tuple[Host, ...]:
-    """The hosts in a variable's value, separated by commas: URLs, whose host and port are used, or hosts.
+    """The hosts in a variable's value, separated by commas: hosts, or URLs, whose host and port are used.
 
-    A URL whose host begins with a placeholder, ``https://{language}.wikipedia.org``, names the domain behind it.
-
-    Raises:
-        ValueError: One is neither. The value is not in the message: it may be a key that got into the wrong line.
+    ``https://{language}.wikipedia.org`` names the domain. No error shows the value: it may be a key in the wrong line.
     """
     return tuple(_host_or_url(part.strip()) for part in value.split(",") if part.strip())
 
@@ -91,11 +76,7 @@ def is_variable(text: str) -> bool:
 
 
 def resolve_hosts(entries: tuple[str, ...], variables: Mapping[str, str]) -> tuple[Host, ...]:
-    """All hosts of the entries, each once; a variable that is not set has none.
-
-    Raises:
-        ValueError: One is no host; the message names it.
-    """
+    """All hosts of the entries, each once; a variable that is not set has none."""
     hosts: dict[Host, None] = {}
     for entry in entries:
         if not is_variable(entry):
@@ -113,7 +94,7 @@ def _host_or_url(text: str) -> Host:
         try:
             return parse_host(text)
         except ValueError:
-            raise ValueError("it holds something that is no URL, host, address or network") from None
+            raise ValueError("it holds something that is not a URL, host, address or network") from None
     try:
         url = urlsplit(text)
         port = url.port or _DEFAULT_PORTS.get(url.scheme)
@@ -136,7 +117,7 @@ def _network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no network: {error}") from None
+        raise ValueError(f"{text!r} is not a network: {error}") from None
     if network.prefixlen == 0:
         raise ValueError(f"{text!r} is every address: say `egress: open` for public ones")
     return network
@@ -159,5 +140,5 @@ def _name(text: str) -> str:
     # Programs take a name whose last label is a number for an address in another notation: 127.1, 10.0.0.0x1.
     is_number = labels[-1].isdecimal() or labels[-1].startswith("0x")
     if len(name) > _MAX_NAME_LENGTH or is_number or not all(map(_LABEL.fullmatch, labels)):
-        raise ValueError(f"{text!r} is no host name, address or network")
+        raise ValueError(f"{text!r} is not a host name, address or network")
     return f".{name}" if subdomains else name

@@ -1,7 +1,4 @@
-"""Squid and Unbound as child processes of this one; if either ends, the egress ends.
-
-Neither runs as root: where this process is root, which it is not in a container, they run as another user.
-"""
+"""Squid and Unbound as child processes, which run as another user where this process is root."""
 
 import asyncio
 import contextlib
@@ -22,12 +19,7 @@ _RETRY_SECONDS = 0.05
 
 
 class Program:
-    """A program that runs.
-
-    Args:
-        command: Its name, which is looked up in ``PATH`` and the folders of daemons, and its arguments.
-        user: Its user; None: the user of this process.
-    """
+    """A program from ``PATH`` or the folders of daemons, run as ``user`` (None: this process's own)."""
 
     def __init__(self, command: Sequence[str], user: str | None):
         self._command = [_executable(command[0]), *command[1:]]
@@ -67,13 +59,11 @@ class Program:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def wait_for_end(self) -> str:
-        """Wait for its end; returns how it ended."""
         assert self._process is not None
         code = await self._process.wait()
         return f"{self.name} ended with {signal.Signals(-code).name if code < 0 else code}"
 
     async def stop(self) -> None:
-        """End it."""
         if self._process is None or self._process.returncode is not None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -86,12 +76,10 @@ class Program:
 
 
 def unprivileged_user() -> str | None:
-    """The user for children; None where this process is not root."""
     return _UNPRIVILEGED_USER if os.geteuid() == 0 else None
 
 
 def restrict_folder(folder: Path) -> None:
-    """Make the content of a folder readable for these programs only."""
     user = unprivileged_user()
     for path in (folder, *folder.iterdir()):
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -6,8 +6,8 @@
      "counts": "/run/aworld/egress/counts.sock",
      "nameservers": [], "squid_port": 3128, "resolver": "127.0.0.1"}
 
-``forbidden`` are the networks that a server reaches only if it names them. ``sockets`` lead to the proxy, ``counts``
-answers ``GET /counts``. The last three are optional; without ``nameservers``, those of ``/etc/resolv.conf`` are used.
+A server reaches ``forbidden`` networks only if it names them. The last three are optional; name servers are by default
+those of ``/etc/resolv.conf``.
 """
 
 import ipaddress
@@ -26,14 +26,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True)
 class ProxyUser:
-    """A server with egress.
-
-    Attributes:
-        server: Its name.
-        password: For the proxy.
-        is_open: Whether it may reach every public address.
-        hosts: What it may also reach.
-    """
+    """A server with egress: it reaches ``hosts``, and every public address if it ``is_open``."""
 
     server: str
     password: str = field(repr=False)
@@ -48,8 +41,6 @@ class ProxyUser:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of an egress container; see this module."""
-
     accounts: tuple[ProxyUser, ...]
     forbidden: tuple[Network, ...]
     sockets: tuple[str, ...]
@@ -60,12 +51,6 @@ class Settings:
 
 
 def read_settings(stored: Mapping[str, Any]) -> Settings:
-    """The settings in a JSON object.
-
-    Raises:
-        ValueError: A value is not what it has to be.
-        KeyError: One is missing; an egress container does not run without it.
-    """
     accounts = tuple(
         ProxyUser(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
         for name, server in stored["servers"].items()
@@ -84,10 +69,8 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
 
 
 def user_name(server: str) -> str:
-    """The proxy's user name for a server."""
     return _UNSAFE.sub(lambda match: "".join(f"={byte:02X}" for byte in match[0].encode()), server)
 
 
 def server_name(user: str) -> str:
-    """The server with that user name."""
     return unquote(user.replace("=", "%"))

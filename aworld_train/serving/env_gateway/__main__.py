@@ -1,10 +1,9 @@
 """``python -m aworld_train.serving.env_gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
 
-``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
-last, are for scoring), ``egress`` (the socket with the counts of the egress container; null: there is none), ``limits``
-(see ``app.GatewayLimits``), and ``revoked`` (the file of the revoked tokens; default: one beside each socket). The
-secret of the tokens is in ``AWORLD_SECRET``, the password of the desktop pages in ``AWORLD_DESKTOP_PASSWORD``: without
-it, there are no such pages.
+``name``, ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the last, are for scoring),
+``egress`` (socket with the egress container's counts, or null), ``limits`` (``app.GatewayLimits``) and ``revoked``
+(file of revoked tokens; default: one beside each socket). Secrets are in ``AWORLD_SECRET`` and
+``AWORLD_DESKTOP_PASSWORD``, without which there are no desktop pages.
 """
 
 import asyncio
@@ -23,7 +22,6 @@ from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     settings = json.loads(os.environ["AWORLD_GATEWAY"])
     secret = os.environ.get("AWORLD_SECRET", "")
     if len(secret) < 32:

@@ -1,7 +1,5 @@
-"""The environment gateway's HTTP side: MCP at ``/mcp`` for clients with a token, ``/health`` and ``/metrics`` for all.
-
-Bodies are forwarded unchanged. The gateway adds the check of tokens, the choice of a worker for each session, and a
-response in place of a worker that was lost. ``/revoke`` takes orders to revoke a token.
+"""The environment gateway's HTTP side: MCP at ``/mcp`` for clients with a token, ``/health`` and ``/metrics`` for all,
+``/revoke`` for orders to revoke a token. Bodies are forwarded unchanged.
 """
 
 import asyncio
@@ -19,10 +17,11 @@ from aiohttp import web
 
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway.admission import TokenCheck
-from aworld_train.serving.env_gateway.egress import EgressCounts
 from aworld_train.serving.env_gateway.endings import PATH, WORKER_LOST, Endings
-from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, forward
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway.metrics import EgressCounts, Metrics
+from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
+from aworld_train.serving.env_gateway.proxy_request import SESSION_HEADER, forward
+from aworld_train.serving.env_gateway.request_limits import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
     Budget,
@@ -31,10 +30,8 @@ from aworld_train.serving.env_gateway.intake import (
     RequestBody,
     part_of,
 )
-from aworld_train.serving.env_gateway.link import WorkerLink
-from aworld_train.serving.env_gateway.metrics import Metrics
-from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
 from aworld_train.serving.env_gateway.waiting import WaitingClient
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 from aworld_train.serving.tokens import InvalidToken, TokenClaims
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
@@ -50,13 +47,9 @@ _RETRY_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class GatewayLimits:
-    """Limits of a gateway.
+    """``queue`` is the most sessions that wait for a worker, and ``queue_seconds`` the longest wait.
 
-    Attributes:
-        queue: Most sessions that wait for a worker.
-        queue_seconds: Longest wait of a session for a worker.
-        idle_seconds: A session without a request for this long is ended.
-        vanish_seconds: A session whose client broke off a request is ended after this time without another request.
+    A session ends after ``idle_seconds`` without a request, or ``vanish_seconds`` after its client broke one off.
     """
 
     queue: int = 1024
@@ -66,16 +59,9 @@ class GatewayLimits:
 
 
 class Gateway:
-    """The state behind the routes.
+    """The state behind the routes; the last ``scoring`` of its workers are for scoring only.
 
-    Args:
-        name: Name of the environment, which its tokens contain.
-        secret: Secret with which its tokens are signed.
-        sockets: The sockets of its workers.
-        limits: See ``GatewayLimits``.
-        revoked: Files that store which tokens were revoked.
-        scoring: How many of the workers, the last ones, are for scoring only.
-        egress: Socket with the counts of the egress container; None where there is none.
+    ``egress`` is the socket with the counts of the egress container.
     """
 
     def __init__(
@@ -96,7 +82,7 @@ class Gateway:
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
         self.pool.links = [
-            WorkerLink(
+            WorkerClient(
                 number,
                 socket,
                 Channel(derive_secret(secret, number)),
@@ -111,7 +97,6 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def application(self) -> web.Application:
-        """The routes."""
         app = web.Application(middlewares=[self.admission.connections.middleware()])
         app.router.add_get("/health", self.health)
         app.router.add_get("/metrics", self.show_metrics)
@@ -156,7 +141,6 @@ class Gateway:
         return web.json_response(description, status=200 if is_healthy else 503)
 
     async def show_metrics(self, _: web.Request) -> web.Response:
-        """The current metrics."""
         self.metrics.open.set(len(self.pool.sessions))
         self.metrics.queued.set(self.pool.queued)
         self.metrics.connections.set(len(self.admission.connections))
@@ -170,7 +154,6 @@ class Gateway:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
-        """Any MCP request of a client."""
         try:
             claims = self.admission.admit(request)
             with ByteAllowance(self.budget, claims.token_id) as account:
@@ -183,7 +166,6 @@ class Gateway:
             return refusal.response()
 
     async def ending(self, request: web.Request) -> web.Response:
-        """What became of a session of this token; see ``Endings``."""
         try:
             claims = self.admission.admit(request)
         except InvalidToken as reason:
@@ -194,7 +176,6 @@ class Gateway:
         return web.json_response(self._endings.description(session_id, claims.token_id))
 
     async def revoke(self, request: web.Request) -> web.Response:
-        """Carry out a signed order to revoke a token: its sessions end, and it is refused from now on."""
         try:
             revocation, is_stored = self.admission.revoke(request)
         except InvalidToken as reason:
@@ -331,7 +312,7 @@ class Gateway:
     async def _end(self, session: WorkerSession, cause: str) -> None:
         """End a session, at its worker too; the worker gets new sessions once it reports that it is ready.
 
-        A cancelled caller does not cancel this: a worker that does not learn of the end would stay reserved.
+        Runs on if the caller is cancelled: a worker that does not learn of the end would stay reserved.
         """
         if self.pool.sessions.pop(session.session_id, None) is None:
             return
@@ -353,10 +334,9 @@ class Gateway:
         finally:
             self.pool.release(link, session.session_id)
 
-    async def _close(self, link: WorkerLink, session_id: str) -> bool:
-        """End a session at its worker, with retries while the worker is alive; returns whether the worker knew it.
-
-        Failures do not reset the connection to the worker, because it may have other sessions.
+    async def _close(self, link: WorkerClient, session_id: str) -> bool:
+        """End a session at its worker, with retries while it is alive; returns whether the worker knew it. Failures do
+        not reset the connection, because the worker may have other sessions.
         """
         while True:
             try:
@@ -367,7 +347,7 @@ class Gateway:
                     return False
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _handle_worker_loss(self, link: WorkerLink) -> None:
+    def _handle_worker_loss(self, link: WorkerClient) -> None:
         self._endings.add_loss(link)
         for session_id in link.sessions:
             if (session := self.pool.sessions.pop(session_id, None)) is not None:
@@ -381,7 +361,6 @@ class Gateway:
         self.metrics.call_seconds.labels(server).observe(seconds)
 
     async def _reap(self) -> None:
-        """End sessions that have expired or are not used any more."""
         while True:
             await asyncio.sleep(min(1.0, self._limits.vanish_seconds, self._limits.idle_seconds))
             now, wall_clock = time.monotonic(), time.time()
@@ -401,7 +380,6 @@ class Gateway:
 
 
 def _is_initialized(message: bytes | AsyncIterator[bytes]) -> bool:
-    """Whether it is the notification by which a client confirms that its session is open."""
     is_likely = isinstance(message, bytes) and _INITIALIZED in message
     return is_likely and part_of(message, "method") == _INITIALIZED.decode()
 

@@ -1,8 +1,7 @@
 """The connections of clients: how many there may be, how long a request may take to arrive, and what is logged.
 
-A connection counts for its address until it has shown a valid token, and for that token from then on: a trainer needs
-a thousand connections, a client without a token does not. If an address or a token has too many, its oldest idle one is
-closed. The head of a request has to arrive within ``HEAD_SECONDS``; ``intake`` limits bodies.
+A connection counts for its address until it shows a valid token, and for that token from then on: a trainer needs a
+thousand connections. If an address or token has too many, its oldest idle one is closed.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.env_gateway.intake import READ_BYTES, limit_reads
+from aworld_train.serving.env_gateway.request_limits import READ_BYTES, limit_reads
 
 HEAD_SECONDS = 10.0
 """Limit for the head of a request; also the longest idle time of a connection without a token."""
@@ -32,13 +31,10 @@ _MAX_HEADERS = 64
 
 
 class Connection(web.RequestHandler):
-    """One client's connection.
+    """One client's connection, which counts for its ``holder``: an address or a token.
 
-    Attributes:
-        holder: The address or token for which it counts.
-        busy: Whether a request is being answered.
-        deadline: When it is closed if no request has arrived (loop's clock); None where there is no limit.
-        expires: When its token expires (Unix time, seconds); None where it has shown none.
+    It is closed if no request has arrived by its ``deadline`` (loop's clock), or when its token ``expires`` (Unix
+    time).
     """
 
     def __init__(self, server: web.Server, connections: "Connections"):
@@ -77,35 +73,25 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         # The rest of a body that was not read is not the beginning of a request.
-        if (
-            data
-            and self.deadline is None
-            and not self.busy
-            and (self._content is None or self._content.is_eof())
-        ):
+        is_read = self._content is None or self._content.is_eof()
+        if data and self.deadline is None and not self.busy and is_read:
             self.deadline = self._loop.time() + HEAD_SECONDS
         super().data_received(data)
 
     def begin_request(self) -> None:
-        """A request has arrived."""
         self.busy, self.deadline = True, None
 
     def finish_request(self, request: web.BaseRequest) -> None:
-        """The request has been answered."""
         self.busy, self._content = False, request.content
         if self.expires is None:
             self.deadline = self._loop.time() + HEAD_SECONDS
 
     def end(self) -> None:
-        """Close it at once."""
         if self.transport is not None:
             self.transport.abort()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log an error's type and place, without its text: that may contain a header, and so a token.
-
-        A client that disconnects is no failure.
-        """
+        """Log an error's type and place without its text, which may contain a token. A client may disconnect."""
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             self.logger.warning("what came from %s is not HTTP: %s", self._address, type(error).__name__)
@@ -115,8 +101,6 @@ class Connection(web.RequestHandler):
 
 
 class Connections:
-    """All connections of a gateway."""
-
     def __init__(self) -> None:
         # Dictionaries as ordered sets: the oldest comes first.
         self._all: dict[Connection, None] = {}
@@ -127,7 +111,6 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection) -> None:
-        """Add a new connection; if there are too many now, an idle one is closed."""
         self._all[connection] = self._without_token[connection] = None
         self._count_for_holder(connection)
         if len(self._by_holder[connection.holder]) > MAX_PER_ADDRESS:
@@ -136,7 +119,6 @@ class Connections:
             self._close_oldest_idle(self._without_token)
 
     def remove(self, connection: Connection) -> None:
-        """Remove a closed connection."""
         self._all.pop(connection, None)
         self._without_token.pop(connection, None)
         same_holder = self._by_holder.get(connection.holder, {})
@@ -158,12 +140,10 @@ class Connections:
         return len(same_holder) <= MAX_PER_TOKEN or self._close_oldest_idle(same_holder)
 
     def close_all_of_token(self, token_id: str) -> None:
-        """Close all connections of a token that is not valid any more."""
         for connection in list(self._by_holder.get(("token", token_id), ())):
             self._close_when_idle(connection)
 
     async def watch(self) -> None:
-        """Close connections whose deadline or token has expired; runs until it is cancelled."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now, wall_clock = asyncio.get_running_loop().time(), time.time()
@@ -174,8 +154,6 @@ class Connections:
                     self._close_when_idle(connection)
 
     def middleware(self) -> Middleware:
-        """A middleware that marks a connection as busy during its requests."""
-
         @web.middleware
         async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = request.protocol
@@ -193,14 +171,12 @@ class Connections:
         self._by_holder.setdefault(connection.holder, {})[connection] = None
 
     def _close_when_idle(self, connection: Connection) -> None:
-        """Close it, after the response to its current request if there is one."""
         if connection.busy:
             connection.close()
         else:
             connection.end()
 
     def _close_oldest_idle(self, connections: dict[Connection, None]) -> bool:
-        """Close the oldest idle connection; returns whether there was one."""
         for connection in connections:
             if not connection.busy:
                 self.remove(connection)

@@ -1,9 +1,8 @@
 """The pages under ``/vnc/`` that show the desktops of the workers to users who know the environment's password.
 
-One middleware protects all of them: without a signed cookie, there is only the login page. The cookie is signed with
-the environment's secret and the password, so that a new password ends every login; its name contains the environment,
-because cookies do not distinguish ports. Forms and WebSockets are accepted only from pages of this server, by the
-``Origin`` that browsers send. noVNC draws the picture; its bytes are forwarded unchanged.
+Without a signed cookie there is only the login page. The key of the signature contains the password, so that a new one
+ends every login; the cookie's name contains the environment, because cookies do not distinguish ports. Forms and
+WebSockets are accepted only from pages of this server, by their ``Origin``.
 """
 
 import asyncio
@@ -21,16 +20,13 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 PREFIX = "/vnc/"
 NOVNC = "/usr/share/novnc"
-"""Where Debian's package ``novnc`` has its static files."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may request."""
 COOKIE_SECONDS = 12 * 3600
 MAX_WRONG_TRIES = 5
-"""Wrong passwords that one address may send within ``WRONG_SECONDS``."""
 WRONG_SECONDS = 60.0
 _MAX_ADDRESSES = 10_000
 _FORM_BYTES = 4096
@@ -51,23 +47,13 @@ _HEADERS = {
 
 
 class DesktopPages:
-    """The state behind the pages.
-
-    Args:
-        name: Name of the environment.
-        secret: Secret with which its tokens are signed.
-        password: Password of the pages.
-        links: Its workers.
-    """
-
-    def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerLink]):
+    def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerClient]):
         self._name, self._password, self._links = name, password, links
         self._key = hmac.digest(secret.encode(), f"desktop {name} {password}".encode(), hashlib.sha256)
         self._cookie = f"aworld-vnc-{name}"
         self._wrong_tries: dict[str, deque[float]] = {}
 
     def application(self) -> web.Application:
-        """The routes below ``PREFIX``."""
         app = web.Application(middlewares=[self._access_check()])
         app.router.add_get("/", self.overview)
         app.router.add_post("/", self.login)
@@ -78,7 +64,6 @@ class DesktopPages:
         return app
 
     async def overview(self, _: web.Request) -> web.Response:
-        """The workers, each with a link to its desktop."""
         rows = "".join(
             f'<li><a href="{link.number}/">worker {link.number}</a> <small>{link.state}</small></li>'
             for link in self._links
@@ -86,7 +71,6 @@ class DesktopPages:
         return _page(f"Desktops of {self._name}", f"<ul>{rows}</ul>")
 
     async def login(self, request: web.Request) -> web.Response:
-        """Check a password; the response to the right one sets a cookie."""
         address = request.remote or ""
         if (seconds := self._seconds_until_retry(address)) > 0:
             response = self._login_page(429, f"Too many wrong passwords. Try again in {seconds} seconds.")
@@ -111,7 +95,6 @@ class DesktopPages:
         return response
 
     async def desktop(self, request: web.Request) -> web.Response:
-        """Redirect to noVNC's page, with the path of this worker's stream."""
         link = self._link(request)
         settings = {
             "autoconnect": "true",
@@ -123,7 +106,6 @@ class DesktopPages:
         return web.Response(status=302, headers={"Location": f"{PREFIX}novnc/vnc.html?{urlencode(settings)}"})
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """The worker's VNC stream, both ways, as binary messages of a WebSocket."""
         link = self._link(request)
         browser = web.WebSocketResponse(protocols=PROTOCOLS, compress=False, heartbeat=_HEARTBEAT_SECONDS)
         await browser.prepare(request)
@@ -179,7 +161,6 @@ class DesktopPages:
         )
 
     def _seconds_until_retry(self, address: str) -> int:
-        """Seconds until that address may try again; 0 or less: now."""
         tries = self._wrong_tries.get(address, deque())
         return math.ceil(tries[0] + WRONG_SECONDS - time.monotonic()) if len(tries) == MAX_WRONG_TRIES else 0
 
@@ -190,26 +171,22 @@ class DesktopPages:
         if len(self._wrong_tries) > _MAX_ADDRESSES:
             del self._wrong_tries[next(iter(self._wrong_tries))]
 
-    def _link(self, request: web.Request) -> WorkerLink:
+    def _link(self, request: web.Request) -> WorkerClient:
         number = int(request.match_info["number"])
         if number >= len(self._links):
             raise web.HTTPNotFound(text=f"there is no worker {number}")
         return self._links[number]
 
 
-async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
+async def _connect(link: WorkerClient) -> aiohttp.ClientWebSocketResponse | None:
     """The stream of its desktop; waits while it is being restarted, because noVNC would not try again."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while time.monotonic() < deadline:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await link.connect("/desktop", PROTOCOLS)
-        except (
-            aiohttp.ClientError,
-            TimeoutError,
-            OSError,
-            RuntimeError,
-        ):  # RuntimeError: its client was just closed
+        # RuntimeError: its client was just closed
+        except (aiohttp.ClientError, TimeoutError, OSError, RuntimeError):
             await asyncio.sleep(_RETRY_SECONDS)
     return None
 
@@ -225,7 +202,6 @@ async def _copy(
 
 
 def _host(origin: str) -> str:
-    """Host and port of an origin; empty where it is not valid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -233,7 +209,6 @@ def _host(origin: str) -> str:
 
 
 async def _form_field(request: web.Request, name: str) -> str:
-    """A field of a small form; empty where there is none."""
     body = bytearray()
     try:
         async with asyncio.timeout(_FORM_SECONDS):

@@ -1,8 +1,6 @@
-"""What became of a session, for the client that lost it: the word of a place that the session's tools cannot reach.
+"""What became of a session, for the client that lost it, from a place that the session's tools cannot reach.
 
-An error in the body of an answer may come from the session's own tools. So a client that gets no result asks here, and
-takes a loss for a fault of the environment only if this shows one. Workers that had no session and were lost at the
-same time are such a sign.
+A client takes a loss for a fault of the environment only if this shows one: an error may come from the session's tools.
 """
 
 import time
@@ -10,8 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.pool import Pool, WorkerSession
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 PATH = "/session"
 WORKER_LOST = "worker_lost"
@@ -28,13 +26,6 @@ class _Ending:
 
 
 class Endings:
-    """How the sessions of this gateway have ended.
-
-    Args:
-        name: Name of the environment.
-        pool: Has the open sessions.
-    """
-
     def __init__(self, name: str, pool: Pool):
         self._name, self._pool = name, pool
         self._started = time.monotonic()
@@ -42,14 +33,12 @@ class Endings:
         self._idle_losses: deque[float] = deque(maxlen=64)
 
     def add(self, session: WorkerSession, cause: str) -> None:
-        """Remember how a session has ended."""
         while len(self._endings) >= _MAX_REMEMBERED:
             del self._endings[next(iter(self._endings))]
         ending = _Ending(session.token_id, cause, session.link.number, time.monotonic())
         self._endings[session.session_id] = ending
 
-    def add_loss(self, link: WorkerLink) -> None:
-        """Remember the loss of a worker."""
+    def add_loss(self, link: WorkerClient) -> None:
         if link.was_idle:
             self._idle_losses.append(time.monotonic())
 

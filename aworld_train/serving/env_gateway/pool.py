@@ -1,7 +1,6 @@
 """The assignment of workers to sessions, first come, first served, with a bounded queue.
 
-Some workers are for scoring only, so that an agent cannot influence the worker that scores its answers. Each kind of
-worker has a queue of its own.
+An agent cannot influence the worker that scores its answers: each kind of worker has a queue of its own.
 """
 
 import asyncio
@@ -11,10 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 REPORT_SECONDS = 3.0
-"""How often a wait is reported."""
 
 
 class Busy(Exception):
@@ -23,14 +21,11 @@ class Busy(Exception):
 
 @dataclass(eq=False)
 class WorkerSession:
-    """A client's session.
+    """A client's session at a worker.
 
     Attributes:
-        session_id: Its id.
-        link: Its worker.
         token_id: The token it was opened with; other tokens cannot use it.
         expires: When that token expires (Unix time, seconds).
-        is_open: Whether its worker has confirmed that it is open.
         last_active: When a request began or ended (monotonic clock, seconds).
         requests: How many are in progress, streams included.
         vanished: When the client broke off a request; None if it has sent another one since.
@@ -38,7 +33,7 @@ class WorkerSession:
     """
 
     session_id: str
-    link: WorkerLink
+    link: WorkerClient
     token_id: str
     expires: float = math.inf
     is_open: bool = False
@@ -49,17 +44,11 @@ class WorkerSession:
 
 
 class Pool:
-    """Workers and the queue in front of them.
-
-    Args:
-        max_queue: Most sessions that wait.
-    """
-
     def __init__(self, max_queue: int):
-        self.links: list[WorkerLink] = []
+        self.links: list[WorkerClient] = []
         self.sessions: dict[str, WorkerSession] = {}
         self._max_queue = max_queue
-        self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerLink]]]] = {
+        self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerClient]]]] = {
             False: deque(),
             True: deque(),
         }
@@ -72,7 +61,6 @@ class Pool:
         return sum(not turn.done() for _, turn in self._waiting[scoring])
 
     def sessions_of(self, token_id: str) -> int:
-        """How many are open with that token."""
         return sum(session.is_open and session.token_id == token_id for session in self.sessions.values())
 
     async def reserve(
@@ -81,20 +69,13 @@ class Pool:
         seconds: float,
         scoring: bool = False,
         report: Callable[[int, Mapping[str, int]], Awaitable[None]] | None = None,
-    ) -> WorkerLink:
+    ) -> WorkerClient:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
-        Args:
-            session_id: Of the session.
-            seconds: How long to wait at most.
-            scoring: Whether it has to be a worker for scoring.
-            report: Called every few seconds of the wait, with how many wait before it and the workers by state; what it
-                raises ends the wait.
-
-        Raises:
-            Busy: The queue is full, or no worker became free within ``seconds``.
+        ``report`` is called every few seconds with how many wait before it and the workers by state; what it raises
+        ends the wait. Raises Busy if the queue is full, or no worker became free within ``seconds``.
         """
-        turn: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[WorkerClient] = asyncio.get_running_loop().create_future()
         self._waiting[scoring].append((session_id, turn))
         self.dispatch()
         if not turn.done() and self._queued(scoring) > self._max_queue:
@@ -118,7 +99,6 @@ class Pool:
             raise
 
     def _ahead(self, session_id: str, scoring: bool) -> int:
-        """How many wait before that session."""
         ahead = 0
         for waiting_id, turn in self._waiting[scoring]:
             if waiting_id == session_id:
@@ -126,8 +106,7 @@ class Pool:
             ahead += not turn.done()
         return ahead
 
-    def release(self, link: WorkerLink, session_id: str) -> None:
-        """Return a session's place at its worker."""
+    def release(self, link: WorkerClient, session_id: str) -> None:
         link.sessions.discard(session_id)
         self.dispatch()
 
@@ -138,7 +117,6 @@ class Pool:
             _dispatch(waiting, links)
 
     def states(self, scoring: bool = False) -> dict[str, int]:
-        """The number of workers for agents, or for scoring, in each state."""
         counted = dict.fromkeys(("ready", "busy", "cleaning", "down"), 0)
         for link in self.links:
             if link.scoring == scoring:
@@ -146,7 +124,7 @@ class Pool:
         return counted
 
 
-def _dispatch(waiting: deque[tuple[str, "asyncio.Future[WorkerLink]"]], links: list[WorkerLink]) -> None:
+def _dispatch(waiting: deque[tuple[str, "asyncio.Future[WorkerClient]"]], links: list[WorkerClient]) -> None:
     while waiting:
         session_id, turn = waiting[0]
         free = [] if turn.done() else [link for link in links if link.free]

@@ -1,8 +1,7 @@
 """What a client hears while its session waits for a worker.
 
-After a few seconds the response to ``initialize`` begins as a stream of events, with a message every few seconds that
-says how many sessions are served before it. This also keeps clients from giving up on a silent connection. Log messages
-are what MCP allows before a session is open; a request with a progress token gets progress notifications.
+After a few seconds the response to ``initialize`` begins as a stream of events, so that clients do not give up on a
+silent connection: log messages, which MCP allows before a session is open, and progress if the request has a token.
 https://modelcontextprotocol.io/specification/2025-06-18/basic/lifecycle
 """
 
@@ -14,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from aworld_train.serving.env_gateway.intake import part_of
+from aworld_train.serving.env_gateway.request_limits import part_of
 
 _EVENTS = "text/event-stream"
 _WRITE_SECONDS = 10.0
@@ -22,14 +21,6 @@ _LOGGER = "environment"
 
 
 class WaitingClient:
-    """The client of a session that is being opened.
-
-    Args:
-        request: Its request.
-        message: The message in it, which opens the session.
-        headers: Of the response.
-    """
-
     def __init__(self, request: web.Request, message: bytes, headers: Mapping[str, str]):
         self._request, self._headers = request, dict(headers)
         self._number = part_of(message, "id")
@@ -40,15 +31,9 @@ class WaitingClient:
 
     @property
     def has_response(self) -> bool:
-        """Whether its response has begun, so that there can be no other."""
         return self._response is not None
 
     async def report(self, ahead: int, states: Mapping[str, int]) -> None:
-        """Tell it how many sessions wait before it, and what the workers do.
-
-        Raises:
-            ConnectionResetError: It does not read the message.
-        """
         if not self._takes_events:
             return
         if self._response is None:
@@ -64,7 +49,7 @@ class WaitingClient:
             await self._write(_event(progress))
 
     async def answer(self, response: web.StreamResponse, error: str = "") -> web.StreamResponse:
-        """Give it the response, as the last event if its response has begun; ``error`` is the type of a refusal."""
+        """The response, as the last event if it has begun; ``error`` is the type of a refusal."""
         if self._response is None:
             return response
         assert isinstance(response, web.Response) and isinstance(response.body, bytes)

@@ -1,11 +1,9 @@
 """``python -m aworld_train.serving.worker``: settings as one JSON object in the variable ``AWORLD_WORKER``.
 
-``socket`` (where to listen), ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest),
-``servers`` (names of those that are on), ``folders`` (which are emptied between sessions; null: those
-mounted in the container's memory), ``user`` (the user of tool servers, see ``spawner.ToolUser``; null: the user of this
-process), ``own_user`` (the user that this process changes to once the spawner runs; null: no change), ``egress`` (the
-socket of the egress proxy; null: there is no egress), ``desktop`` (whether there is one). The secret of the channel to
-the gateway is in ``AWORLD_CHANNEL``, the servers' passwords for the proxy in ``AWORLD_EGRESS_PASSWORDS``.
+``socket``, ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest), ``servers`` (that are on),
+``folders`` (emptied between sessions; null: those mounted in memory), ``user`` (of tool servers, ``spawner.ToolUser``),
+``own_user`` (of this process once the spawner runs), ``egress`` (the proxy's socket), ``desktop``; null: none or no
+change. Secrets are in ``AWORLD_CHANNEL`` and ``AWORLD_EGRESS_PASSWORDS``.
 """
 
 import asyncio
@@ -37,7 +35,6 @@ _BACKLOG = 4096  # simultaneous connections: a Unix socket refuses any more
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphaned processes of servers become its children
     settings = json.loads(os.environ["AWORLD_WORKER"])
@@ -94,7 +91,6 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPat
 
 
 def _disabled(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
-    """The servers that are not run, and why."""
     missing = manifest.missing_keys(os.environ)
     return {
         name: f"{', '.join(missing[name])} not set" if name in missing else "left out when it was started"

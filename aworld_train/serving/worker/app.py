@@ -1,9 +1,9 @@
-"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of the worker's state at ``/state``,
-and a VNC stream of its desktop at ``/desktop``, if it has one.
+"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, the worker's state at ``/state``, and the VNC stream of
+its desktop at ``/desktop``.
 
-The gateway chooses the session ids, and proves in each request that it is the gateway. In a worker for one session at
-a time, the end of a session is followed by a wipe; only after that does the worker report that it is ready again. If
-the wipe cannot be verified, or the worker's socket was replaced, the process ends, to be started again.
+The gateway chooses the session ids. In a worker for one session at a time, each session is followed by a wipe, after
+which it reports that it is ready. If the wipe cannot be verified, or its socket was replaced, the process ends, to be
+started again.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -36,47 +37,29 @@ HANGS_SECONDS = 30.0
 _KEEP_ALIVE_SECONDS = 10.0
 
 
+@dataclass(eq=False)
 class Worker:
-    """The state behind the routes.
+    """The state behind the routes; without a ``cleaner``, sessions share the worker."""
 
-    Args:
-        relay: The tool servers.
-        spawner: Starts them.
-        cleaner: Cleans up between sessions; None where sessions share the worker.
-        channel: Between the worker and its gateway.
-        endpoint: The socket at which the gateway reaches it.
-        desktop: The desktop of its tools, if there is one.
-    """
-
-    def __init__(
-        self,
-        relay: Relay,
-        spawner: Spawner,
-        cleaner: Cleaner | None,
-        channel: Channel,
-        endpoint: WorkerSocket,
-        desktop: Desktop | None = None,
-    ):
-        self.relay = relay
-        self._spawner = spawner
-        self._cleaner = cleaner
-        self._channel = channel
-        self._endpoint = endpoint
-        self._desktop = desktop
-        self._ready = False
-        self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._warming: asyncio.Task[None] | None = None
+    relay: Relay
+    spawner: Spawner
+    cleaner: Cleaner | None
+    channel: Channel
+    endpoint: WorkerSocket
+    desktop: Desktop | None = None
+    _ready: bool = False
+    _watchers: set[asyncio.Queue[dict[str, Any]]] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _warming: asyncio.Task[None] | None = None
 
     def application(self) -> web.Application:
-        """The routes."""
         app = web.Application(client_max_size=MESSAGE_BYTES)
         app.router.add_post("/mcp", self._gateway_only(self.post))
         app.router.add_get("/mcp", self._gateway_only(self.listen))
         app.router.add_delete("/mcp", self._gateway_only(self.delete))
         app.router.add_get("/state", self._gateway_only(self.state))
-        if self._desktop is not None:
-            app.router.add_get("/desktop", self._gateway_only(self._desktop.watch))
+        if self.desktop is not None:
+            app.router.add_get("/desktop", self._gateway_only(self.desktop.watch))
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
         app.on_response_prepare.append(self._sign)
@@ -84,14 +67,14 @@ class Worker:
 
     def _gateway_only(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if not self._channel.is_gateway(request.headers):
+            if not self.channel.is_gateway(request.headers):
                 return _refusal(401, "this is for the gateway of this worker alone")
             return await handler(request)
 
         return handle
 
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(self._channel.response_headers(request.headers))
+        response.headers.update(self.channel.response_headers(request.headers))
 
     async def _start(self, _: web.Application) -> None:
         self._run_in_background(self._prepare())
@@ -113,19 +96,18 @@ class Worker:
             faulthandler.cancel_dump_traceback_later()
 
     def _check_endpoint(self) -> None:
-        if not self._endpoint.is_own():
+        if not self.endpoint.is_own():
             _end("something else is at the path of its socket")
 
     async def _prepare(self) -> None:
-        await self._spawner.ready()
+        await self.spawner.ready()
         await self._wipe()  # so that no session can see whether it is a worker's first
-        if self._desktop is not None:
-            await self._desktop.start()
+        if self.desktop is not None:
+            await self.desktop.start()
         await self.relay.start()
         self._set_ready(True)
 
     def report(self, server: str, outcome: str, seconds: float) -> None:
-        """Report a tool call to the gateway."""
         self._broadcast({"call": [server, outcome, round(seconds, 6)]})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
@@ -175,7 +157,6 @@ class Worker:
         return web.Response(status=202)
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """The notifications of servers, as events, for as long as the client listens."""
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:
             return _refusal(404, "there is no such session")
@@ -190,17 +171,15 @@ class Worker:
         return response
 
     async def delete(self, request: web.Request) -> web.Response:
-        """End a session."""
         if not self.relay.close(request.headers.get(SESSION_HEADER, "")):
             return _refusal(404, "there is no such session")
         self._clean_up()
         return web.Response(status=200)
 
     def _takes_a_session(self) -> bool:
-        return self._ready and (self._cleaner is None or not self.relay.sessions)
+        return self._ready and (self.cleaner is None or not self.relay.sessions)
 
     def _forget_sessions(self) -> None:
-        """End all sessions: their gateway is gone, and a new one does not know them."""
         session_ids = list(self.relay.sessions)
         for session_id in session_ids:
             self.relay.close(session_id)
@@ -208,7 +187,7 @@ class Worker:
             self._clean_up()
 
     def _clean_up(self) -> None:
-        if self._cleaner is not None:
+        if self.cleaner is not None:
             self._set_ready(False)
             self._run_in_background(self._clean())
 
@@ -239,19 +218,19 @@ class Worker:
         if self._warming is not None:
             self._warming.cancel()
         ran = self.relay.stop_servers()
-        if self._desktop is not None:
-            await self._desktop.stop()
+        if self.desktop is not None:
+            await self.desktop.stop()
         await self._wipe()
         self._check_endpoint()
-        if self._desktop is not None:
-            await self._desktop.start()
+        if self.desktop is not None:
+            await self.desktop.start()
         self._set_ready(True)
         self._warming = self._run_in_background(self.relay.warm(ran))
 
     async def _wipe(self) -> None:
         try:
-            if self._cleaner is not None:
-                await self._cleaner.clean()
+            if self.cleaner is not None:
+                await self.cleaner.clean()
         except (NotClean, OSError) as error:
             _end(f"it cannot be cleaned: {error}")
 

@@ -1,13 +1,13 @@
-"""What a session has that checks the tool servers: the folders that their test calls ask instead of the internet.
+"""A session that checks the tool servers: folders that their test calls ask instead of the internet.
 
-Such a session starts the servers whose test names variables for it anew, with these variables, and alone has them. The
-folder of a test is served on loopback until the session ends. So a server that speaks to a service is tested on its
-whole path, without internet and without calls that cost.
+It alone starts the servers whose test names variables anew, with these, and serves the folder of a test on loopback. So
+a server that speaks to a service is tested on its whole path, without internet and without calls that cost.
 """
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,13 +23,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Site:
-    """A folder, served on loopback: at a path, whatever the method and the query, its file.
-
-    A file is named as its path is quoted in an address (``http%3A``).
-
-    Args:
-        folder: The folder.
-    """
+    """A folder, served on loopback, whatever the method and the query; files are named as paths are quoted."""
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
@@ -38,11 +32,6 @@ class Site:
         """Address and port, once it is open."""
 
     async def open(self) -> None:
-        """Listen at a port that is free.
-
-        Raises:
-            OSError: None is.
-        """
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
@@ -53,7 +42,6 @@ class Site:
         self.host = f"{address}:{port}"
 
     async def close(self) -> None:
-        """End it with all connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -64,38 +52,19 @@ class Site:
         return web.FileResponse(file)
 
 
+@dataclass(eq=False)
 class Check:
-    """The sites of one session, and the servers that are started for it.
-
-    Args:
-        manifest: Names the tests.
-        paths: The values of ``{here}`` and other placeholders.
-        starter: Starts servers.
-        on_notification: By server, what receives its notifications.
-    """
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        paths: CommandPaths,
-        starter: Starter,
-        on_notification: Callable[[str], Notify],
-    ):
-        self._manifest = manifest
-        self._paths = paths
-        self._starter = starter
-        self._on_notification = on_notification
-        self._sites: dict[str, Site] = {}
-        self._servers: dict[str, ToolServerProcess] = {}
-        self._opening = asyncio.Lock()
+    manifest: Manifest
+    paths: CommandPaths
+    starter: Starter
+    on_notification: Callable[[str], Notify]
+    _sites: dict[str, Site] = field(default_factory=dict)
+    _servers: dict[str, ToolServerProcess] = field(default_factory=dict)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def server(self, name: str) -> ToolServerProcess | None:
-        """The server that this session has for itself; None where its test names no variables.
-
-        Raises:
-            CallFailure: The folder of its test cannot be served.
-        """
-        entry = self._manifest.servers[name]
+        """The server that this session has for itself; None where its test names no variables."""
+        entry = self.manifest.servers[name]
         if entry.test is None or not entry.test.environment:
             return None
         site = await self._site(entry.test)
@@ -104,27 +73,20 @@ class Check:
             if site is not None:
                 environment |= _direct()
             self._servers[name] = ToolServerProcess(
-                name, entry, self._starter, self._on_notification(name), environment
+                name, entry, self.starter, self.on_notification(name), environment
             )
         return self._servers[name]
 
     async def filled(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a call, with placeholders in its arguments replaced.
-
-        Raises:
-            CallFailure: The folder of its test cannot be served.
-        """
-        test = self._manifest.servers[name].test
+        test = self.manifest.servers[name].test
         site = await self._site(test) if test is not None else None
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
 
     def stop_servers(self) -> None:
-        """End its servers."""
         for server in self._servers.values():
             server.stop()
 
     async def close(self) -> None:
-        """End its sites."""
         async with self._opening:
             for site in self._sites.values():
                 await site.close()
@@ -134,7 +96,7 @@ class Check:
             return None
         async with self._opening:
             if test.site not in self._sites:
-                site = Site(self._paths.here / test.site)
+                site = Site(self.paths.here / test.site)
                 try:
                     await site.open()
                 except OSError as error:
@@ -152,11 +114,10 @@ class Check:
     def _fill(self, text: str, site: Site | None) -> str:
         if site is not None:
             text = text.replace("{site}", f"http://{site.host}").replace("{site_host}", site.host)
-        return self._paths.fill(text)
+        return self.paths.fill(text)
 
 
 def _direct() -> dict[str, str]:
-    """Variables by which a server reaches a site without the proxy that it may have, whatever that proxy is."""
     return {
         name: ",".join(filter(None, [os.environ.get(name), _LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
     }

@@ -1,7 +1,6 @@
 """Cleaning a worker after a session: everything that it left is removed, and its absence is verified.
 
-In a container the spawner does it, because tool servers run as another user than the worker. A worker that is a
-process of this machine ends its own descendants and empties its own folders.
+In a container the spawner does it, because tool servers run as another user than the worker.
 """
 
 import asyncio
@@ -16,43 +15,23 @@ from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_proc
 
 
 class Cleaner(Protocol):
-    """Restores a worker to its state before a session."""
-
     async def clean(self) -> None:
-        """Remove what the session left.
-
-        Raises:
-            NotClean: Something is left, so the worker must not be used any more.
-        """
+        """Remove what the session left; raises NotClean if the worker must not be used any more."""
         ...
 
 
 class ContainerCleaner:
-    """Cleans a container of the worker's own.
-
-    Args:
-        spawner: Started the processes that are to be ended.
-        proxy: The port of the egress proxy, if there is one.
-    """
-
     def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
         self._spawner, self._proxy = spawner, proxy
 
     async def clean(self) -> None:
-        """See `Cleaner.clean`."""
         await self._spawner.wipe()
         if self._proxy is not None:
             await self._proxy.end_connections()
 
 
 class ProcessCleaner:
-    """Cleans up after a worker that is one process of this machine among others.
-
-    Args:
-        resources: What a session can change.
-        spawner: Starts its processes.
-        socket: The worker's socket; nothing else may be in its folder.
-    """
+    """Cleans up after a worker that is one process of this machine among others."""
 
     def __init__(self, resources: SharedResources, spawner: Spawner, socket: Path):
         self._resources, self._spawner, self._socket = resources, spawner, socket
@@ -61,7 +40,6 @@ class ProcessCleaner:
         self._thread.submit(int).result()
 
     async def clean(self) -> None:
-        """See `Cleaner.clean`."""
         await self._run(end_processes)
         # No tool can block the spawner now. What it still starts for the session's last orders is ended by the wipe.
         await self._spawner.wait_until_idle()

@@ -1,9 +1,8 @@
 """The desktop of a worker: an X server without a screen, a window manager, and a VNC stream for each viewer.
 
-The spawner starts all of it, like tool servers, so a wipe ends it with everything drawn on it, and it is started again
-before the worker takes the next session. Nothing listens for VNC: each viewer gets an x11vnc of its own on one end of a
-socket pair, so there is no port or socket that a tool could connect to, and no work without a viewer. It requires no
-password: the gateway checks who may look.
+The spawner starts all of it, so that a wipe ends it with everything drawn on it. Each viewer gets an x11vnc of its own
+on one end of a socket pair, so there is no port or socket that a tool could connect to, and no work without a viewer.
+It requires no password: the gateway checks who may look.
 """
 
 import asyncio
@@ -18,9 +17,7 @@ from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.toolserver import Starter
 
 VARIABLES = {"DISPLAY": ":1"}
-"""The environment variables of programs that draw on it."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may request."""
 _NUMBER = VARIABLES["DISPLAY"].removeprefix(":")
 # No shared memory with programs or viewers: it would outlive them when a wipe ends them.
 _DISPLAY = (
@@ -37,12 +34,6 @@ _CHUNK = 1 << 16
 
 
 class Desktop:
-    """The desktop, running or not.
-
-    Args:
-        starter: Starts its programs.
-    """
-
     def __init__(self, starter: Starter):
         self._starter = starter
         self._changing = asyncio.Lock()
@@ -50,11 +41,6 @@ class Desktop:
         self._viewers = 0
 
     async def start(self) -> None:
-        """Start it, and return when programs can draw on it.
-
-        Raises:
-            CallFailure: It does not start.
-        """
         async with self._changing:
             await self._start_display()
             null = os.open(os.devnull, os.O_RDWR)
@@ -70,7 +56,6 @@ class Desktop:
             self._is_up = False
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        """A WebSocket with the VNC stream, in binary messages, until either side ends it."""
         if self._viewers >= _MAX_VIEWERS:
             return web.Response(status=503, text=f"{_MAX_VIEWERS} people look at this desktop already")
         self._viewers += 1

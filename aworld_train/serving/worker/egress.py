@@ -1,7 +1,6 @@
-"""A worker's side of the egress: a port on its loopback, which is forwarded to the egress container's socket.
+"""A worker's only network: a port on its loopback, which is forwarded to the egress container's socket.
 
-A worker has no network but that loopback. The proxy itself requires a name and a password, so a program that connects
-without them reaches nothing.
+The proxy requires a name and a password, so a program that connects without them reaches nothing.
 """
 
 import asyncio
@@ -14,7 +13,6 @@ from aworld_train.serving.egress.forwarding import Forwarder
 from aworld_train.serving.egress.settings import PORT, user_name
 
 VARIABLE = "AWORLD_EGRESS_PASSWORDS"
-"""The variable with the proxy passwords of all servers that have egress, as JSON."""
 _MAX_CONNECTIONS = 512
 _BACKLOG = 1024
 _DIRECT = "127.0.0.1,localhost"
@@ -22,12 +20,6 @@ _DIRECT = "127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class ProxyPort:
-    """The port on loopback.
-
-    Attributes:
-        port: Its number.
-    """
-
     port: int
     forwarder: Forwarder = field(repr=False)
 
@@ -41,9 +33,6 @@ async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[ProxyPort]:
     """Listens on loopback and forwards to ``socket`` until the block ends; port 0 takes any that is free.
 
     Each connection opens the socket itself, so the egress container may start later, or be restarted.
-
-    Raises:
-        OSError: The port is in use.
     """
     forwarder = Forwarder(lambda: asyncio.open_unix_connection(socket), _MAX_CONNECTIONS)
     server = await asyncio.start_server(forwarder.serve, "127.0.0.1", port, backlog=_BACKLOG)

@@ -1,38 +1,27 @@
-"""The socket at which a worker is reached, and a check that no other file has replaced it.
-
-A program that may write to the socket's folder can put a socket of its own at its path. The gateway does not accept
-that one (see ``aworld_train.serving.channel``), but it cannot reach the worker any more. So the worker checks the path,
-and ends if its socket was replaced, to be started again.
+"""The socket at which a worker is reached. If another file has replaced it, which the gateway does not accept
+(``serving.channel``), the worker ends, to be started again.
 """
 
 from pathlib import Path
 
 
 class WorkerSocket:
-    """A Unix socket that this process listens at.
-
-    Args:
-        path: Of the socket; `clear` removes any file there.
-    """
+    """A Unix socket that this process listens at."""
 
     def __init__(self, path: str):
         self.path = Path(path)
         self._identity: tuple[int, int] | None = None
 
     def clear(self) -> None:
-        """Remove any file at the path, so that the socket can be bound."""
         self.path.unlink(missing_ok=True)
 
     def remember(self) -> None:
-        """Remember the socket's identity, right after it was bound."""
         self._identity = self._look()
 
     def is_own(self) -> bool:
-        """Whether the file at the path is the remembered socket."""
         return self._identity is not None and self._look() == self._identity
 
     def _look(self) -> tuple[int, int] | None:
-        """Device and inode of the file at the path; None where there is none."""
         try:
             status = self.path.lstat()
         except OSError:

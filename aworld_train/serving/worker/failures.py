@@ -11,13 +11,10 @@ _SERVER_ERROR = -32000
 
 
 class CallFailure(Exception):
-    """A request that has no result.
+    """A request that has no result; ``message`` is one line for people and models.
 
-    Attributes:
-        kind: ``tool_crashed``, ``tool_timeout``, ``tool_output_too_large``, ``tool_unavailable``, ``unknown_tool``,
-            ``unknown_server``, ``unsupported`` or ``worker_lost``.
-        message: One line for people and models.
-        code: The JSON-RPC code.
+    ``kind``: ``tool_crashed``, ``tool_timeout``, ``tool_output_too_large``, ``tool_unavailable``, ``unknown_tool``,
+    ``unknown_server``, ``unsupported`` or ``worker_lost``.
     """
 
     def __init__(self, kind: str, message: str, code: int = _SERVER_ERROR):
@@ -27,7 +24,6 @@ class CallFailure(Exception):
         self.code = code
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON-RPC error object."""
         return {"code": self.code, "message": self.message, "data": {"type": self.kind}}
 
 

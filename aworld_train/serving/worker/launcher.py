@@ -23,13 +23,10 @@ _WIPE_SECONDS = 60.0
 _PRIVATE_PREFIX = "AWORLD_"
 _MAX_ANSWER_BYTES = 1 << 16
 EXIT_FOR_RESTART = 70
-"""Exit code of a worker that has to be started again."""
 
 
 @dataclass(frozen=True)
 class CommandPaths:
-    """The values of ``{python}``, ``{here}`` and ``{workspace}`` in a command."""
-
     python: str
     here: Path
     workspace: Path
@@ -41,15 +38,9 @@ class CommandPaths:
 
 
 class Spawner:
-    """A running spawner process.
+    """A running spawner process, which starts the ``chosen`` servers; the packages of others may be missing.
 
-    Args:
-        manifest: Names the functions that are called and the variables that are keys.
-        paths: The values of the placeholders in commands.
-        variables: This worker's environment variables; each server gets all that are no keys, and its own keys.
-        chosen: The servers that may be started; the packages of others may be missing.
-        proxies: By server, the variables for its egress; servers without egress have no entry.
-        user: The user of tool servers, as the spawner's ``ToolUser``; None: the user of this process.
+    Of ``variables``, each server gets all that are not keys, its own keys, and its ``proxies``.
     """
 
     def __init__(
@@ -93,11 +84,6 @@ class Spawner:
         process.returncode = 0  # its end shows at the socket, and `reap_children` collects its exit status
 
     async def ready(self) -> None:
-        """Wait until it has imported the modules of all servers.
-
-        Raises:
-            CallFailure: It could not.
-        """
         answer = await self._answer(_PRELOAD_SECONDS)
         if "error" in answer:
             raise CallFailure(
@@ -112,11 +98,6 @@ class Spawner:
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server; see `toolserver.Starter`.
-
-        Raises:
-            CallFailure: It could not be started.
-        """
         secrets = {**entry.own_variables(self._keys), **self._proxies.get(name, {}), **(environment or {})}
         order = {
             "cwd": str(self._paths.workspace),
@@ -144,11 +125,7 @@ class Spawner:
         killing.add_done_callback(lambda _: then())
 
     async def wipe(self) -> None:
-        """End everything that was started, and empty the folders of this container.
-
-        Raises:
-            NotClean: Something is left.
-        """
+        """End everything that was started, and empty the folders of this container."""
         answer = await self._order({"wipe": True}, [], _WIPE_SECONDS)
         if "error" in answer:
             raise NotClean(answer["error"])
@@ -156,7 +133,7 @@ class Spawner:
     async def wait_until_idle(self) -> None:
         """Wait until all earlier orders have been carried out; end this worker if the spawner does not answer.
 
-        A spawner that a tool has sent SIGKILL may still exist for a while, but it does not answer.
+        A spawner to which a tool has sent SIGKILL may still exist for a while, but it does not answer.
         """
         await self._order({}, [])
 
@@ -178,7 +155,6 @@ class Spawner:
                         await asyncio.shield(answering)
 
     async def _answer(self, seconds: float) -> dict[str, Any]:
-        """The spawner's next datagram."""
         try:
             async with asyncio.timeout(seconds):
                 data = await asyncio.get_running_loop().sock_recv(self._socket, _MAX_ANSWER_BYTES)
@@ -197,7 +173,6 @@ class Spawner:
 
 
 def _write_variables(variables: Mapping[str, str]) -> int:
-    """The descriptor of a file in memory with the variables as JSON, positioned at its beginning."""
     descriptor = os.memfd_create("variables", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(json.dumps(variables).encode())

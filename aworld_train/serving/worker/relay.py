@@ -1,13 +1,11 @@
 """MCP between the clients of a worker and its tool servers: one list of tools, every call to the server it belongs to.
 
-Results, errors, progress and resources pass unchanged, but for the form of results (see ``tool_results``). The list
-comes from the servers themselves, once when the worker starts (an image does not change) and again after a server has
-announced that its list did.
+Messages pass unchanged, but for the form of results (``tool_results``). The list comes from the servers themselves,
+once when the worker starts and again after a server has announced a change.
 
-Gateway and worker are own code instead of the mcp SDK's server and client because they pass messages on without
-validating them again: together they take 0.65 ms of CPU time per tool call and serve 1,850 calls per second of 8
-sessions, where two proxies made of the SDK's streamable HTTP server and client take 2.0 ms and serve 680 (mcp 1.30.0,
-Python 3.11, 2 cores, results of 200 bytes).
+Gateway and worker are own code because they pass messages on without validating them again: together they take 0.65 ms
+of CPU time per tool call and serve 1,850 calls per second of 8 sessions, where two proxies made of the SDK's streamable
+HTTP server and client take 2.0 ms and serve 680 (mcp 1.30.0, Python 3.11, 2 cores, results of 200 bytes).
 """
 
 import asyncio
@@ -45,10 +43,7 @@ Report = Callable[[str, str, float], None]
 
 @dataclass(eq=False)
 class RelayedSession:
-    """A client's session: which servers it may use, and its requests that have no response yet.
-
-    A session that checks the servers has a ``check``.
-    """
+    """A client's session: which servers it may use, and its requests that have no response yet."""
 
     session_id: str
     servers: tuple[str, ...]
@@ -62,17 +57,7 @@ class RelayedSession:
 
 
 class Relay:
-    """All tool servers of a worker, for any number of sessions.
-
-    Args:
-        manifest: The servers that there are.
-        disabled: Servers that are not run, and why.
-        starter: Starts and ends servers.
-        paths: The values of placeholders in test calls.
-
-    Attributes:
-        report: Called after every tool call.
-    """
+    """All tool servers of a worker, for any number of sessions."""
 
     def __init__(
         self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
@@ -94,7 +79,6 @@ class Relay:
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
 
     async def start(self) -> None:
-        """Start every server and list its tools; one that fails is left out, and its failure is in ``broken``."""
         for name, server in self.servers.items():
             self.starting = name
             try:
@@ -113,19 +97,12 @@ class Relay:
         return ran
 
     async def warm(self, names: Iterable[str]) -> None:
-        """Start servers before their first call; a failure is reported when they are called."""
         for name in names:
             with suppress(CallFailure, RemoteError):
                 await self.servers[name].capabilities()
 
     def open(self, session_id: str, requested: str, checking: bool = False) -> RelayedSession:
-        """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all.
-
-        In one for checking, test calls have what they need: see `check.Check`.
-
-        Raises:
-            CallFailure: It names a server that is unknown or off.
-        """
+        """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all."""
         names = [name.strip() for name in requested.split(",") if name.strip()]
         for name in names:
             if name in self.disabled:
@@ -187,7 +164,6 @@ class Relay:
             session.calls.pop(number, None)
 
     def accept_notification(self, session: RelayedSession, message: Mapping[str, Any]) -> None:
-        """Handle a notification of the client."""
         params = message.get("params")
         if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
             number = params.get("requestId")

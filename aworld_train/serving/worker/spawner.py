@@ -1,28 +1,27 @@
 """Starts tool servers by forking from a process that has imported their modules and does nothing else.
 
 A Python server takes more than half a second to import its libraries; forked from this process it takes milliseconds
-and shares its memory. This process has one thread, gets every order over a socket, and holds no data of any session.
-Other processes of the same user cannot read or trace it, nor servers that were given secrets.
+and shares its memory. This process has one thread and holds no data of any session; other processes of the same user
+cannot read or trace it, nor servers that were given secrets.
 
-In a container it is root, with no capabilities but those to change its user, to signal others and to set limits, and
-tool servers run as a user of their own. So no tool can signal, read or replace the worker or this process, and this
-process alone ends what a session started, by one signal to all processes, which no fork escapes.
+In a container it is root, with no capabilities but those to change its user, to signal others and to set limits. Tool
+servers run as a user of their own, so no tool can signal, read or replace the worker or this process, and this process
+alone ends what a session started, by one signal to all processes, which no fork escapes.
 
-It runs as a script and imports the standard library alone, because it runs in the interpreter of the tool servers.
+It runs as a script in the interpreter of the tool servers, and so imports the standard library alone.
 
     python spawner.py SOCKET_FD USER [MODULE:FUNCTION ...]
 
-``USER`` is JSON: ``{"id": ..., "max_processes": ...}``, or ``null`` for this process's own user. An order is one
-datagram, JSON:
+``USER`` is JSON: a `ToolUser`, or ``null`` for this process's own user. An order is one datagram, JSON:
 
-- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``. With it
-  come three descriptors: standard input, standard output, and a file with its environment variables as a JSON object.
-  This process does not read that file: one server's secrets must not be in memory that others are forked from. The
-  answer is ``{"pid": ...}`` or ``{"error": "..."}``.
-- ``{"wipe": true}`` ends everything of the session and empties its folders. The answer is ``{}``, or
-  ``{"error": "..."}``.
+- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``, and three
+  descriptors: standard input, standard output, and a file with its environment variables as a JSON object. This process
+  does not read that file: secrets must not be in memory that others are forked from. The answer is ``{"pid": ...}``.
+- ``{"wipe": true}`` ends everything of the session and empties its folders. The answer is ``{}``.
 - ``{"kill": PID}`` ends a server with its process group, and ``{}`` orders nothing. The answer is ``{"ready": true}``,
   which is also the first datagram of all.
+
+An answer may be ``{"error": "..."}`` instead.
 """
 
 import contextlib
@@ -67,19 +66,13 @@ _READY = {"ready": True}
 
 @dataclass(frozen=True)
 class ToolUser:
-    """The user of tool servers.
-
-    Attributes:
-        id: The id of the user and of the group.
-        max_processes: How many processes and threads this user may have; fewer than the container may.
-    """
+    """The user and group of tool servers; it may have fewer processes and threads than the container."""
 
     id: int
     max_processes: int
 
 
 def main() -> None:
-    """Carry out orders until the other end of the socket is closed."""
     orders = socket.socket(fileno=int(sys.argv[1]))
     orders.set_inheritable(False)
     user_json = json.loads(sys.argv[2])
@@ -189,7 +182,6 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
 
 
 def _change_user(user: ToolUser) -> None:
-    """Change to that user for good, without any capability."""
     for capability in _CAPABILITIES:
         _prctl(_PR_CAPBSET_DROP, capability)
     resource.setrlimit(resource.RLIMIT_NPROC, (user.max_processes, user.max_processes))
@@ -208,29 +200,23 @@ def _landlock_version() -> int:
 
 
 def _enter_own_domain() -> None:
-    """Put this process and all that it starts into a Landlock domain, into which no other server's processes can look.
-
-    A child has its server's variables, keys among them, and the kernel would show them to all processes of the same
-    user. The domain forbids nothing else but to make block devices, which tools cannot anyway.
+    """Put this process and all that it starts into a Landlock domain, into which no other server's processes can look:
+    the kernel would show the variables of its children, keys among them, to all processes of the same user.
     """
     if _has_domains():
         _enter_domain(struct.pack("=Q", _MAKE_BLOCK_DEVICE | _MOVE))
 
 
 def _keep_signals_inside() -> None:
-    """Let this process and all that it starts signal and trace no other process of the user, such as other workers.
-
-    A session that ends the gateway or all workers looks like a fault of the environment, and is played again.
+    """Let this process and all that it starts signal and trace no other process of the user, such as other workers:
+    their end would look like a fault of the environment, and be played again.
     """
     if _landlock_version() >= _SCOPES_SINCE:
         _enter_domain(struct.pack("=QQQ", _MOVE, 0, _SIGNALS))
 
 
 def _enter_domain(restrictions: bytes) -> None:
-    """Enter a Landlock domain of a ``landlock_ruleset_attr``, in which files may be moved between folders.
-
-    Every domain forbids that by default, also one that names no right on files.
-    """
+    """Enter a Landlock domain in which files may be moved between folders, which is forbidden by default."""
     libc = _libc()
     domain = libc.syscall(_LANDLOCK_CREATE, restrictions, len(restrictions), 0)
     root = os.open("/", os.O_PATH)
@@ -250,7 +236,6 @@ def _kill_group(pid: int) -> None:
 
 
 def _wipe(user: ToolUser | None, wipe_module: ModuleType) -> dict[str, Any]:
-    """End the session's processes by a signal, and remove its files in a process of its own user."""
     if user is None:
         return {"error": "without a user of their own, the processes of tools cannot be identified"}
     spared = frozenset({1, os.getpid()})
@@ -296,7 +281,6 @@ def _load_wipe_module() -> ModuleType:
 
 
 def _find(function: str) -> Any:
-    """Import the module of ``module:name`` and return the object."""
     module, _, name = function.partition(":")
     return operator.attrgetter(name)(importlib.import_module(module))
 

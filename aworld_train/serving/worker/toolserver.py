@@ -1,8 +1,8 @@
 """One tool server: a process that speaks MCP, JSON-RPC in lines, on its standard input and output.
 
-Any number of sessions send it requests at the same time, under request ids that this module assigns. If the process
-dies or writes too long a line, each of its open requests gets a typed failure, and the next request starts it again. If
-it exceeds a request's time limit, the request is cancelled, and the process is ended unless it answers a ping.
+Any number of sessions send it requests at the same time. If the process dies or writes too long a line, its open
+requests get a typed failure, and the next request starts it again. A request beyond its time limit is cancelled, and
+the process is ended unless it answers a ping.
 """
 
 import asyncio
@@ -29,8 +29,6 @@ _DECODER = json.JSONDecoder(parse_constant=lambda _: None)  # NaN is not JSON, a
 
 
 class Starter(Protocol):
-    """Starts and ends the processes of tool servers."""
-
     async def spawn(
         self,
         name: str,
@@ -39,10 +37,7 @@ class Starter(Protocol):
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server with the descriptors as its standard input and output; returns its pid.
-
-        ``environment`` has variables that replace or join those that it gets anyway.
-        """
+        """Start a server with the descriptors as its standard input and output; returns its pid."""
         ...
 
     def kill(self, pid: int, then: Callable[[], None]) -> None:
@@ -51,7 +46,6 @@ class Starter(Protocol):
 
 
 Notify = Callable[[dict[str, Any]], None]
-"""Takes a notification from a server."""
 
 
 @dataclass
@@ -74,40 +68,24 @@ class _Process:
     stuck_check: asyncio.Task[None] | None = None  # referenced, so that it is not collected
 
 
+@dataclass(eq=False)
 class ToolServerProcess:
-    """A tool server by name, running or not.
+    """A tool server, running or not; ``environment`` replaces or joins the variables that it gets anyway."""
 
-    Args:
-        name: Its name.
-        entry: Its entry in the manifest.
-        starter: Starts and ends it.
-        on_notification: Receives its notifications, except progress.
-        environment: Variables that replace or join those that it gets anyway.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        entry: ServerEntry,
-        starter: Starter,
-        on_notification: Notify,
-        environment: Mapping[str, str] | None = None,
-    ):
-        self.name = name
-        self.entry = entry
-        self._starter = starter
-        self._on_notification = on_notification
-        self._environment = environment
-        self._process: _Process | None = None
-        self._starting = asyncio.Lock()
-        self._number = 0
+    name: str
+    entry: ServerEntry
+    starter: Starter
+    on_notification: Notify
+    environment: Mapping[str, str] | None = None
+    _process: _Process | None = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _number: int = 0
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.failure is None
 
     async def capabilities(self) -> dict[str, Any]:
-        """The capabilities that it announced; starts it if it is not running."""
         return (await self._running()).capabilities
 
     async def request(
@@ -117,13 +95,11 @@ class ToolServerProcess:
         on_progress: Notify | None = None,
         seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Send a request and wait for the result, at most ``seconds`` (default: the entry's).
+        """The result of a request, after at most ``seconds`` (default: the entry's); a cancelled one is cancelled at
+        the server.
 
-        If the call is cancelled, the server receives a cancellation.
-
-        Raises:
-            CallFailure: It could not be started, died, wrote too much, or did not answer in time.
-            RemoteError: It answered with an error.
+        Raises CallFailure if the server could not be started, died, wrote too much or was too slow, and RemoteError if
+        it answered with an error.
         """
         seconds = self.entry.timeout if seconds is None else seconds
         process = await self._running()
@@ -143,7 +119,6 @@ class ToolServerProcess:
             process.calls.pop(number, None)
 
     def stop(self) -> None:
-        """End it with everything in its process group; its open requests fail."""
         if self._process is not None:
             self._end(self._process, CallFailure("worker_lost", f"{self.name} was stopped"))
 
@@ -157,7 +132,7 @@ class ToolServerProcess:
         server_in, worker_out = os.pipe()
         worker_in, server_out = os.pipe()
         try:
-            pid = await self._starter.spawn(self.name, self.entry, server_in, server_out, self._environment)
+            pid = await self.starter.spawn(self.name, self.entry, server_in, server_out, self.environment)
         except BaseException:
             os.close(worker_out)
             os.close(worker_in)
@@ -280,16 +255,16 @@ class ToolServerProcess:
             if call is not None and call.on_progress is not None:
                 call.on_progress({**message, "params": {**params, "progressToken": call.progress_token}})
         else:
-            self._on_notification(message)
+            self.on_notification(message)
 
     def _end(self, process: _Process, reason: CallFailure) -> None:
         if process.failure is not None:
             return
         process.failure = reason
-        # A server that saw the end of its input first would end by itself, and libraries write errors then.
-        self._starter.kill(process.pid, process.writer.close)
+        # A server that saw the end of its input first would end on its own, and libraries write errors then.
+        self.starter.kill(process.pid, process.writer.close)
         if process.reader_task is not None:
-            process.reader_task.cancel()  # also by itself, as the last thing that it does
+            process.reader_task.cancel()  # also from its own task, as the last thing that it does
         for call in process.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(reason)

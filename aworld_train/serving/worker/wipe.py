@@ -1,9 +1,7 @@
 """Restores a worker to its state before a session: no process, no file and no shared memory of the session is left.
 
-Each step is verified, and the folders are tested by using them as the next session will. Where the check fails, the
-worker's process ends, and its supervisor starts it again with empty file systems.
-
-It imports the standard library alone, because the spawner loads it as a file.
+Each step is verified, and the folders are used as the next session will. Where a check fails, the worker's process ends
+and is started again with empty file systems. The spawner loads this as a file: it imports the standard library alone.
 """
 
 import contextlib
@@ -38,12 +36,8 @@ class NotClean(Exception):
 
 @dataclass(frozen=True)
 class SharedResources:
-    """What a session can change where it shares the machine with others.
-
-    Attributes:
-        folders: Emptied and kept.
-        spared: Pids of processes that continue: the worker itself and its spawner. All other descendants of this
-            process belong to the session.
+    """What a session can change where it shares the machine: ``folders``, which are kept empty, and all descendants of
+    this process but the ``spared`` pids, those of the worker and its spawner.
     """
 
     folders: tuple[Path, ...]
@@ -51,22 +45,12 @@ class SharedResources:
 
 
 def wipe(resources: SharedResources) -> None:
-    """End every process of the session and empty its folders.
-
-    Raises:
-        NotClean: Something is left.
-    """
     end_processes(resources)
     clean_folders(resources.folders)
     verify(resources)
 
 
 def end_processes(resources: SharedResources) -> None:
-    """End every process of the session, and continue those that are spared.
-
-    Raises:
-        NotClean: Some do not end.
-    """
     _end_all(lambda: _descendants() - resources.spared, _end_each)
     for pid in resources.spared - {os.getpid()}:  # a tool may have stopped it
         with contextlib.suppress(ProcessLookupError):
@@ -74,22 +58,13 @@ def end_processes(resources: SharedResources) -> None:
 
 
 def verify(resources: SharedResources) -> None:
-    """Check that nothing of a session is left.
-
-    Raises:
-        NotClean: Something is.
-    """
     if remaining := _descendants() - resources.spared:
         raise NotClean(f"processes {sorted(remaining)} are left")
     _verify_folders(resources.folders)
 
 
 def end_all_but(spared: frozenset[int]) -> None:
-    """End all other processes of this container but its first one, which the kernel protects.
-
-    Raises:
-        NotClean: Some do not end.
-    """
+    """End all other processes of this container but its first one, which the kernel protects."""
 
     def end(_: Iterable[int]) -> None:
         # One signal to all: the kernel allows no fork meanwhile, so no process can escape it.
@@ -100,12 +75,8 @@ def end_all_but(spared: frozenset[int]) -> None:
 
 
 def clean_container() -> None:
-    """Empty the folders of this container that a session can write to, and check that the next session can use them.
-
-    It is run by the user who owns the files.
-
-    Raises:
-        NotClean: Something is left, or a folder cannot be used any more.
+    """Empty the folders of this container that a session can write to, as the user who owns the files, and check that
+    the next session can use them.
     """
     folders, queues = container_folders()
     began = time.clock_gettime_ns(_COARSE_CLOCK) // _SECOND * _SECOND  # queues are stamped with whole seconds
@@ -124,7 +95,6 @@ def clean_container() -> None:
 
 
 def _remove_system_v() -> None:
-    """Remove what the owner may; no process is left that uses it."""
     libc = ctypes.CDLL(None)
     for kind in _SYSV:
         for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
@@ -133,11 +103,6 @@ def _remove_system_v() -> None:
 
 
 def clean_folders(folders: Iterable[Path]) -> None:
-    """Empty folders, and check that they can be used as before.
-
-    Raises:
-        NotClean: One cannot be used.
-    """
     for folder in folders:
         try:
             _restore(folder)
@@ -167,11 +132,6 @@ def _is_writable(folder: str) -> bool:
 
 
 def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
-    """End processes until none is left.
-
-    Raises:
-        NotClean: Some do not end.
-    """
     deadline = time.monotonic() + _SECONDS
     while pids := remaining():
         if time.monotonic() > deadline:
@@ -189,7 +149,6 @@ def _end_each(pids: Iterable[int]) -> None:
 
 
 def reap_children() -> list[int]:
-    """Collect the exit status of children that have ended; returns their pids."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -220,11 +179,7 @@ def _verify_folders(folders: Iterable[Path]) -> None:
 
 
 def _restore(folder: Path) -> None:
-    """Reset what an owner can change of a mount point itself, but its times, which the wipe still changes.
-
-    Raises:
-        NotClean: Something is not as it was.
-    """
+    """Reset what an owner can change of a mount point itself, but its times, which the wipe still changes."""
     if folder.stat().st_uid != os.geteuid():
         return
     names = []
@@ -254,11 +209,7 @@ def _flags(folder: Path, value: int | None = None) -> int:
 
 
 def _reset_times(folder: Path, began: int) -> None:
-    """Set the times of an own folder to 0; those of another user's are of the wipe, which wrote and read it.
-
-    Raises:
-        NotClean: A time is one that a session chose.
-    """
+    """Set the times of an own folder to 0; those of another user's are of the wipe, which wrote and read it."""
     is_own = folder.stat().st_uid == os.geteuid()
     if is_own:
         os.utime(folder, ns=(0, 0))
@@ -275,12 +226,6 @@ def _touch(folder: Path) -> None:
 
 
 def _check_usable(folder: Path) -> None:
-    """Write and read a file there, and run it where programs may be run.
-
-    Raises:
-        OSError: It cannot be written, read or run.
-        SubprocessError: The program failed.
-    """
     script = folder / f".proof-{os.getpid()}"
     script.write_bytes(_TEST_SCRIPT)
     try:
@@ -296,8 +241,7 @@ def _check_usable(folder: Path) -> None:
 def empty(folder: Path) -> None:
     """Remove the content of a folder; what cannot be removed stays.
 
-    Nested folders are moved up before they are emptied: recursion, as in ``shutil.rmtree``, fails at a depth that a
-    program can create in a moment.
+    Nested folders are moved up first: recursion, as in ``shutil.rmtree``, fails at a depth that is made in a moment.
     """
     numbers = itertools.count()
     pending = _entries(folder)

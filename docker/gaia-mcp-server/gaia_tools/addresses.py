@@ -1,9 +1,8 @@
 """Which addresses tools may reach: http and https, to public addresses only.
 
 A host that is a number is checked as it stands, a name when it is resolved, and the connection goes to what was
-checked. Where an environment has a proxy (`gaia_tools.upstream`), that resolves and connects, and decides about names.
-``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the
-same. A service that the operator configured is reached wherever it is; where it redirects to is checked all the same.
+checked. Where an environment has a proxy (`gaia_tools.upstream`), that decides about names. ``TOOLS_ALLOWED_HOSTS``
+(``wiki.internal,127.0.0.1:8080``) and the operator's services may be private.
 """
 
 import ipaddress
@@ -52,29 +51,17 @@ class Refused(ToolError):
 
 @dataclass(frozen=True)
 class Service:
-    """A host and port that the operator configured."""
-
     host: str
     port: int
 
 
 def service(base_url: str) -> Service:
-    """The host and port of a service's base URL.
-
-    Raises:
-        ToolError: It is no http or https address.
-    """
     url = _parsed(base_url)
     return Service(_host(url), url.port or 0)
 
 
 def checked(url: str, trusted: Service | None = None) -> URL:
-    """The address, if it is one that may be asked. A name is not resolved here: that is what `resolver` is for.
-
-    Raises:
-        Refused: It is a number that is no public address.
-        ToolError: It is no http or https address with a host.
-    """
+    """The address, if it is one that may be asked. A name is not resolved here: that is what `resolver` is for."""
     parsed = _parsed(url)
     host = _host(parsed)
     try:
@@ -103,12 +90,10 @@ def may_reach(host: str, address: str, port: int) -> bool:
 
 
 def resolver(trusted: Service | None = None) -> AbstractResolver:
-    """Resolves names, and refuses those that lead to addresses that are not public."""
     return _PublicOnly(trusted)
 
 
 def refusal_in(error: OSError | None) -> Refused | None:
-    """The refusal that ended a connection, if that is what did."""
     return Refused(str(error)) if isinstance(error, _RefusedName) else None
 
 
@@ -140,7 +125,7 @@ def _parsed(url: str) -> URL:
         parsed = URL(url.strip())
         host = parsed.raw_host
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
     if parsed.scheme not in ("http", "https") or not host:
         raise ToolError(f"{url} is not an http or https address with a host.")
     if parsed.user or parsed.password:
@@ -175,6 +160,5 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def refusal(host: str, address: str) -> str:
-    """What is said of an address that tools may not reach."""
     what = host if host == address else f"{host} ({address})"
     return f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can allow it."

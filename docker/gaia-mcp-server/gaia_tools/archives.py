@@ -1,7 +1,4 @@
-"""Archives from anywhere: what is in them, and their files in a folder, with names that stay in there.
-
-Only files are written: links, devices and names that lead elsewhere are left out, and said.
-"""
+"""Archives from anywhere: only their files are written, with names that stay in the folder."""
 
 import bz2
 import gzip
@@ -38,14 +35,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in an archive.
-
-    Attributes:
-        name: As it is written there.
-        size: In bytes, as the archive claims; None where it does not say.
-        kind: ``file``, ``folder``, ``link`` or ``special``.
-        read: Opens a file.
-    """
+    """One thing in an archive: a ``file``, ``folder``, ``link`` or ``special``; ``size`` is what the archive claims."""
 
     name: str
     size: int | None
@@ -56,11 +46,6 @@ class Entry:
 
 @contextmanager
 def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
-    """What is in an archive of kind zip, tar (compressed or not), gz, bz2 or xz, in its order.
-
-    Raises:
-        ToolError: It is of another kind, or damaged.
-    """
     kind = expect(path, "zip", "tar", "gz", "bz2", "xz", "docx", "xlsx", "pptx", "epub", "ods", "odt", "odp")
     try:
         if kind == "tar" or (kind in _SINGLE and _is_tar(path)):
@@ -76,7 +61,6 @@ def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
 
 
 def listed(path: Path) -> list[Entry]:
-    """All that is in an archive, of which only ``MAX_FILES`` are looked at."""
     with entries(path) as found:
         return [entry for entry, _ in zip(found, range(MAX_FILES + 1), strict=False)]
 
@@ -84,13 +68,8 @@ def listed(path: Path) -> list[Entry]:
 def extract(
     path: Path, folder: str, names: list[str], overwrite: bool, password: str
 ) -> tuple[list[str], list[str]]:
-    """Write the files of an archive, those named or all, into a folder of the workspace.
-
-    Returns:
-        The paths of what was written, and what was left out, each with the reason.
-
-    Raises:
-        ToolError: The archive is damaged or unsafe, has none of those names, or a file is there already.
+    """Write the files of an archive, those named or all, into a folder of the workspace; returns their paths, and what
+    was left out, each with the reason.
     """
     written: list[str] = []
     left_out: list[str] = []
@@ -146,7 +125,7 @@ def _unsafe(entry: Entry) -> str:
     if entry.kind == "link":
         return "it is a link"
     if entry.kind != "file":
-        return "it is no ordinary file"
+        return "it is not an ordinary file"
     parts = PurePosixPath(entry.name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or "\0" in entry.name or entry.name[1:2] == ":":
         return "its name leads out of the folder"
@@ -154,7 +133,6 @@ def _unsafe(entry: Entry) -> str:
 
 
 def _clean(name: str) -> str:
-    """A name without characters that no file should have."""
     return "".join(one if one.isprintable() else "_" for one in name.replace("\\", "/"))
 
 

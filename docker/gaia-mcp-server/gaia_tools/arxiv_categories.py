@@ -179,14 +179,12 @@ ARCHIVES = ("cs", "econ", "eess", "math", "nlin", "physics", "q-bio", "q-fin", "
 
 
 def known(category: str) -> bool:
-    """Whether a search can name it: a category, or a whole archive as ``cs.*``."""
     if category.removesuffix(".*") in ARCHIVES or category in ("astro-ph.*", "cond-mat.*"):
         return True
     return any(category in group for group in CATEGORIES.values())
 
 
 def near(category: str) -> list[str]:
-    """Categories that may be meant by one that does not exist."""
     import difflib
 
     names = [name for group in CATEGORIES.values() for name in group]

@@ -73,7 +73,6 @@ def read(content: io.BytesIO, sheet: str) -> BinarySheet:
 
 
 def _read_styles(source: bytes, found: BinarySheet) -> list[int]:
-    """Put the formats into ``found``; returns for each font whether its letters are raised."""
     codes: dict[int, str] = {}
     ids: list[int] = []
     levels: list[int] = []
@@ -92,7 +91,6 @@ def _read_styles(source: bytes, found: BinarySheet) -> list[int]:
 
 
 def _marked(item: bytes, levels: list[int]) -> str:
-    """A shared string with marks; empty where no letter of it is raised."""
     text, end = _text(item, 1)
     if not item[0] & 1:
         return ""
@@ -108,7 +106,6 @@ def _marked(item: bytes, levels: list[int]) -> str:
 
 
 def _part(book: zipfile.ZipFile, sheet: str) -> str:
-    """The name of the part that has a sheet."""
     from defusedxml.ElementTree import fromstring
 
     for kind, body in _records(book.read(_BOOK)):
@@ -122,14 +119,12 @@ def _part(book: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _text(body: bytes, place: int) -> tuple[str, int]:
-    """A text, and where it ends."""
     (length,) = struct.unpack_from("<I", body, place)
     end = place + 4 + 2 * length
     return body[place + 4 : end].decode("utf-16-le"), end
 
 
 def _records(source: bytes) -> Iterator[tuple[int, bytes]]:
-    """The number of each record, and its content."""
     place = 0
     while place < len(source):
         kind, size = source[place], 0

@@ -1,8 +1,7 @@
 """Bytes as text: Unicode where it is, and else the legacy charset that fits best, with those that fit nearly as well.
 
-Bytes do not say what they mean. chardet compares them with texts of each language in each charset; where a second
-reading differs from the first and is nearly as likely, it is named, so that a reader who sees that the text is wrong
-knows what to ask for.
+chardet compares bytes with texts of each language in each charset. A second reading that is nearly as likely is named,
+so that a reader who sees that the text is wrong knows what to ask for.
 """
 
 import codecs
@@ -56,12 +55,7 @@ _VIETNAMESE_SYLLABLE = re.compile(
 
 @dataclass(frozen=True)
 class Decoded:
-    """A text that was bytes.
-
-    Attributes:
-        encoding: What it was taken for.
-        alternatives: Encodings that fit nearly as well, best first, each of which reads it differently.
-    """
+    """A text that was bytes; ``alternatives`` are encodings that fit nearly as well, best first."""
 
     text: str
     encoding: str
@@ -69,7 +63,6 @@ class Decoded:
 
 
 def doubt(encoding: str, alternatives: Sequence[str]) -> str:
-    """The encoding of a text as its reader is told of it, with what else it may be."""
     if not alternatives:
         return encoding
     others = " or ".join(alternatives)
@@ -77,11 +70,7 @@ def doubt(encoding: str, alternatives: Sequence[str]) -> str:
 
 
 def decode(content: bytes, encoding: str, name: str) -> Decoded:
-    """The text of a file, whose encoding is found out where it is ``auto``.
-
-    Raises:
-        ToolError: It is not in the encoding asked for, or is no text.
-    """
+    """The text of a file, whose encoding is found out where it is ``auto``."""
     chosen, alternatives = detect(content, name) if encoding == "auto" else (encoding, ())
     try:
         return Decoded(content.decode(chosen), chosen, alternatives)
@@ -90,22 +79,17 @@ def decode(content: bytes, encoding: str, name: str) -> Decoded:
             return Decoded(content.decode(chosen, errors="replace"), chosen, alternatives)
         raise ToolError(f"{name} is not {encoding}: {error}. Use encoding='auto'.") from error
     except (LookupError, ValueError) as error:
-        raise ToolError(f"{encoding!r} is no encoding: {error}. Use encoding='auto'.") from error
+        raise ToolError(f"{encoding!r} is not an encoding: {error}. Use encoding='auto'.") from error
 
 
 def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
-    """The encoding of a text file, and those that fit nearly as well.
-
-    Raises:
-        ToolError: It is no text file.
-    """
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding, ()
     if wide := _wide(content):
         return wide, ()
     if not is_text(content):
-        raise ToolError(f"{name} is no text file: it has bytes that text does not have.")
+        raise ToolError(f"{name} is not a text file: it has bytes that text does not have.")
     if escaping := _escaping(content):
         return escaping, ()
     try:
@@ -116,17 +100,14 @@ def detect(content: bytes, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether bytes may be text of any encoding; a stray control character is no matter."""
     if content.startswith(tuple(_BYTE_ORDER_MARKS)) or _wide(content):
         return True
     return len(content.translate(None, _CONTROLS)) >= 0.99 * len(content)
 
 
 def _wide(content: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark.
-
-    Bytes below 32 are half of many of their characters. Other bytes, taken for either, make characters that no text
-    has, or those of many scripts.
+    """UTF-16 or UTF-32 without a mark: bytes below 32 are half of many of their characters, and other bytes make none
+    that a text has.
     """
     if not content[:_WIDE_SAMPLE_BYTES].translate(None, _ORDINARY):
         return None
@@ -140,7 +121,6 @@ def _wide(content: bytes) -> str | None:
 
 
 def _is_writing(text: str) -> bool:
-    """Whether all characters can be seen or are spaces, and nearly all letters are of one script besides Latin."""
     visible = [one for one in text if not one.isspace() and unicodedata.category(one) != "Cf"]
     if not visible or not all(one.isprintable() for one in visible) or "\ufffd" in visible:
         return False
@@ -156,7 +136,6 @@ def _is_writing(text: str) -> bool:
 
 
 def _escaping(content: bytes) -> str | None:
-    """An encoding that writes other letters as ASCII after an escape, where there is one."""
     if not content.isascii() or not _ESCAPE.search(content):
         return None
     from chardet import detect as chardet
@@ -199,7 +178,6 @@ def _legacy(content: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _named(text: str, encodings: dict[str, list[str]], sample: bytes) -> str:
-    """The commonest of the encodings that read a sample as ``text``."""
     return next((one for one in _COMMON if _read(sample, one) == text), encodings[text][0])
 
 

@@ -7,11 +7,6 @@ from gaia_tools.tables import table
 
 
 def of_part(name: str, source: bytes) -> str:
-    """A chart of a file that python-pptx does not read, by its part.
-
-    Raises:
-        ValueError: It is not a chart.
-    """
     from pptx.opc.constants import CONTENT_TYPE
     from pptx.opc.packuri import PackURI
     from pptx.parts.chart import ChartPart
@@ -20,7 +15,6 @@ def of_part(name: str, source: bytes) -> str:
 
 
 def table_of(chart: Any) -> str:
-    """Its title, and a row for each category."""
     title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
     parts = [f"Chart ({chart.chart_type.name.lower().replace('_', ' ')}){': ' + title if title else ''}"]
     for plot in chart.plots:
@@ -40,10 +34,10 @@ def table_of(chart: Any) -> str:
 
 
 def _dates(chart: Any, plot: Any) -> dict[str, str]:
-    """A chart's categories in ISO 8601, by what they are in the file, where they are dates: as in Excel, days.
+    """A chart's categories in ISO 8601 where they are dates (days, as in Excel) by their number format, or that of the
+    axis.
 
-    Their number format says that they are, or that of the axis, or an axis of dates where neither has a format. An
-    axis of dates alone says nothing: years are on such axes too, as plain numbers.
+    An axis of dates without a format is enough, but not with another one: years are on such axes too, as plain numbers.
     """
     if not plot._element.xpath(".//c:cat/c:numRef"):
         return {}

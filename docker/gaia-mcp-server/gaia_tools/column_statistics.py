@@ -49,7 +49,6 @@ def summaries(rows: list[list[Any]]) -> list[dict[str, Any]]:
 
 
 def draw(rows: list[list[Any]], target: Path) -> bool:
-    """Histograms of the first columns of numbers, into a PNG; whether there are any."""
     numeric = [(name, numbers) for name, values in _columns(rows) if len(numbers := _numbers(values)) > 1]
     if not numeric:
         return False

@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?%?", re.IGNORECASE)
 def sniffed(text: str) -> str:
     """The delimiter with which most of the first lines have the same number of fields, more than one.
 
-    Spaces are between words too. They count as delimiters where no other character divides nearly all lines alike, and
-    where what they divide has quotation marks or numbers in columns.
+    Spaces count only where no other character divides nearly all lines alike, and where what they divide has quotation
+    marks or numbers in columns.
     """
     sample = "".join(itertools.islice(io.StringIO(text[: 1 << 16]), _SNIFFED_LINES))
     best, most = ",", 0.0
@@ -44,11 +44,7 @@ def sniffed(text: str) -> str:
 
 
 def delimited_rows(text: str, delimiter: str) -> tuple[list[list[str]], str]:
-    """The rows of a text, and a note where its quotation marks had to be taken as they are.
-
-    Raises:
-        ToolError: It is no table.
-    """
+    """The rows of a text, and a note where its quotation marks had to be taken as they are."""
     try:
         return _rows(text, delimiter, csv.QUOTE_MINIMAL), ""
     except csv.Error:
@@ -56,11 +52,10 @@ def delimited_rows(text: str, delimiter: str) -> tuple[list[list[str]], str]:
         try:
             return _rows(text, delimiter, csv.QUOTE_NONE), note
         except csv.Error as error:
-            raise ToolError(f"It is no table: {error}. extract_text_content reads any text.") from error
+            raise ToolError(f"It is not a table: {error}. extract_text_content reads any text.") from error
 
 
 def _alike(rows: list[list[str]]) -> float:
-    """The share of rows that have the commonest number of fields, if that is more than one."""
     counts = [len(row) for row in rows if row]
     usual = max(set(counts), key=counts.count, default=1)
     return counts.count(usual) / len(counts) if usual > 1 else 0.0

@@ -18,7 +18,6 @@ class Pictures:
         self.paths: list[str] = []
 
     def keep(self, content: bytes, media_type: str) -> str | None:
-        """Write a picture and return its path in the workspace; None where there are too many."""
         self._bytes += len(content)
         if len(self.paths) >= _MOST or self._bytes > _MAX_BYTES:
             return None

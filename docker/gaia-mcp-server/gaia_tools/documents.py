@@ -65,5 +65,4 @@ def ready(*modules: str) -> None:
 
 
 def some(count: int, what: str) -> str:
-    """``1 slide``, ``2 slides``."""
     return f"{count} {what}" + ("" if count == 1 else "s")

@@ -1,7 +1,6 @@
 """documents-csv-server: tables, as delimited text or as spreadsheets.
 
-Values are shown as they are in the file: no number is rounded, and no text taken for a number. What a sheet shows of a
-number stands behind it where it is another text: ``0.5 [50%]``.
+Values are shown as they are in the file, followed by what a sheet shows of a number: ``0.5 [50%]``.
 """
 
 import io

@@ -1,8 +1,7 @@
 """documents-docx-server: Word files, old and new, OpenDocument texts and rich text.
 
-Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions, ticks. Headers and footers
-are beside it, and so are charts. The others are read by anydoc, which has no comments, headers, footers and
-superscripts: those of .odt and .rtf are read here, and of .doc the result says so.
+mammoth reads .docx, apart from headers, footers and charts. anydoc reads the others, without comments, headers, footers
+and superscripts: those of .odt and .rtf are read here, and of .doc the result says so.
 """
 
 import contextlib
@@ -87,8 +86,6 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _Word:
-    """A file before options: its text as HTML, what stands for each picture, and what follows the text (``beyond``)."""
-
     html: str
     images: list[str]
     facts: dict[str, Any]
@@ -167,7 +164,6 @@ def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
 
 
 def _with_authors(document: Any) -> Any:
-    """The document, with names where its comments have the initials of their authors."""
     import cobble
 
     named = [
@@ -211,7 +207,6 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
 
 
 def _left_out(content: bytes) -> str:
-    """What a .doc has, or may have, that anydoc does not read."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
         streams = [compound.openstream(name).read() for name in _DOC_STREAMS if compound.exists(name)]
     head = streams[0][:_DOC_HEAD_BYTES]
@@ -227,8 +222,6 @@ def _left_out(content: bytes) -> str:
 
 
 class _Shown:
-    """Pictures as text where they stand, with their paths where they are written."""
-
     def __init__(self, pictures: Pictures | None):
         self._pictures = pictures
         self.found: list[str] = []
@@ -247,7 +240,6 @@ class _Shown:
 
 
 def _around(word: zipfile.ZipFile, kind: str) -> list[str]:
-    """The different headers or footers of all sections, each on one line."""
     from defusedxml.ElementTree import fromstring
 
     texts: dict[str, None] = {}
@@ -268,7 +260,6 @@ def _is_chart(part: str) -> bool:
 
 
 def _metadata(word: zipfile.ZipFile, what: str) -> str:
-    """A property of the document, such as its title."""
     from defusedxml.ElementTree import fromstring
 
     if "docProps/core.xml" not in word.namelist():

@@ -113,7 +113,6 @@ def _text(page: str) -> str:
 
 
 def _heading(text: str) -> str:
-    """The first heading, or else the beginning."""
     lines = text.splitlines()
     found = next((line for line in lines if line.startswith("#")), lines[0])
     return found.lstrip("# ")[:_MAX_NAME_CHARS]

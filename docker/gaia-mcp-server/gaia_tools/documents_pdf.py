@@ -1,8 +1,7 @@
 """documents-pdf-server: PDF files, on this machine.
 
-Words come in the order in which the file has them, which is that of reading, by columns too. Tables are those with
-lines. The fields of a form and notes are listed after each page. Pages without text are read by OCR. Work stops at the
-end of a page when there is enough of it.
+Words come in the order in which the file has them. Tables are those with lines. The fields of a form and notes are
+listed after each page, and pages without text are read by OCR. Work stops at the end of a page when there is enough.
 """
 
 import contextlib
@@ -101,14 +100,9 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _PageText:
-    """What is on a page.
+    """What is on a page, which OCR read after it was ``turned`` clockwise by so many degrees.
 
-    Attributes:
-        text: With a note in the place of what could not be read; may be empty.
-        is_by_ocr: Whether OCR read it.
-        turned: By how many degrees clockwise it was turned for that.
-        fields: Of a form.
-        has_fractions: Whether it seems to have fractions, of which numerator and denominator are in different lines.
+    ``has_fractions``: it seems to have fractions, of which numerator and denominator are in different lines.
     """
 
     text: str
@@ -155,8 +149,6 @@ def _read(
 
 
 class _Beside:
-    """What is not in a page's text: fields of forms, notes and attached files, as far as PDFium can read them."""
-
     def __init__(self, path: Path, password: str):
         import pypdfium2
 
@@ -169,7 +161,6 @@ class _Beside:
             self.attached_files = attached(self._pdf)
 
     def fields_of(self, number: int) -> list[FormField]:
-        """Those of page ``number``, from 1."""
         import pypdfium2
 
         if self._pdf is not None and self.is_form:
@@ -178,7 +169,6 @@ class _Beside:
         return []
 
     def notes_of(self, number: int) -> list[str]:
-        """Those on page ``number``, from 1."""
         import pypdfium2
 
         if self._pdf is not None:
@@ -198,11 +188,7 @@ def _with_fields(page: _PageText, fields: list[FormField], noted: list[str], num
 
 
 def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
-    """The pages of a file, how many, and its title; no pages where it is so damaged that only PDFium reads it.
-
-    Raises:
-        ToolError: It cannot be read, or not with that password.
-    """
+    """The pages of a file, how many, and its title; no pages where it is so damaged that only PDFium reads it."""
     import pdfplumber
     import pypdfium2
     from pdfminer.pdfdocument import PDFPasswordIncorrect
@@ -255,7 +241,6 @@ def _page(page: "Page | None", number: int, path: Path, password: str, language:
 
 
 def _by_ocr(path: Path, password: str, number: int, language: str, text: str, problem: str) -> _PageText:
-    """A page that is a picture, apart from ``text``; ``problem`` is what is wrong with it, if that is known."""
     import pypdfium2
 
     try:
@@ -273,11 +258,7 @@ def _by_ocr(path: Path, password: str, number: int, language: str, text: str, pr
 
 
 def _numbers(pages: str, count: int) -> list[int]:
-    """The pages named by ``3-7,9`` or ``12-``; all where nothing is said.
-
-    Raises:
-        ToolError: It names none that the file has.
-    """
+    """The pages named by ``3-7,9`` or ``12-``; all where nothing is said."""
     numbers: list[int] = []
     for piece in filter(None, pages.replace(" ", "").split(",")):
         first, dash, last = piece.partition("-")
@@ -291,7 +272,6 @@ def _numbers(pages: str, count: int) -> list[int]:
 
 
 def ranges(numbers: list[int]) -> str:
-    """``1-3,7`` for 1, 2, 3 and 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -1,7 +1,6 @@
 """documents-pptx-server: PowerPoint files, old and new, and OpenDocument presentations.
 
-python-pptx reads .pptx. Of .odp each slide is read by itself, and .ppt as a whole, by anydoc: their charts are not in
-what it gives, and of .ppt neither which slides are hidden.
+python-pptx reads .pptx. anydoc reads .odp by slides and .ppt as a whole, without charts and hidden slides of .ppt.
 """
 
 import io
@@ -73,8 +72,6 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _Show:
-    """A show as it is before its structure is added: each slide's Markdown, and its line in the structure."""
-
     slides: list[str]
     outline: list[str]
     facts: dict[str, Any]
@@ -193,7 +190,6 @@ def _ppt(path: Path, password: str, pictures: Pictures | None, notes: bool) -> _
 
 
 def _slide_records(content: bytes) -> int:
-    """How many slides an old PowerPoint file holds: each record says its kind and how long it is."""
     with olefile.OleFileIO(io.BytesIO(content)) as compound:
         stream = compound.openstream("PowerPoint Document").read()
     place = count = 0
@@ -222,7 +218,6 @@ def _line(heading: str, kinds: list[str]) -> str:
 
 
 def _flat(shapes: Any) -> Iterator[Any]:
-    """All shapes in their order, those in groups too."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _flat(shape.shapes)
@@ -280,7 +275,6 @@ def _picture(shape: Any, pictures: Pictures | None) -> str:
 
 
 def _diagram(shape: Any) -> str:
-    """The text of a SmartArt graphic, which is in a part of its own."""
     texts: list[str] = []
     for data in shape._element.iter(f"{{{_DIAGRAM}}}relIds"):
         from lxml import etree

@@ -1,7 +1,6 @@
-"""Sound and pictures of media files, through the programs ffmpeg and ffprobe.
+"""Sound and pictures of media files, through the programs ffmpeg and ffprobe, with limits on time and memory.
 
-A media file can be a list of other files and addresses (HLS, DASH, concat): such lists are not read. Only that one
-file is opened, by readers of real containers. Both programs run with limits on time and memory and with no variables.
+A media file can be a list of other files and addresses (HLS, DASH, concat): such lists are not read.
 """
 
 import json
@@ -28,18 +27,13 @@ _SAFELY = ("-protocol_whitelist", "file", "-format_whitelist", _CONTAINERS)
 
 @dataclass(frozen=True)
 class Media:
-    """What a media file has.
-
-    Attributes:
-        seconds: Its length by its own word; None if it does not say.
-        described: All that ffprobe says: ``format`` and ``streams``.
-    """
+    """What a media file has; ``seconds`` is its length by its own word."""
 
     seconds: float | None
     described: dict[str, Any]
 
     def streams(self, kind: str) -> list[dict[str, Any]]:
-        """Its streams of a kind, ``audio`` or ``video``; pictures of an album's cover are no video."""
+        """Its streams of a kind, ``audio`` or ``video``; pictures of an album's cover are not video."""
         return [
             stream
             for stream in self.described["streams"]
@@ -48,21 +42,11 @@ class Media:
 
 
 async def version() -> str:
-    """Name and version of ffmpeg, once it is seen to run.
-
-    Raises:
-        ToolError: It does not.
-    """
     ended = await _run(["ffmpeg", "-version"], Path("/ffmpeg"), _PROBE_SECONDS)
     return " ".join(ended.output.split()[:3])
 
 
 async def probe(path: Path) -> Media:
-    """What ffprobe finds in a file.
-
-    Raises:
-        ToolError: It is no media file, or a list of others.
-    """
     described = ["-print_format", "json", "-show_format", "-show_streams", "-show_chapters"]
     ended = await _run(["ffprobe", "-v", "error", *_SAFELY, *described, f"file:{path}"], path, _PROBE_SECONDS)
     try:
@@ -77,15 +61,10 @@ async def probe(path: Path) -> Media:
 
 
 async def convert(path: Path, before: Sequence[str], after: Sequence[str], seconds: float) -> str:
-    """Run ffmpeg on a file, and return what it says.
+    """Run ffmpeg on a file, and return what it says; options ``before`` it are for reading, those ``after`` for
+    writing.
 
-    Args:
-        before: Options that concern reading.
-        after: Options that concern writing, and where to: names of files start with ``file:``.
-        seconds: How long it may take.
-
-    Raises:
-        ToolError: It fails, or takes too long.
+    Names of files in ``after`` start with ``file:``.
     """
     command = ["ffmpeg", "-nostdin", "-hide_banner", "-nostats", "-threads", "2", *_SAFELY, *before]
     return (await _run([*command, "-i", f"file:{path}", *after], path, seconds)).errors

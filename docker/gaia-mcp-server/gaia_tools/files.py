@@ -1,7 +1,6 @@
 """Where tools read and write files: the session's workspace, and the attachments of a benchmark, which are only read.
 
-The samples that come with the tools can be read too, so that every tool can be tested; nothing names them to a model.
-A name may be relative to the workspace or absolute. What counts is where it leads once links are followed.
+The samples that come with the tools can be read for tests. What counts is where a name leads once links are followed.
 """
 
 import os
@@ -18,21 +17,15 @@ _MAX_LOOKED_AT = 2000
 
 
 def workspace() -> Path:
-    """The folder of this session."""
     return Path(os.environ.get("WORKSPACE", ".")).resolve()
 
 
 def attachments() -> Path:
-    """Where `env up --data` puts the files of a benchmark, to be read."""
     return Path(os.environ.get("ATTACHMENTS", "/attachments")).resolve()
 
 
 def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
-    """The file of that name in the workspace or among the attachments, with its links followed.
-
-    Raises:
-        ToolError: It is elsewhere, is empty or too large, or there is none; the message says what there is.
-    """
+    """The file of that name in the workspace or among the attachments, with its links followed."""
     roots = [workspace(), attachments()]
     path = _inside(file_path, roots, "files can be read", [SAMPLES])
     if not path.is_file():
@@ -48,11 +41,7 @@ def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
 
 
 def writable(file_path: str, overwrite: bool = False) -> Path:
-    """Where a file of that name is to be written, in the workspace; its folder is made.
-
-    Raises:
-        ToolError: It is outside the workspace, is a folder, or is there already and ``overwrite`` was not asked for.
-    """
+    """Where a file of that name is to be written, in the workspace; its folder is made."""
     path = _inside(file_path, [workspace()], "files can be written")
     if path.is_dir():
         raise ToolError(f"{file_path} is a folder; name a file.")
@@ -66,7 +55,6 @@ def writable(file_path: str, overwrite: bool = False) -> Path:
 
 
 def shown(path: Path) -> str:
-    """A path as a model should name it: relative to the workspace where it is in there."""
     return str(path.relative_to(workspace())) if path.is_relative_to(workspace()) else str(path)
 
 

@@ -1,7 +1,6 @@
 """Formulas as TeX: MathML of pages and books, and Office Math of Word and PowerPoint.
 
-anydoc reads both, in books and Word files: formulas are put into one of these, each in a paragraph with its number. One
-in which a digit would be lost stays as its own text.
+anydoc reads both in documents made of them. A formula in which a digit would be lost stays as its own text.
 """
 
 import copy
@@ -41,7 +40,6 @@ _BRACED_BASE = re.compile(r"(?<![}\w\\^_])\{(\w+)\}(?=[\^_]|$)")
 
 
 def of_mathml(formulas: Sequence[Any]) -> list[str]:
-    """The formulas of a page, which are tags named ``math``."""
     for formula in formulas:
         for unseen in formula.find_all(["mphantom", "annotation", "annotation-xml"]):
             unseen.decompose()
@@ -62,7 +60,6 @@ def of_mathml(formulas: Sequence[Any]) -> list[str]:
 
 
 def _set_apart(number: Any) -> None:
-    """Put a space before a number that follows another one, which would become a part of it."""
     node = number
     while node.parent.name != "math" and not _previous(node):
         node = node.parent
@@ -76,7 +73,6 @@ def _set_apart(number: Any) -> None:
 
 
 def _previous(node: Any) -> Any:
-    """The element before another one that can be seen."""
     before = node.find_previous_sibling()
     while before is not None and before.name in ("mo", "mtext") and not before.get_text().strip(_INVISIBLE):
         before = before.find_previous_sibling()
@@ -84,7 +80,6 @@ def _previous(node: Any) -> Any:
 
 
 def of_office_math(formulas: Sequence[Any]) -> list[str]:
-    """Elements ``m:oMath`` of an Office file."""
     from lxml import etree
 
     body = "".join(
@@ -101,7 +96,6 @@ def of_office_math(formulas: Sequence[Any]) -> list[str]:
 
 
 def _checked(plain: list[str], parts: dict[str, str], kind: str) -> list[str]:
-    """The TeX of formulas whose texts are ``plain``, between dollars; the text where anydoc loses a number of it."""
     from mcp.server.fastmcp.exceptions import ToolError
 
     if not plain:

@@ -1,7 +1,6 @@
-"""googlesearch-server: Google's results, by its Custom Search JSON API.
+"""googlesearch-server: Google's results, by its Custom Search JSON API, whose key is in no error.
 
-https://developers.google.com/custom-search/v1/reference/rest/v1/cse/list: ten results a page, a hundred in all. The
-key is in the query of each request, and in no error.
+https://developers.google.com/custom-search/v1/reference/rest/v1/cse/list: ten results a page, a hundred in all.
 """
 
 import os
@@ -102,7 +101,6 @@ async def _request(key: str, query_parameters: Mapping[str, str]) -> dict[str, A
 
 
 def _refuse(fetched: web.Fetched) -> None:
-    """Say what to do about an error of Google's APIs, where that is known."""
     body = fetched.body.decode(errors="replace")
     message = re.search(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"', body)
     reason = message[1] if message else body[:300]

@@ -1,8 +1,8 @@
-"""Work on untrusted files in a separate process: work that takes too long, needs too much memory, or crashes ends that
-process and not the server.
+"""Work on untrusted files in a separate process: if it takes too long, needs too much memory, or crashes, only that
+ends.
 
 The process is forked, so it has all imported modules, and its result comes back pickled. It and its children are one
-process group, which ends with it.
+process group.
 """
 
 import asyncio
@@ -32,15 +32,9 @@ R = TypeVar("R")
 async def isolated(
     function: Callable[P, R], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
 ) -> R:
-    """``function(*arguments)``, computed in a separate process.
+    """``function(*arguments)``, which can be pickled and starts no thread, computed in a separate process.
 
-    Args:
-        function: Takes and returns what can be pickled, and starts no thread before it runs.
-        seconds: How long it may take.
-        megabytes: How much memory it may take beyond what the server has.
-
-    Raises:
-        ToolError: As raised by the function; or it took too long, too much memory, crashed, or raised something else.
+    ``megabytes`` is the memory it may take beyond what the server has.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -113,7 +107,6 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _memory() -> int:
-    """Address space of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 

@@ -9,16 +9,12 @@ _OTHER = "extract_text_content shows it as it is written, and run_python_code ca
 
 
 def json_rows(text: str, name: str) -> list[list[Any]] | None:
-    """The rows of JSON or JSON lines, the names of columns first; None where the text is no JSON.
-
-    Raises:
-        ToolError: It is JSON and no table, or is named so and is damaged.
-    """
+    """The rows of JSON or JSON lines, the names of columns first; None where the text is not JSON."""
     beginning = text.lstrip("\ufeff \t\r\n")[:1]
     is_named_so = name.lower().endswith((".json", ".jsonl", ".ndjson", ".geojson"))
     if beginning not in ("{", "["):
         if is_named_so:
-            raise ToolError(f"{name} is no JSON that is a table. {_OTHER}")
+            raise ToolError(f"{name} is not JSON that is a table. {_OTHER}")
         return None
     try:
         found = json.loads(text.lstrip("\ufeff"), parse_constant=str)
@@ -30,7 +26,7 @@ def json_rows(text: str, name: str) -> list[list[Any]] | None:
         return None
     rows = _rows(found)
     if rows is None:
-        raise ToolError(f"{name} is JSON and no table: {_shape(found)}. {_OTHER}")
+        raise ToolError(f"{name} is JSON and not a table: {_shape(found)}. {_OTHER}")
     return rows
 
 
@@ -68,7 +64,6 @@ def _rows(found: Any) -> list[list[Any]] | None:
 
 
 def _value(value: Any) -> Any:
-    """What stands in a cell: JSON again where it is no single value."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 

@@ -66,11 +66,7 @@ _NAMES = {
 
 
 def kind(path: Path) -> str:
-    """What is in a file: ``docx``, ``pdf``, ``text``, ``image``, ..., or ``binary``.
-
-    Raises:
-        ToolError: It begins like a file of a certain kind but is damaged.
-    """
+    """What is in a file: ``docx``, ``pdf``, ``text``, ``image``, ..., or ``binary``."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith((_ZIP, b"PK\x05\x06")):
@@ -92,11 +88,6 @@ def kind(path: Path) -> str:
 
 
 def expect(path: Path, *kinds: str) -> str:
-    """The kind of a file that has to be one of ``kinds``.
-
-    Raises:
-        ToolError: It is of another kind, and the message says which and what reads that; or it is damaged.
-    """
     found = kind(path)
     if found in kinds:
         return found
@@ -143,7 +134,7 @@ def _kind_of_ole(path: Path) -> str:
     import olefile
 
     try:
-        # Never by its path: a name that is no file would be taken for the content.
+        # Never by its path: a name that is not a file would be taken for the content.
         with olefile.OleFileIO(io.BytesIO(path.read_bytes())) as compound:
             streams = {entry[0].lower() for entry in compound.listdir() if entry}
     except (OSError, ValueError, IndexError) as error:

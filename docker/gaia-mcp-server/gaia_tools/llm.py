@@ -1,8 +1,7 @@
 """A language model behind an OpenAI-compatible endpoint, for tools that ask one.
 
 Each tool server has variables of its own, by prefix: ``CODE_LLM_BASE_URL``, ``CODE_LLM_API_KEY``,
-``CODE_LLM_MODEL_NAME``. A busy or failing endpoint is asked again, when it says so or after a growing pause, within the
-time limit. The key is in no error.
+``CODE_LLM_MODEL_NAME``. A busy or failing endpoint is asked again within the time limit. The key is in no error.
 """
 
 import asyncio
@@ -46,15 +45,7 @@ _Body = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
-
-    Attributes:
-        text: Without its reasoning, where that was marked with ``<think>``.
-        reasoning: The reasoning, marked or as a field of its own, empty if there is none.
-        model: By the endpoint's word.
-        usage: Tokens, as the endpoint gave them.
-        finish_reason: ``stop``, ``length`` and so on.
-    """
+    """What a model answered; ``text`` is without its ``reasoning``."""
 
     text: str
     reasoning: str
@@ -63,7 +54,6 @@ class Reply:
     finish_reason: str = ""
 
     def described(self) -> dict[str, Any]:
-        """What a tool's result says about it."""
         return {"model": self.model, "usage": self.usage, "finish_reason": self.finish_reason}
 
 
@@ -77,14 +67,7 @@ async def chat(
 ) -> dict[str, Any]:
     """The message that the model answers with, as the endpoint gave it (``content``, maybe ``tool_calls``).
 
-    Args:
-        prefix: Of the variables: ``CODE_LLM``.
-        messages: In OpenAI's form; content may be parts with images.
-        temperature: Left out where the model takes none but its own.
-        more: Other keys of the request, ``tools`` for instance.
-
-    Raises:
-        ToolError: A variable is missing, or the endpoint did not answer in time, or refused.
+    ``temperature`` is left out where the model takes none but its own.
     """
     return _message(await _completion(prefix, messages, temperature, seconds, more), prefix)
 
@@ -97,11 +80,7 @@ async def reply(
     seconds: float = SECONDS,
     **more: Any,
 ) -> Reply:
-    """What the model answers, its reasoning apart; arguments and errors as for `chat`.
-
-    Raises:
-        ToolError: Also if the answer has no text.
-    """
+    """What the model answers, its reasoning apart; arguments and errors as for `chat`."""
     answer = await _completion(prefix, messages, temperature, seconds, more)
     message = _message(answer, prefix)
     text, reasoning = without_reasoning(_text(message.get("content")))
@@ -123,16 +102,10 @@ async def reply(
 
 
 async def ask(prefix: str, messages: list[dict[str, Any]], **more: Any) -> str:
-    """The text of `reply`."""
     return (await reply(prefix, messages, **more)).text
 
 
 async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> dict[str, Any]:
-    """What an endpoint's ``/audio/transcriptions`` answers for a file: ``text``, and more where it gives more.
-
-    Raises:
-        ToolError: As for `chat`.
-    """
     model = _variable(f"{prefix}_MODEL_NAME")
     content = await asyncio.to_thread(path.read_bytes)
 
@@ -148,23 +121,20 @@ async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> di
 
 
 def is_configured(prefix: str) -> bool:
-    """Whether all variables of that prefix are set."""
     return all(
         os.environ.get(f"{prefix}_{name}", "").strip() for name in ("BASE_URL", "API_KEY", "MODEL_NAME")
     )
 
 
 def check_configured(prefix: str) -> None:
-    """Raise a ToolError that names the variable of that prefix which is missing, before any work is done."""
     for name in ("BASE_URL", "API_KEY", "MODEL_NAME"):
         _variable(f"{prefix}_{name}")
 
 
 def without_reasoning(text: str) -> tuple[str, str]:
-    """A model's text without its reasoning, and the reasoning.
+    """A model's text without its reasoning, and the reasoning, which ends at ``</think>``.
 
-    Reasoning stands before ``</think>``; its ``<think>`` may be missing, since templates put it into the prompt, and
-    its ``</think>`` if the answer was cut off.
+    ``<think>`` may be missing, since templates put it into the prompt, and ``</think>`` if the answer was cut off.
     """
     before, marked, after = text.rpartition("</think>")
     if not marked:
@@ -176,7 +146,6 @@ def without_reasoning(text: str) -> tuple[str, str]:
 
 
 def _text(content: Any) -> str:
-    """The text of a message's content, which may be parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
@@ -276,7 +245,7 @@ def _decoded(content: bytes, prefix: str, key: str) -> Any:
     except ValueError:
         shown = content[:200].decode(errors="replace").replace(key, "***")
         raise ToolError(
-            f"The model's endpoint ({prefix}_BASE_URL) gave an answer that is no JSON: {shown}"
+            f"The model's endpoint ({prefix}_BASE_URL) gave an answer that is not valid JSON: {shown}"
         ) from None
     if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
         shown = json.dumps(answer["error"])[:300].replace(key, "***")

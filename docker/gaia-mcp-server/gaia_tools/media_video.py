@@ -192,7 +192,6 @@ async def _watched(
 
 
 async def _look_at(frames: Sequence[Frame], task: str, at_once: int) -> tuple[llm.Reply, int]:
-    """What a model says of the frames, and how many requests that took."""
     parts = [frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE)]
     if len(parts) == 1:
         return await _ask_about(parts[0], task), 1
@@ -222,7 +221,6 @@ async def _ask_about(frames: Sequence[Frame], task: str) -> llm.Reply:
 
 
 async def _at_hand(video_url: str, folder: Path) -> Path:
-    """The video as a file: of the session, or downloaded into ``folder``."""
     if not video_url.strip().lower().startswith(("http://", "https://")):
         return readable(video_url, _MAX_BYTES)
     host = _host(video_url)
@@ -255,7 +253,7 @@ def _host(url: str) -> str:
     try:
         return (URL(url.strip()).host or "").lower().rstrip(".")
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
 
 
 def _as_text(structured: dict[str, Any], output_format: OutputFormat) -> str:

@@ -1,7 +1,6 @@
 """What a spreadsheet shows in cells whose stored number is another: ``50%`` for 0.5, ``$1,234.50``, ``00042``.
 
-OpenDocument files have that as text. Excel files have formats, which anydoc applies in .xlsx files: the cells are put
-into a file of one column with the same formats.
+OpenDocument files have that as text. Excel files have formats, which anydoc applies in an .xlsx file made of the cells.
 """
 
 import datetime
@@ -55,15 +54,10 @@ _SIGNS = re.compile(r'("[^"]*"|\\.|\[[^\]]*\]|[_*].)|([^\x00-\x7f]+)')
 def as_shown(
     content: io.BytesIO, kind: str, sheet: str, rows: list[list[Any]], first: int
 ) -> dict[Cell, str]:
-    """What the sheet shows in the cells of ``rows`` that hold a number and show something else; nothing where the
-    libraries cannot read the formats.
+    """What the sheet shows in the cells of ``rows``, from row ``first`` (from 0), that hold a number and show something
+    else.
 
-    Args:
-        content: The file.
-        kind: Its kind.
-        sheet: The name of the sheet.
-        rows: Values of rows that follow each other.
-        first: The number of the first, from 0.
+    Nothing where the libraries cannot read the formats.
     """
     cells = {
         (first + row, column): value
@@ -102,7 +96,6 @@ Formats = dict[int, int | str]
 
 
 def _formatted(formats: Formats, styles: dict[Cell, int], cells: dict[Cell, Any]) -> dict[Cell, str]:
-    """The cells as anydoc writes them, of which each has a style."""
     import anydoc
 
     chosen = [cell for cell in cells if formats.get(styles.get(cell, 0), _GENERAL) != _GENERAL]
@@ -141,7 +134,6 @@ def _quoted(code: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """As a file has it: a duration is a number of days."""
     return repr(value / datetime.timedelta(days=1) if isinstance(value, datetime.timedelta) else value)
 
 
@@ -221,7 +213,6 @@ def _of_ods(content: io.BytesIO, sheet: str, end: int) -> dict[Cell, str]:
 
 
 def _numbers_of(row: Any) -> dict[int, str]:
-    """The text of each number in a row of an OpenDocument table, by its column."""
     texts: dict[int, str] = {}
     column = 0
     for cell in row:

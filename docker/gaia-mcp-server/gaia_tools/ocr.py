@@ -1,11 +1,8 @@
 """Text in pictures, read by Tesseract; the functions here are for `isolated`.
 
-What helps it is done first, unless that is not wanted: grey, stretched contrast, dark text on light ground, and small
-pictures made larger (it is best at letters of 20 pixels and more).
-
-Tesseract says how sure it is of each word. Where it is not, the page may be turned, or in another script: its detection
-of orientation and script says which to try, and the reading that it is surest of is taken. An ordinary page is read
-once.
+Pictures are first made grey, with stretched contrast and dark text on light ground, and small ones larger (letters of
+20 pixels and more are best). Where Tesseract is not sure of its words, its detection of orientation and script says
+which turns and languages to try, and the reading that it is surest of is taken.
 """
 
 import logging
@@ -64,7 +61,7 @@ _SURE = (
 _MIN_CLEAR_ORIENTATION = 1.5
 _MIN_CLEAR_SCRIPT = 10.0
 _MIN_GAIN = 5.0
-_MIN_SHARE = 0.3  # of the characters of another reading: a single word that is clear is no page
+_MIN_SHARE = 0.3  # of the characters of another reading: a single word that is clear is not a page
 _TURNS = (0, 90, 180, 270)
 # The scripts that are told apart, and what is tried for each.
 _SCRIPTS = {
@@ -95,11 +92,7 @@ class _Word:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A page as Tesseract read it.
-
-    Attributes:
-        turned: By how many degrees clockwise the picture was turned for that.
-    """
+    """A page as Tesseract read it, ``turned`` clockwise by so many degrees."""
 
     text: str
     words: list[_Word]
@@ -121,8 +114,6 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Detected:
-    """What Tesseract's detection says of a page: how it has to be turned, its script, and how clear either is."""
-
     turn: int
     turn_clarity: float
     script: str
@@ -130,20 +121,11 @@ class _Detected:
 
 
 def installed_languages() -> list[str]:
-    """Those whose data Tesseract has.
-
-    Raises:
-        ToolError: It is not installed.
-    """
     return [one for one in _installed() if one != "osd" and not one.endswith(_VERTICAL)]
 
 
 def checked_language(language: str) -> str:
-    """One or more languages as Tesseract takes them, such as ``eng+fra``, or ``auto``.
-
-    Raises:
-        ToolError: There is no data for one of them; the message says which there are.
-    """
+    """One or more languages as Tesseract takes them, such as ``eng+fra``, or ``auto``."""
     named = [one for one in re.split(r"[+,;\s]+", language.strip().lower()) if one]
     if named == [AUTO]:
         return AUTO
@@ -158,17 +140,13 @@ def checked_language(language: str) -> str:
 
 
 def names(languages: list[str]) -> str:
-    """Codes of languages with their names."""
     return ", ".join(f"{one} ({LANGUAGES[one]})" if one in LANGUAGES else one for one in languages)
 
 
 def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
     """The text in a picture, page by page if it is a TIFF of several, and how sure Tesseract is, of 100.
 
-    Args:
-        path: The picture.
-        language: Such as ``eng+fra``, or ``auto`` for that of the script; see `checked_language`.
-        preprocess: Whether to make it easier to read first.
+    ``language`` is as ``eng+fra``, or ``auto`` for that of the script.
     """
     language = checked_language(language)
     end = time.monotonic() + _ALL_RETRY_SECONDS
@@ -196,7 +174,6 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
 
 
 def turned_note(turned: list[int]) -> str:
-    """Which pages of a picture were turned to be read; empty where none was."""
     parts = [
         f"page {n} by {by} degrees" if len(turned) > 1 else f"by {by} degrees"
         for n, by in enumerate(turned, 1)
@@ -226,7 +203,6 @@ def _best_reading(image: "Image", language: str, end: float) -> _Reading:
 
 
 def _attempts(image: "Image", language: str) -> Iterator[tuple[int, str]]:
-    """How else to read a page, by turn and language, the likely first."""
     detected = _detected(image)
     if detected is None:
         return

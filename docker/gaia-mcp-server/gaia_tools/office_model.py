@@ -1,7 +1,6 @@
-"""Documents of older and open formats (.doc, .rtf, .odt, .ppt, .odp) as HTML.
+"""Documents of older and open formats (.doc, .rtf, .odt, .ppt, .odp) as HTML, of anydoc's one model of them.
 
-anydoc reads all of them into one model: headings, paragraphs, lists, tables, notes and pictures. It never leaves this
-machine: only what is asked for with ``ocr`` does, and nothing here asks for it.
+anydoc sends nothing off this machine without ``ocr``, which nothing here asks for.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,11 +21,6 @@ _ROMAN += [(10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")]
 
 
 def model(content: bytes, kind: str, name: str) -> "Document":
-    """A document as anydoc reads it.
-
-    Raises:
-        ToolError: It is damaged, protected, or too large.
-    """
     import anydoc
 
     assert kind in get_args(anydoc.Format)
@@ -43,11 +37,7 @@ def model(content: bytes, kind: str, name: str) -> "Document":
 
 
 class Renderer:
-    """The blocks of a document as HTML, its pictures as text where they stand.
-
-    Attributes:
-        images: What stands for each picture, in order.
-    """
+    """The blocks of a document as HTML; ``images`` is the text for each picture, in order."""
 
     def __init__(
         self, document: "Document", pictures: Pictures | None = None, *, repeats_letters: bool = False
@@ -60,11 +50,9 @@ class Renderer:
         self.images: list[str] = []
 
     def html(self, blocks: Iterable["Block"]) -> str:
-        """Blocks, one below the other."""
         return "\n".join(map(self._block, blocks))
 
     def notes(self) -> str:
-        """Footnotes and endnotes, each with its number in the text."""
         return "\n".join(
             f"<div><p>[{number}] {self.html(note.blocks).removeprefix('<p>').removesuffix('</p>')}</p></div>"
             for number, note in enumerate(self._notes, 1)
@@ -154,12 +142,10 @@ class Renderer:
 
 
 def plain(inlines: "list[Inline] | None") -> str:
-    """The words of a line."""
     return " ".join("".join(one.text or plain(one.content) for one in inlines or []).split())
 
 
 def properties(content: bytes) -> dict[str, Any]:
-    """Title, author and, of slides, how many there are, as an old Office file says of itself."""
     import io
 
     import olefile

@@ -1,8 +1,7 @@
 """What the libraries for Office files leave out, written as text where it stands before they read a file: equations,
-what is chosen in lists of forms, superscripts of slides and cells, and slides' parts with an alternative for older
-programs.
+choices in forms, superscripts of slides and cells, and slides' parts with an alternative for older programs.
 
-A file has been checked by `zips.office` before any of this, so that its XML declares no entities.
+A file was checked by `zips.office` before, so that its XML declares no entities.
 """
 
 import io
@@ -30,22 +29,18 @@ _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/([^/]+)")
 
 
 def readable_word(content: io.BytesIO) -> io.BytesIO:
-    """A Word file in which equations and choices are text."""
     return _changed(content, _WORD_PARTS, _write_word, b"oMath", b"ddList")
 
 
 def readable_slides(content: io.BytesIO) -> io.BytesIO:
-    """A PowerPoint file in which equations and superscripts are text."""
     return _changed(content, _SLIDE_PARTS, _write_slide, b"AlternateContent", b"baseline=", b"oMath")
 
 
 def readable_sheets(content: io.BytesIO) -> io.BytesIO:
-    """An Excel file whose cells have superscripts as text."""
     return _changed(content, _SHEET_PARTS, _write_cells, b"vertAlign")
 
 
 def word_line(paragraph: Any) -> str:
-    """The text of a Word paragraph, on one line."""
     pieces = []
     for run in paragraph.iter(f"{_WORD}r"):
         raised = run.find(f"{_WORD}rPr/{_WORD}vertAlign")
@@ -57,7 +52,6 @@ def word_line(paragraph: Any) -> str:
 
 
 def embedded(content: io.BytesIO) -> list[str]:
-    """Names of the files in an Office file, without the tables of its charts."""
     with zipfile.ZipFile(content) as package:
         charts = "".join(
             package.read(name).decode("utf-8", "replace")
@@ -71,7 +65,6 @@ def embedded(content: io.BytesIO) -> list[str]:
 def _changed(
     content: io.BytesIO, parts: re.Pattern[str], write: Callable[[Any], None], *marks: bytes
 ) -> io.BytesIO:
-    """The file with other parts where these have one of the marks."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
@@ -135,7 +128,6 @@ def _baseline(properties: Any) -> int:
 
 
 def _write_equations(root: Any, namespace: str) -> None:
-    """Put a run with TeX in the place of each equation."""
     equations = [one for one in root.iter(_EQUATION) if next(one.iterancestors(_EQUATION), None) is None]
     for equation, tex in zip(equations, of_office_math(equations), strict=True):
         place = equation

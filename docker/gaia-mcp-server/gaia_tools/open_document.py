@@ -1,7 +1,5 @@
 """What OpenDocument files say beside their text: headers, footers, comments, properties, and the slides of a show; and
-what readers leave out of it, written as text where it stands: superscripts, formulas, ticks.
-
-A file has been checked by `zips.office` before any of this, so that its XML declares no entities.
+what readers leave out of it, written as text: superscripts, formulas, ticks. `zips.office` has checked a file before.
 """
 
 import copy
@@ -29,12 +27,7 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide of a presentation.
-
-    Attributes:
-        content: A presentation of this slide alone, without its title and notes.
-        objects: How many embedded charts, sheets and others it has.
-    """
+    """A slide; ``content`` is a presentation of it alone, without its title and notes."""
 
     title: str
     is_hidden: bool
@@ -60,7 +53,6 @@ def readable_text(content: io.BytesIO) -> tuple[bytes, int]:
 
 
 def readable_tables(content: io.BytesIO) -> io.BytesIO:
-    """A spreadsheet whose cells have superscripts as text."""
     from lxml import etree
 
     with zipfile.ZipFile(content) as archive:
@@ -74,7 +66,6 @@ def readable_tables(content: io.BytesIO) -> io.BytesIO:
 
 
 def around(content: io.BytesIO, kind: str) -> list[str]:
-    """The different headers or footers of all pages, each on one line."""
     with zipfile.ZipFile(content) as archive:
         if "styles.xml" not in archive.namelist():
             return []
@@ -85,7 +76,6 @@ def around(content: io.BytesIO, kind: str) -> list[str]:
 
 
 def properties(content: io.BytesIO) -> dict[str, str]:
-    """Title and author of a document."""
     with zipfile.ZipFile(content) as archive:
         if "meta.xml" not in archive.namelist():
             return {"title": "", "author": ""}
@@ -95,7 +85,6 @@ def properties(content: io.BytesIO) -> dict[str, str]:
 
 
 def slides(content: io.BytesIO) -> Iterator[Slide]:
-    """The slides of a presentation, in order."""
     with zipfile.ZipFile(content) as archive:
         root = _parsed(archive, "content.xml")
         _write_unread(archive, root)
@@ -138,7 +127,6 @@ def _write_unread(archive: zipfile.ZipFile, root: Any) -> None:
 
 
 def _formula(source: bytes) -> str:
-    """The TeX of an embedded object; empty where it is not a formula."""
     if b"math" not in source[:_HEAD_BYTES]:
         return ""
     from gaia_tools.page_markdown import tree
@@ -158,7 +146,6 @@ def _field(field: Any) -> str:
 
 
 def _write_scripts(archive: zipfile.ZipFile, root: Any) -> bool:
-    """Write superscripts and subscripts; false where there is none."""
     levels: dict[str, int] = {}
     for styles in (_parsed(archive, "styles.xml"), root) if "styles.xml" in archive.namelist() else (root,):
         for style in styles.iter(f"{_STYLE}style"):
@@ -185,7 +172,6 @@ def _level(position: str) -> int:
 
 
 def _places(part: Any, levels: dict[str, int], above: int) -> Iterator[tuple[Any, str, int]]:
-    """Where a paragraph has text: in which element, as its ``text`` or ``tail``, and whether that is raised."""
     level = levels.get(part.get(f"{_TEXT}style-name", ""), above)
     yield part, "text", level
     for inner in part:
@@ -195,7 +181,6 @@ def _places(part: Any, levels: dict[str, int], above: int) -> Iterator[tuple[Any
 
 
 def _taken(page: Any, kind: str) -> str:
-    """The text of a page's frames of that kind, which are taken off it."""
     frames = [one for one in page.iter(f"{_DRAW}frame") if one.get(f"{_SHOW}class") == kind]
     frames = [one for one in frames if next(one.iterancestors(f"{_SHOW}notes"), None) is None]
     text = " ".join(_paragraphs(frame) for frame in frames)
@@ -224,7 +209,6 @@ def _replaced(part: Any, text: str) -> None:
 
 
 def _removed(part: Any) -> None:
-    """Take an element out, and leave the text behind it."""
     parent, before = part.getparent(), part.getprevious()
     if part.tail and before is not None:
         before.tail = (before.tail or "") + part.tail
@@ -242,7 +226,6 @@ def _parsed(archive: zipfile.ZipFile, name: str) -> Any:
 
 
 def _rewritten(archive: zipfile.ZipFile, root: Any) -> bytes:
-    """The file with other content, and of its pictures those that are in it."""
     from lxml import etree
 
     linked = {str(one.get(_LINK)).removeprefix("./") for one in root.iter() if one.get(_LINK)}

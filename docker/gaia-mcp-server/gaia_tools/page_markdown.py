@@ -1,7 +1,5 @@
 """Web pages as Markdown, whole: as a reader sees them, with absolute links, formulas as TeX, superscripts as ``10^20``,
-what is filled in and ticked, and merged table cells written out where they reach.
-
-To be called in a process of its own: the HTML may be anything.
+what is filled in and ticked, and merged table cells written out. To be called in a process of its own.
 """
 
 import copy
@@ -48,13 +46,9 @@ _ELSEWHERE = ("http://", "https://", "ftp://", "mailto:")
 def tree(
     html: str, url: str = "", *, images: bool = False, links: bool = True, without: Iterable[str] = ()
 ) -> "BeautifulSoup":
-    """What a reader sees of a page, each table with all its cells.
+    """What a reader sees of a page, each table with all its cells, without what the CSS selectors in ``without`` name.
 
-    Args:
-        url: Of the page; links are made absolute with it.
-        images: Whether to keep images.
-        links: Whether to keep links within a wiki; those marked as external are kept anyhow.
-        without: CSS selectors of what to leave out.
+    ``links`` keeps links within a wiki; those marked as external are kept anyhow.
     """
     from bs4 import BeautifulSoup
 
@@ -82,11 +76,6 @@ def tree(
 
 
 def markdown(soup: "BeautifulSoup") -> str:
-    """A tree as Markdown; its cells are changed.
-
-    Raises:
-        RecursionError: It is nested too deeply.
-    """
     from markdownify import ATX, MarkdownConverter
 
     for cell in soup.find_all(["td", "th"]):
@@ -107,7 +96,6 @@ def plain(html: str) -> str:
 
 
 def title(html: str) -> str:
-    """The page's title, or nothing."""
     from bs4 import BeautifulSoup, SoupStrainer
 
     found = BeautifulSoup(html[:200_000], "lxml", parse_only=SoupStrainer("title")).find("title")
@@ -163,7 +151,6 @@ def _formula_replaced(formula: "Tag", text: str) -> None:
 
 
 def _fields(soup: "BeautifulSoup") -> None:
-    """Write what is ticked, chosen and filled in."""
     for field in soup.find_all("input"):
         kind = str(field.get("type") or "text").lower()
         if kind in _NOT_SHOWN:
@@ -187,7 +174,6 @@ def _fields(soup: "BeautifulSoup") -> None:
 
 
 def _labels(soup: "BeautifulSoup") -> None:
-    """Write what stands before the items of a list that are not numbered 1, 2, 3."""
     from gaia_tools.office_model import written_number
 
     for numbered in soup.find_all("ol"):
@@ -208,7 +194,6 @@ def _whole_number(given: Any, default: int) -> int:
 
 
 def _scripts(soup: "BeautifulSoup") -> None:
-    """Write superscripts and subscripts; marks of notes that are numbers or letters alone get brackets."""
     for raised in soup.find_all("sup"):
         _fraction(raised)
     for part in reversed(soup.select(_SCRIPTS)):
@@ -246,7 +231,6 @@ def _fraction(raised: "Tag") -> None:
 
 
 def _is_note(part: "Tag") -> bool:
-    """Whether a superscript is the mark of a note: a link within the page, or called so."""
     links = [*part.find_all("a"), *filter(None, [part.find_parent("a")])]
     if any(str(link.get("href") or "").startswith("#") for link in links):
         return True
@@ -257,7 +241,6 @@ def _is_note(part: "Tag") -> bool:
 
 
 def _beside(part: "Tag", forward: bool) -> str:
-    """The text after or before an element, within its line."""
     node: Any = part
     while _INLINE(node.name) or node is part:
         siblings = node.next_siblings if forward else node.previous_siblings
@@ -353,7 +336,6 @@ def _spread(soup: "BeautifulSoup", table: "Tag") -> None:
 
 
 def _line(part: "Tag") -> str:
-    """The text of a cell on one line, in which parts of a word stay together."""
     for inner in part.find_all(lambda tag: not _INLINE(tag.name)):
         inner.insert_before(" ")
         inner.insert_after(" ")
@@ -367,7 +349,6 @@ def _span(cell: "Tag", name: str) -> int:
 
 
 def _is_external(link: "Tag") -> bool:
-    """Whether MediaWiki marked a link as one to another site."""
     return "external" in (link.get("class") or [])
 
 

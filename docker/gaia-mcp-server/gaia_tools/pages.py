@@ -1,7 +1,7 @@
 """What came from the web as text for a model: HTML as Markdown, PDF as its text, other text as it is.
 
-HTML is read twice where that is affordable: for its main content, and whole. The main content counts unless it is so
-little, or lacks so much of what the page marks as its main part or of its table rows, that it must have been missed.
+The main content of HTML counts unless it is so little, or lacks so much of the page's main part or of its table rows,
+that it must have been missed.
 """
 
 import codecs
@@ -58,13 +58,9 @@ _FOR = {
 
 @dataclass(frozen=True)
 class Page:
-    """A page as text.
+    """A page as text (Markdown where it was HTML); ``kind`` is what that is of the page.
 
-    Attributes:
-        title: Of an HTML page, maybe empty.
-        text: All of it; Markdown where it was HTML.
-        kind: What ``text`` is of the page.
-        needs_javascript: Whether what there is to see probably comes from a script.
+    ``needs_javascript``: what there is to see probably comes from a script.
     """
 
     title: str
@@ -76,16 +72,7 @@ class Page:
 async def readable_page(
     body: bytes, content_type: str, url: str, *, images: bool = False, whole: bool = False
 ) -> Page:
-    """What came from ``url`` as text.
-
-    Args:
-        content_type: The header, with its parameters.
-        images: Whether to keep images, as Markdown with their addresses.
-        whole: Whether not to look for the main content.
-
-    Raises:
-        ToolError: It is no text; the message says what to do with it.
-    """
+    """What came from ``url`` as text; ``whole`` does not look for the main content."""
     media = content_type.partition(";")[0].strip().lower()
     if body.startswith(b"%PDF-"):
         pages = await isolated(pdf_text, body, seconds=_SECONDS)
@@ -104,16 +91,12 @@ async def readable_page(
     if not charsets.is_text(body):
         kind = media.partition("/")[0]
         what = media if media not in ("", "text/plain") else "a binary file"
-        raise ToolError(f"{url} is no text but {what}: use {_FOR.get(kind, _FOR['application'])}.")
+        raise ToolError(f"{url} is not text but {what}: use {_FOR.get(kind, _FOR['application'])}.")
     return Page("", await isolated(decoded, body, content_type, url, seconds=_SECONDS), "text")
 
 
 def decoded(body: bytes, content_type: str, url: str) -> str:
-    """Bytes as text: as a byte order mark says, the header, the page itself, or else as their content suggests.
-
-    Raises:
-        ToolError: They are no text.
-    """
+    """Bytes as text: as a byte order mark says, the header, the page itself, or else as their content suggests."""
     header, meta = _HEADER.search(content_type), _META.search(body[:4096])
     labels = [header[1] if header else "", meta[1].decode() if meta else ""]
     if not body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -178,7 +161,6 @@ def _main_content(html: str, url: str, images: bool) -> str:
 
 
 def _misses(main: str, everything: str, marked_words: int) -> bool:
-    """Whether what was taken for the main content is too little of the page, or lacks most rows of its tables."""
     if len(everything) < _LITTLE:
         return len(main) < len(everything)
     rows, kept, words = _rows(everything), _rows(main), len(_words(main))

@@ -1,7 +1,6 @@
 """parxiv-server: papers on arXiv, found, described, and downloaded.
 
-Speaks arXiv's API (https://info.arxiv.org/help/api/user-manual.html), which answers with Atom, and keeps the pause
-between requests that its terms of use ask for.
+arXiv's API (https://info.arxiv.org/help/api/user-manual.html) asks for a pause between requests.
 """
 
 import asyncio
@@ -179,7 +178,7 @@ def _identifier(paper_id: str) -> str:
     identifier = identifier.removesuffix(".pdf").rstrip("/")
     if not _ID.fullmatch(identifier):
         raise ToolError(
-            f"{paper_id!r} is no arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
+            f"{paper_id!r} is not an arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
             "search_papers finds them."
         )
     return identifier
@@ -191,7 +190,6 @@ def _base() -> str:
 
 
 async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
-    """The papers that the API names, and how many there are."""
     await _turn()
     fetched = await web.api(_base(), "/api/query", "arXiv", params=query, seconds=_SECONDS)
     if fetched.status in (429, 503):
@@ -205,7 +203,7 @@ async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
     try:
         feed = ElementTree.fromstring(fetched.body)
     except (ElementTree.ParseError, DefusedXmlException) as error:
-        raise ToolError(f"arXiv gave an answer that is no Atom feed: {error}.") from error
+        raise ToolError(f"arXiv gave an answer that is not an Atom feed: {error}.") from error
     entries = feed.findall(f"{_ATOM}entry")
     for entry in entries:
         # From the manual, 3.4: an error is an entry.
@@ -220,7 +218,6 @@ async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
 
 
 async def _turn() -> None:
-    """Wait until arXiv may be asked again."""
     global _last
     now = time.monotonic()
     _last = max(_last + _PAUSE, now)  # calls at the same time get a turn each

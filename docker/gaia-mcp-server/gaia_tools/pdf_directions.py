@@ -1,9 +1,8 @@
 """Text of a PDF page that does not run from left to right along the page.
 
-A PDF file has letters and where they are, not how they are read. Arabic and Hebrew come as they are seen and are put
-into the order in which they are read, by Unicode's bidirectional algorithm. Turned text, and columns of Chinese or
-Japanese characters, are given coordinates in which they run from left to right, so that words are found in them as in
-any other text.
+Arabic and Hebrew come as they are seen and are put into the order in which they are read, by Unicode's bidirectional
+algorithm. Turned text, and columns of Chinese or Japanese characters, get coordinates in which they run from left to
+right, so that words are found in them.
 """
 
 import itertools
@@ -30,7 +29,6 @@ _ANGLE = 2  # degrees
 
 
 def is_special(chars: list[Char]) -> bool:
-    """Whether some of the text runs otherwise than from left to right along the page."""
     return any(
         (one["text"] > "\u0590" and (_RIGHT_TO_LEFT.search(one["text"]) or _IDEOGRAPHS.search(one["text"])))
         or not one["upright"]
@@ -64,7 +62,6 @@ def is_right_to_left(text: str) -> bool:
 
 
 def logical_line(chars: list[Char], gap: Gap) -> str:
-    """A line of letters, some from right to left, as one reads it."""
     seen = "".join(_as_seen(chars, gap))
     logical = _logical(seen, "R" if is_right_to_left(seen) else "L")
     return _PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), logical)
@@ -106,7 +103,6 @@ def _is_mark(char: Char) -> bool:
 
 
 def _angle(char: Char) -> int:
-    """In which direction the text of a letter runs, in whole degrees, counterclockwise; 0 for nearly upright."""
     a, b = char["matrix"][:2]
     if b == 0 and a >= 0:
         return 0
@@ -115,7 +111,6 @@ def _angle(char: Char) -> int:
 
 
 def _straightened(char: Char, angle: int) -> Char:
-    """A letter with the coordinates that it has after the page is turned by ``-angle`` degrees."""
     sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
     width, height = char["x1"] - char["x0"], char["bottom"] - char["top"]
     x, y = (char["x0"] + char["x1"]) / 2, -(char["top"] + char["bottom"]) / 2

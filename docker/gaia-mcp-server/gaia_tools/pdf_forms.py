@@ -1,8 +1,6 @@
-"""The fields of a PDF form and what was filled in, which is not part of a page's text. To be called in a process of
-its own.
+"""The fields of a PDF form and what was filled in, by PDFium. To be called in a process of its own.
 
-PDFium reads them. A field has a name that often says nothing, such as "Text3", so the words beside it on the page are
-given with it.
+A field's name often says nothing, such as "Text3", so the words beside it on the page are given with it.
 """
 
 import ctypes
@@ -41,15 +39,10 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class FormField:
-    """A field on one page.
+    """A field on one page; ``label`` is its tooltip, or else the words beside it.
 
-    Attributes:
-        name: As the file calls it.
-        label: What its tooltip says, or else the words beside it; may be empty.
-        kind: ``text``, ``checkbox``, ``radio buttons``, ``choice``, ``list`` or ``signature``.
-        value: What is filled in, chosen or ticked (``on``, ``off``); empty where it is nothing.
-        options: What there is to choose from.
-        hidden: Whether it is not shown on the page.
+    ``kind`` is ``text``, ``checkbox``, ``radio buttons``, ``choice``, ``list`` or ``signature``; ``value`` what is
+    filled in, chosen or ticked (``on``, ``off``).
     """
 
     name: str
@@ -62,8 +55,6 @@ class FormField:
 
 @dataclass(frozen=True)
 class _Widget:
-    """Where a field is on the page; radio buttons of one name are one field of several widgets."""
-
     kind: int
     name: str
     tooltip: str
@@ -88,7 +79,6 @@ def has_form(pdf: "PdfDocument") -> bool:
 
 
 def form_fields(page: "PdfPage") -> list[FormField]:
-    """The fields of a page, from top to bottom; none where `has_form` was not asked or is false."""
     if page.formenv is None:
         return []
     widgets = sorted(_widgets(page), key=lambda one: (-round(one.box[3] / _MIN_ROW_POINTS), one.box[0]))
@@ -105,7 +95,6 @@ def form_fields(page: "PdfPage") -> list[FormField]:
 
 
 def listed(fields: list[FormField]) -> str:
-    """Fields and their values as a Markdown list."""
     return "\n".join(map(_line, fields))
 
 
@@ -132,7 +121,6 @@ def _widgets(page: "PdfPage") -> list[_Widget]:
 
 
 def annotations(page: "PdfPage") -> Iterator[Any]:
-    """What lies on a page beside its content; each is closed when the next is asked for."""
     import pypdfium2.raw as pdfium
 
     for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
@@ -208,7 +196,6 @@ def _shortened(options: tuple[str, ...]) -> tuple[str, ...]:
 def _words_beside(
     widget: _Widget, widgets: list[_Widget], text_page: "PdfTextPage", prefer_right: bool
 ) -> str:
-    """The words in the row of a field, between it and the next field on that side."""
     left, bottom, right, top = widget.box
     middle, half = (bottom + top) / 2, max(min(top - bottom, 2 * _MIN_ROW_POINTS), _MIN_ROW_POINTS) / 2
     row = [one.box for one in widgets if one.box[1] < middle + half and one.box[3] > middle - half]

@@ -17,13 +17,11 @@ _MAX_FILES = 50
 
 
 def notes(page: "PdfPage") -> list[str]:
-    """What is written in the notes of a page, each with its author and the words that it marks; and files put there."""
     written = (_note(page, annotation) for annotation in annotations(page))
     return list(islice(filter(None, written), _MAX_NOTES))
 
 
 def attached(pdf: "PdfDocument") -> list[str]:
-    """Names of the files attached to a file."""
     import pypdfium2.raw as pdfium
 
     return [

@@ -28,7 +28,7 @@ _LEAST_FILLED = 0.3
 _LONGEST_HEADING = 200
 # How much larger than most of the page a heading of each level is.
 _HEADINGS = ((1.6, "# "), (1.3, "## "), (1.12, "### "))
-_LITTLE = 8  # characters: less is no text but a number of the page or a stamp
+_LITTLE = 8  # characters: less is not text but a number of the page or a stamp
 _THICK, _LONGEST_BAR, _MAX_BARS = (
     1.5,
     0.4,
@@ -41,7 +41,6 @@ Word = dict[str, Any]
 
 
 def page_markdown(page: "Page") -> str:
-    """Text with headings, and tables where they stand, in the order of the file."""
     tables = _tables(page)
     written: set[int] = set()
     blocks: list[str] = []
@@ -61,7 +60,6 @@ def page_markdown(page: "Page") -> str:
 
 
 def needs_ocr(page: "Page", text: str) -> bool:
-    """Whether a page is a picture, or in a font that does not say which letters it draws."""
     if 10 * text.count("(cid:") > len(text) > 0:
         return True
     drawn = bool(page.images) or len(page.curves) > _MANY_CURVES
@@ -102,7 +100,6 @@ def _share_filled(bar: Word, letters: list[Word], side: int) -> float:
 
 
 def plain(path: Path, password: str, number: int) -> str:
-    """The text of page ``number``, from 1, as another library reads it, which repairs what is damaged."""
     import pypdfium2
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:
@@ -111,7 +108,6 @@ def plain(path: Path, password: str, number: int) -> str:
 
 
 def picture(path: Path, password: str, number: int) -> "Image":
-    """Page ``number``, from 1, as it is printed, with what is filled in where it is a form."""
     import pypdfium2
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:
@@ -129,7 +125,7 @@ def _tables(page: "Page") -> "list[Table]":
     for one in page.find_tables():
         cells = [cell for row in one.extract() for cell in row]
         filled = sum(bool(cell and cell.strip()) for cell in cells)
-        # A frame around something is no table, nor is a drawing.
+        # A frame around something is not a table, nor is a drawing.
         if len(one.rows) > 1 and len(one.columns) > 1 and filled >= _LEAST_FILLED * len(cells):
             found.append(one)
     return found
@@ -137,13 +133,7 @@ def _tables(page: "Page") -> "list[Table]":
 
 @dataclass(frozen=True)
 class _Run:
-    """Words that follow each other in the file.
-
-    Attributes:
-        words: With coordinates as if they were not turned.
-        table: The number of the table they are in, if they are.
-        is_turned: Whether they run otherwise than along the page.
-    """
+    """Words that follow each other in the file, with coordinates as if they were not turned."""
 
     words: list[Word]
     table: int | None
@@ -157,7 +147,6 @@ def _runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
 
 
 def _special_runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
-    """Of a page on which not all text runs from left to right."""
     for is_turned, place, chars in pdf_directions.runs(page.chars, lambda char: _place(char, tables)):
         yield _Run(_words(chars), place, is_turned)
 
@@ -230,7 +219,6 @@ def _lines(words: list[Word]) -> Iterator[list[Word]]:
 
 
 def _in_one_row(words: list[Word]) -> Iterator[Word]:
-    """The words, of which a script that stands above or below another of the same letter is put behind it."""
     base: Word | None = None
     first: tuple[Word, int] | None = None
     for word in words:
@@ -247,7 +235,6 @@ def _in_one_row(words: list[Word]) -> Iterator[Word]:
 
 
 def _split(words: list[Word], is_between: Callable[[Word, Word], bool]) -> Iterator[list[Word]]:
-    """The words, cut wherever something is between a word and the next."""
     part: list[Word] = []
     for word in words:
         if part and is_between(part[-1], word):
@@ -281,7 +268,6 @@ def _joined(line: list[Word]) -> str:
 
 
 def _levels(line: list[Word]) -> list[int]:
-    """Which words of a line are superscripts (1) and subscripts (-1) of the one before them."""
     levels, base = [0], line[0]
     for last, word in itertools.pairwise(line):
         level = 0

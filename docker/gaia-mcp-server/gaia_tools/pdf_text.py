@@ -24,11 +24,6 @@ _MAX_PAGES = 2000
 
 
 def pdf_text(source: bytes | Path) -> list[str]:
-    """The text of each page, with the fields of a form and their values; of a scanned page that is nothing.
-
-    Raises:
-        ToolError: It is no PDF, is damaged, or needs a password.
-    """
     import pypdfium2
 
     try:
@@ -77,7 +72,6 @@ def _may_have_scripts(page: "PdfPage") -> bool:
 
 
 def _with_scripts(text_page: "PdfTextPage") -> str:
-    """The text with superscripts and subscripts marked; empty where there is none."""
     import pypdfium2.raw as pdfium
 
     matrix = pdfium.FS_MATRIX()
@@ -119,5 +113,4 @@ def _in_reading_order(source: bytes | Path, number: int) -> str:
 
 
 def paged(pages: list[str]) -> str:
-    """The pages as one text, each under its number."""
     return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in enumerate(pages, 1))

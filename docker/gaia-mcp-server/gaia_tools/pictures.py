@@ -1,7 +1,6 @@
 """Pictures from anywhere, opened with Pillow by readers of ordinary formats; every function here is for `isolated`.
 
-A picture's size is checked before its pixels are read, so that a small file cannot fill the memory. Photographs of
-phones (HEIC) are first written as PNG, by heif-convert; drawings in SVG by resvg.
+A picture's size is checked before its pixels are read. HEIC is first written as PNG by heif-convert, SVG by resvg.
 """
 
 import base64
@@ -51,11 +50,6 @@ _JPEG_QUALITY = 88
 
 
 def opened(path: Path) -> "Image":
-    """The picture in a file, its pixels not read yet.
-
-    Raises:
-        ToolError: It is none, of a kind that is not read, or has too many pixels.
-    """
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # checked here, with a clear message
@@ -80,11 +74,7 @@ def opened(path: Path) -> "Image":
 
 
 def pixels(image: "Image", path: Path) -> "Image":
-    """The picture with its pixels, upright as its EXIF says, as grey, colour, or colour with transparency.
-
-    Raises:
-        ToolError: They cannot be read, damaged or cut off.
-    """
+    """The picture with its pixels, upright as its EXIF says, as grey, colour, or colour with transparency."""
     from PIL import ImageOps
 
     try:
@@ -102,7 +92,6 @@ def pixels(image: "Image", path: Path) -> "Image":
 
 
 def on_white(image: "Image") -> "Image":
-    """The picture without transparency."""
     from PIL import Image
 
     if image.mode != "RGBA":
@@ -113,7 +102,6 @@ def on_white(image: "Image") -> "Image":
 
 
 def as_data_url(path: Path, longest: int) -> tuple[str, tuple[int, int]]:
-    """A picture for a model to see, as a ``data:`` address of at most ``longest`` pixels a side, and its own size."""
     image = opened(path)
     size = image.size
     image.draft("RGB", (longest, longest))
@@ -131,7 +119,6 @@ def as_data_url(path: Path, longest: int) -> tuple[str, tuple[int, int]]:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What a picture's file says about it: format, size, colours, frames, EXIF, place, and texts."""
     from PIL import Image
 
     with path.open("rb") as file:

@@ -1,8 +1,7 @@
-"""Programs, run to their end or to their time limit.
+"""Programs, run to their end or to their time limit, at which they are killed with all their descendants.
 
-A program whose time is up is killed with all its descendants, and its output so far is returned. Output is read to the
-end, and only its beginning and end are stored, so that no amount of it fills the memory. Processes that a program
-leaves in the background when it ends by itself continue, and do not delay the result.
+Only the beginning and end of their output are stored, so that no amount of it fills the memory. Processes that a
+program leaves in the background when it ends continue, and do not delay the result.
 """
 
 import asyncio
@@ -42,14 +41,9 @@ _drained: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True)
 class Ended:
-    """A program that has ended.
+    """A program that has ended; ``exit_code`` is None if its time was up, and negative if a signal killed it.
 
-    Attributes:
-        exit_code: None if its time was up; negative if a signal killed it.
-        output: Its standard output, with standard error in it if both are merged.
-        errors: Its standard error if that is separate.
-        left_out: Bytes omitted from both.
-        seconds: How long it ran.
+    ``output`` has standard error in it if both are merged; ``left_out`` are bytes omitted from both.
     """
 
     exit_code: int | None
@@ -78,18 +72,9 @@ async def run(
     merged: bool = False,
     keep: int = MAX_CHARACTERS,
 ) -> Ended:
-    """Run a program without input.
+    """Run a program without input; ``merged`` puts standard error into the output, in order.
 
-    Args:
-        command: The program and its arguments; no shell sees them.
-        seconds: Its time limit.
-        env: Its environment; the server's by default.
-        megabytes: Memory limit of each of its processes.
-        merged: Whether standard error goes into the output, in order.
-        keep: Bytes kept of the output, and of the errors.
-
-    Raises:
-        ToolError: It cannot be started.
+    ``keep`` are bytes kept of the output, and of the errors.
     """
     program = shutil.which(command[0])
     if program is None:
@@ -151,8 +136,7 @@ async def run(
 def end_with_all_below(pid: int, mark: str = "") -> None:
     """End a leader of a session, all processes of that session, and all below them, also in sessions of their own.
 
-    Args:
-        mark: The value of an environment variable by which processes are found that have left both session and parent.
+    A process that has left both is found by the value ``mark`` of an environment variable.
     """
     doomed: set[int] = {pid}
     for _ in range(_ROUNDS):  # stopped first, so that none starts another process meanwhile
@@ -188,8 +172,6 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 class _BoundedText:
-    """The beginning and the end of a text that may be of any length."""
-
     def __init__(self, limit: int):
         self._half = limit // 2
         self._head = bytearray()

@@ -1,8 +1,8 @@
 """python-server: Python code, each time in a new process in the session's workspace.
 
-The interpreter is the one of the tools, so the libraries that read files for them are there beside those of the extra
-``python-server`` in ``pyproject.toml``; the tool's description names them by what is imported. The process has limits
-on time and memory, and none of this process's variables but those that say where things are.
+The interpreter is the one of the tools, with the libraries that they use beside those of the extra ``python-server`` in
+``pyproject.toml``. The process has limits on time and memory, and of this one's variables only those that say where
+things are.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """readweb-server: a web page as Markdown.
 
-Pages are fetched and read here. Where that fails, because a site turns away what is no browser or its content comes
-from scripts, Jina's reader and then Tavily's are asked, if their keys are set. The answer says who read the page.
+Where fetching fails, because a site turns away what is not a browser or its content comes from scripts, Jina's reader
+and then Tavily's are asked, if their keys are set. The answer says who read the page.
 """
 
 import os

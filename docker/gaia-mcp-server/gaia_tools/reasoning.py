@@ -14,11 +14,6 @@ Temperature = Annotated[float, Field(description="0 for the likeliest, more for 
 
 
 async def reasoned(prefix: str, instructions: str, text: str, temperature: float) -> CallToolResult:
-    """What the model of the variables with this prefix says to ``text``.
-
-    Raises:
-        ToolError: As `llm.reply`.
-    """
     messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
     reply = await llm.reply(prefix, messages, temperature=temperature, seconds=SECONDS)
     shown, _ = cut(reply.text)

@@ -28,7 +28,6 @@ def answer(text: str, structured: dict[str, Any], output_format: OutputFormat = 
 
 
 def _is_fact(value: Any) -> bool:
-    """Whether a value and all that is in it is short."""
     if isinstance(value, str):
         return len(value) <= MAX_FACT_CHARS
     if not isinstance(value, list | tuple | dict):
@@ -38,7 +37,6 @@ def _is_fact(value: Any) -> bool:
 
 
 def cut(text: str, limit: int = MAX_CHARACTERS, hint: str = "") -> tuple[str, bool]:
-    """``text`` with its middle left out where it is longer than ``limit`` characters, and whether it was."""
     if len(text) <= limit:
         return text, False
     half = limit // 2
@@ -47,7 +45,6 @@ def cut(text: str, limit: int = MAX_CHARACTERS, hint: str = "") -> tuple[str, bo
 
 
 def page(text: str, start: int, limit: int = MAX_CHARACTERS) -> tuple[str, int | None]:
-    """``limit`` characters of ``text`` from ``start`` on, with a note of what follows, and where that starts."""
     end = start + limit
     if end >= len(text):
         return text[start:], None

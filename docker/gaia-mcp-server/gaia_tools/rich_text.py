@@ -19,14 +19,12 @@ _BRACE = re.compile(rb"\\[\s\S]|[{}]")
 _MAX_PARTS = 200
 _TOKEN = re.compile(rb"\\bin(\d+) ?|\\([a-z]+)(-?\d*) ?|\\'[0-9a-fA-F]{2}|\\[^a-z]|[{}]|[\r\n]+|[^\\{}\r\n]+")
 _LINE_ENDS = (b"par", b"cell", b"row", b"line", b"tab", b"sect", b"page")
-# Groups that are no text of the document, such as the names of styles.
+# Groups that are not text of the document, such as the names of styles.
 _APART = re.compile(rb"\{\\(\*|fonttbl|stylesheet|info|pict|colortbl)(?![a-z])")
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside the text, each on one line."""
-
     headers: list[str]
     footers: list[str]
     comments: list[str]
@@ -88,7 +86,6 @@ def _escaped(mark: str) -> bytes:
 
 
 def beside(content: bytes, name: str) -> Beside:
-    """The different headers and footers, and the comments with their authors, as far as they can be read."""
     fonts = _FONTS.search(content)
     # Its fonts say which code page its letters are in.
     start = content[: _end(content, fonts.start())] if fonts else b"{\\rtf1\\ansi "
@@ -110,7 +107,6 @@ def beside(content: bytes, name: str) -> Beside:
 
 
 def _end(content: bytes, start: int) -> int:
-    """Where the group that begins at ``start`` ends."""
     depth = 0
     for match in _BRACE.finditer(content, start):
         depth += {b"{": 1, b"}": -1}.get(match[0], 0)

@@ -16,15 +16,6 @@ from gaia_tools.files import workspace, writable
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that was written.
-
-    Attributes:
-        path: Where it is.
-        size: In bytes.
-        sha256: In hexadecimal.
-        head: Its first bytes.
-    """
-
     path: Path
     size: int
     sha256: str
@@ -40,14 +31,8 @@ async def save(
     what: str,
     magic: bytes = b"",
 ) -> Saved:
-    """Write ``chunks`` to a file in the workspace. On failure no file, and no folder made for it, stays behind.
-
-    Args:
-        what: Where the bytes come from, for errors.
-        magic: What the first bytes have to be.
-
-    Raises:
-        ToolError: The file may not be written (see `files.writable`), there are too many bytes, none, or others.
+    """Write ``chunks``, which begin with ``magic``, to a file in the workspace. A failure leaves no file and no new
+    folder.
     """
     with _new_file(file_path, overwrite) as (path, file):
         size, digest, head = 0, hashlib.sha256(), b""
@@ -99,7 +84,6 @@ def _new_file(file_path: str, overwrite: bool) -> Iterator[tuple[Path, IO[bytes]
 
 
 def _nearest_folder(file_path: str) -> Path:
-    """The deepest folder above a file that is there already."""
     try:
         path = (workspace() / file_path).resolve()
         return next((folder for folder in path.parents if folder.exists()), workspace())

@@ -18,7 +18,6 @@ _SWAPPED = {0: 1, 1: 0, 2: 3, 3: 2}
 
 
 def has_colours(content: io.BytesIO) -> bool:
-    """Whether the styles of an .xlsx file have fills beside the two that are in each."""
     import zipfile
 
     from defusedxml.ElementTree import fromstring
@@ -35,9 +34,6 @@ def formatting(content: io.BytesIO, sheet: str, first: int, last: int | None) ->
     """Of rows ``first`` to ``last`` (None: to the end): cells by their colour, formulas, comments and links.
 
     Colours, of the cell and of its letters, are ``#RRGGBB``; cells are ranges within a row, such as ``B2:F2``.
-
-    Raises:
-        ToolError: The library cannot read the file.
     """
     import openpyxl
 
@@ -116,7 +112,6 @@ def _theme(xml: bytes | None) -> list[str]:
 
 
 def _colour(colour: Any, theme: list[str]) -> str | None:
-    """As ``#RRGGBB``; None where it is the automatic one or not known."""
     from openpyxl.styles.colors import COLOR_INDEX
 
     if colour is None:

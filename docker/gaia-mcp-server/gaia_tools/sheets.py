@@ -19,28 +19,17 @@ from gaia_tools.zips import checked, decrypted
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table.
-
-    Attributes:
-        rows: Row 1 first; they may differ in length.
-        facts: What else is known of it, as JSON.
-    """
+    """One table; its rows may differ in length, and ``facts`` is what else is known of it, as JSON."""
 
     rows: list[list[Any]]
     facts: dict[str, Any]
 
     @property
     def columns(self) -> int:
-        """How many values the longest row has."""
         return max(map(len, self.rows), default=0)
 
 
 def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sheet:
-    """A table in a text file: delimited, or JSON that is one.
-
-    Raises:
-        ToolError: It is no text, not of that encoding, or JSON of another form.
-    """
     decoded = decode(path.read_bytes(), encoding, path.name)
     facts: dict[str, Any] = {
         "format": "text",
@@ -63,11 +52,6 @@ def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sh
 
 
 def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") -> tuple[Sheet, io.BytesIO]:
-    """A sheet of a spreadsheet, the first where no name is given, and the file, decrypted.
-
-    Raises:
-        ToolError: It is damaged, unsafe or protected, or has no such sheet.
-    """
     from python_calamine import (
         CalamineError,
         CalamineWorkbook,

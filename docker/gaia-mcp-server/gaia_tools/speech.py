@@ -33,8 +33,6 @@ _THREADS = (
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of speech; seconds are counted from the beginning of the file."""
-
     start: float
     end: float
     text: str
@@ -42,14 +40,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was understood.
-
-    Attributes:
-        transcriber: ``endpoint``, ``whisper.cpp`` or ``pocketsphinx``.
-        model: The model's name.
-        segments: In order.
-        until: Seconds from the beginning of the file; what is behind has not been listened to.
-    """
+    """What was understood ``until`` so many seconds from the beginning of the file."""
 
     transcriber: str
     model: str
@@ -62,12 +53,6 @@ class Transcript:
 
 
 async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
-    """What is said in a file from ``start`` seconds on, as far as the time limit allows.
-
-    Raises:
-        ToolError: The sound cannot be read, or the transcriber fails: there is no falling back to a weaker one, since
-            nobody would see it.
-    """
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
         if llm.is_configured(PREFIX):
             return await _by_endpoint(path, start, Path(folder))
@@ -90,24 +75,18 @@ async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
 
 
 async def _converted(path: Path, start: float, into: list[str]) -> None:
-    """Write the sound of a file as the transcribers want it, in the form and to the place that ``into`` says."""
     sound = ["-vn", "-sn", "-dn", "-t", f"{MAX_SECONDS:g}", "-ac", "1", "-ar", str(RATE)]
     await ffmpeg.convert(path, ["-ss", f"{start:.3f}"], [*sound, *into], _CONVERT_SECONDS)
 
 
 def available() -> list[str]:
-    """The transcribers that are there, the one that is used first."""
     endpoint = ["endpoint (AUDIO_LLM_*)"] if llm.is_configured(PREFIX) else []
     whisper = ["whisper.cpp (WHISPER_MODEL_DIR)"] if os.environ.get("WHISPER_MODEL_DIR", "").strip() else []
     return [*endpoint, *whisper, "pocketsphinx (English)"]
 
 
 def whisper_model(size: str) -> Path | None:
-    """The file of the Whisper model of that size (``base``), or the largest there is; None without any.
-
-    Raises:
-        ToolError: ``WHISPER_MODEL_DIR`` is set and has none.
-    """
+    """The file of the Whisper model of that size (``base``), or the largest there is; None without any."""
     folder = os.environ.get("WHISPER_MODEL_DIR", "").strip()
     if not folder:
         return None

@@ -1,6 +1,6 @@
 """Superscripts and subscripts as text: ``10^20``, ``10^-3``, ``10^{a+b}``, ``H_2O``.
 
-Without a sign, 10 to the 20 would read 1020. Marks that are no value stay plain: ``[1]``, ``14th``, ``*``.
+Without a sign, 10 to the 20 would read 1020. Marks that are not a value stay plain: ``[1]``, ``14th``, ``*``.
 """
 
 import itertools
@@ -19,9 +19,7 @@ _ORDINAL = re.compile(r"st|nd|rd|th|er|nde?|[eè]re|[eè]me", re.IGNORECASE)
 def marks(script: str, level: int, before: str = "", after: str = "") -> tuple[str, str]:
     """What is written before and after a superscript (``level`` 1) or subscript (-1).
 
-    Args:
-        before: Text before it in its line.
-        after: Text after it, which must not be taken for a part of it.
+    ``after`` is the text after it, which must not be taken for a part of it.
     """
     is_ordinal = before[-1:].isalnum() and _ORDINAL.fullmatch(script)
     if not script or (level > 0 and (is_ordinal or _REFERENCE.fullmatch(script))):
@@ -33,7 +31,6 @@ def marks(script: str, level: int, before: str = "", after: str = "") -> tuple[s
 
 
 def spread(pieces: Sequence[Piece]) -> list[str]:
-    """The texts of a line's pieces, with marks where they are raised or lowered; each in its place."""
     texts = [text for text, _ in pieces]
     for level, run in itertools.groupby(range(len(pieces)), key=lambda number: pieces[number][1]):
         numbers = [number for number in run if texts[number].strip()] if level else []
@@ -52,7 +49,6 @@ def spread(pieces: Sequence[Piece]) -> list[str]:
 
 
 def joined(pieces: Sequence[Piece]) -> str:
-    """A line of pieces as text."""
     return "".join(spread(pieces))
 
 
@@ -61,7 +57,6 @@ def _is_on_line(pieces: Sequence[Piece], number: int) -> bool:
 
 
 def _goes_on(script: str, after: str) -> bool:
-    """Whether a reader would take the beginning of ``after`` for a part of the script."""
     following, last = after[:1], script[-1]
     if last.isdigit():
         return following.isdigit() or (following in ".," and after[1:2].isdigit() and bool(following))

@@ -1,7 +1,6 @@
 """Drawings in SVG, made into pictures by resvg; the functions here are for `isolated`.
 
-resvg runs no scripts and knows no network. It would open files of this machine that a drawing names, so all addresses
-but those within the drawing are taken out first.
+resvg would open files of this machine that a drawing names, so all addresses but those within it are taken out first.
 """
 
 import gzip
@@ -29,7 +28,6 @@ _NUMBER = re.compile(r"\s*([0-9.]+)\s*(px)?\s*$")
 
 
 def is_svg(head: bytes) -> bool:
-    """Whether a file that begins so is a drawing in SVG, or a compressed one."""
     if head.startswith(_GZIP):
         try:
             head = gzip.GzipFile(fileobj=io.BytesIO(head)).read1(2048)
@@ -40,11 +38,7 @@ def is_svg(head: bytes) -> bool:
 
 
 def as_png(path: Path) -> bytes:
-    """A drawing as a picture whose longer side has 2000 pixels.
-
-    Raises:
-        ToolError: It is damaged, too large, or cannot be drawn.
-    """
+    """A drawing as a picture whose longer side has 2000 pixels."""
     import resvg_py
     from lxml import etree
 
@@ -69,7 +63,6 @@ def as_png(path: Path) -> bytes:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What a drawing says of itself: its size in pixels where it gives one, its title, and how much is in it."""
     root = _parsed(path)
     width, height = _size(root)
     texts = {
@@ -92,7 +85,6 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> "_Element":
-    """The drawing, without scripts and without addresses outside it."""
     from lxml import etree
 
     content = path.read_bytes()
@@ -140,7 +132,6 @@ def _font_folders() -> list[str]:
 
 
 def _size(root: "_Element") -> tuple[float, float]:
-    """Its own size in pixels, or that of its view box; 300 by 150 where it has neither, as in browsers."""
     numbers = [_NUMBER.match(root.get(name) or "") for name in ("width", "height")]
     if numbers[0] and numbers[1]:
         return float(numbers[0][1]), float(numbers[1][1])

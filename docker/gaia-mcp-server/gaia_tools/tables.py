@@ -6,7 +6,6 @@ from typing import Any
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table whose first row is the head; short rows are filled up."""
     width = max(map(len, rows), default=0)
     lines = [
         "| "
@@ -18,7 +17,6 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value on one line: whole numbers without decimals, dates as in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

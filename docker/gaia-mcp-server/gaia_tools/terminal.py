@@ -1,8 +1,4 @@
-"""terminal-server: a shell in the session's workspace.
-
-Any command is run, by bash itself: what a command may do is decided by the machine that the session has for itself,
-not by the words in it.
-"""
+"""terminal-server: a shell in the session's workspace; what a command may do, the session's own machine decides."""
 
 import os
 from collections import deque

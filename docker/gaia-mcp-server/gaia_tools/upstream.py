@@ -1,7 +1,6 @@
 """The proxy that tools go through where ``HTTPS_PROXY`` names one: the only way out of a container.
 
-It resolves names, decides what may be reached by the address that it connects to, and marks answers of its own with
-``X-Squid-Error``. Without the variable, tools resolve, check and connect by themselves.
+It resolves names, decides what may be reached, and marks answers of its own with ``X-Squid-Error``.
 """
 
 import os
@@ -46,13 +45,6 @@ def proxy(host: str) -> URL | None:
 async def request(
     http: aiohttp.ClientSession, method: str, url: URL, **options: Any
 ) -> aiohttp.ClientResponse:
-    """``http.request``, through the proxy if there is one.
-
-    Raises:
-        Refused: The proxy does not let it through.
-        ToolError: The proxy does not take this server's password.
-        aiohttp.ClientError: The host cannot be reached, or the proxy itself.
-    """
     through = proxy(url.raw_host or "")
     try:
         response = await http.request(method, url, proxy=through, **options)
@@ -67,7 +59,6 @@ async def request(
 
 
 def failure(host: str, status: int, headers: Mapping[str, str]) -> ToolError | Unreachable:
-    """What an answer of the proxy's own means that is no success."""
     if status == 403:
         return Refused(
             f"{host} is not a public address, or not allowed by this environment's egress, and tools may not reach it; "

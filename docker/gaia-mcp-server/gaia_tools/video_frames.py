@@ -21,8 +21,6 @@ _LAST = 0.05  # seconds before the end where there is a frame still
 
 @dataclass(frozen=True)
 class Video:
-    """A video file, its length in seconds by its own word, and the seconds for which a frame of it is shown."""
-
     path: Path
     seconds: float | None
     interval: float
@@ -30,18 +28,11 @@ class Video:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame, the seconds from the video's beginning at which it is shown, and its file."""
-
     seconds: float
     path: Path
 
 
 async def looked_up(path: Path) -> Video:
-    """What a file says of itself.
-
-    Raises:
-        ToolError: It is no video.
-    """
     media = await ffmpeg.probe(path)
     pictures = media.streams("video")
     if not pictures:
@@ -64,11 +55,7 @@ def spread(start: float, end: float, per_second: float, most: int) -> list[float
 async def at_times(
     video: Video, times: Sequence[float], folder: Path, longest: int | None = None
 ) -> list[Frame]:
-    """The frames shown at these times, of at most ``longest`` pixels a side; those behind the end are left out.
-
-    Raises:
-        ToolError: The video cannot be read, or has none of them.
-    """
+    """The frames shown at these times, of at most ``longest`` pixels a side; those behind the end are left out."""
     few = asyncio.Semaphore(_AT_ONCE)
     size = (
         f"scale='min({longest},iw)':'min({longest},ih)':force_original_aspect_ratio=decrease,"
@@ -109,11 +96,7 @@ async def at_times(
 
 
 async def scene_changes(video: Video, start: float, end: float, folder: Path, most: int) -> list[Frame]:
-    """The frame at ``start``, and those until ``end`` with which another scene begins; ``most`` of them.
-
-    Raises:
-        ToolError: The video cannot be read.
-    """
+    """The frame at ``start``, and those until ``end`` with which another scene begins; ``most`` of them."""
     # showinfo says the time of each frame that passes; see ffmpeg-filters(1), select and showinfo.
     pictures = f"select='eq(n,0)+gt(scene,{_SCENE})',showinfo,format=yuvj420p"
     written = ["-an", "-sn", "-t", f"{end - start:.3f}", "-vf", pictures, "-fps_mode", "vfr", "-q:v", "2"]
@@ -132,7 +115,6 @@ async def scene_changes(video: Video, start: float, end: float, folder: Path, mo
 
 
 async def together(work: Iterable[Coroutine[Any, Any, R]]) -> list[R]:
-    """The results of all; the first error ends the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -1,7 +1,7 @@
 """wayback-server: pages as the Internet Archive's Wayback Machine kept them.
 
-Captures are listed by its CDX server, and replayed as they were archived (``id_``: without the archive's own banner and
-rewritten links). It answers with the capture nearest to the moment asked for, and the answer says which that is.
+Captures are listed by its CDX server and replayed as they were archived (``id_``), the one nearest to the moment asked
+for.
 """
 
 import asyncio
@@ -175,16 +175,16 @@ def _address(url: str) -> str:
         # Its path is made plain here: it must not lead out of the archive's own path.
         parsed = URL(address).with_fragment(None)
     except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
+        raise ToolError(f"{url} is not an address: {error}.") from error
     if parsed.scheme not in ("http", "https", "ftp") or not parsed.host:
-        raise ToolError(f"{url} is no address of a page.")
+        raise ToolError(f"{url} is not an address of a page.")
     return str(parsed)
 
 
 def _timestamp(moment: str) -> str:
     digits = re.sub(r"[-/:TZ\s.]", "", moment.strip())
     if not re.fullmatch(r"(19|20)\d{2}(\d{2}){0,5}", digits):
-        raise ToolError(f"{moment!r} is no moment: write it as 2015, 2015-06, 2015-06-30 or 20150630120000.")
+        raise ToolError(f"{moment!r} is not a moment: write 2015, 2015-06, 2015-06-30 or 20150630120000.")
     return digits
 
 

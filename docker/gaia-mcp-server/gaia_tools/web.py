@@ -1,8 +1,7 @@
 """Pages and files from the web: the one way out for tools.
 
-`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after each
-redirect. `api` asks a service whose base URL the operator configured. Everything has a limit: redirects, tries,
-seconds, bytes (after decompression).
+`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after redirects.
+`api` asks a service of the operator's. Redirects, tries, seconds and bytes (after decompression) have limits.
 """
 
 import asyncio
@@ -56,15 +55,7 @@ _ORDINARY = {
 
 @dataclass(frozen=True)
 class Fetched:
-    """What an address answered.
-
-    Attributes:
-        url: Where it came from, after redirects.
-        status: HTTP status.
-        headers: Of the answer, names in lower case.
-        body: Decompressed.
-        complete: Whether ``body`` is all of it.
-    """
+    """What an address answered after redirects; ``complete`` if ``body`` is all of it."""
 
     url: str
     status: int
@@ -74,7 +65,6 @@ class Fetched:
 
     @property
     def content_type(self) -> str:
-        """Its media type, in lower case and without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -88,17 +78,11 @@ async def fetch(
     cut: bool = False,
     tries: int = 1,
 ) -> Fetched:
-    """Get what is at an address, whatever its status.
+    """Get what is at an address, whatever its status; ``headers`` beside the ordinary ones are not sent on to another
+    host.
 
-    Args:
-        params: For the query, beside what is in ``url``.
-        headers: Beside the ordinary ones; only those are sent on to another host.
-        cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
-        tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
-
-    Raises:
-        Refused: Tools may not reach the address, or one that it redirects to.
-        ToolError: It is no address, cannot be reached, or answers too much, too late or in circles.
+    A body that is too long is an error unless it may be ``cut``. A busy host is asked ``tries`` times within
+    ``seconds``.
     """
     async with opened(url, params=params, headers=headers, seconds=seconds, tries=tries) as response:
         return await _read(response, url, most_bytes, cut)
@@ -116,17 +100,10 @@ async def api(
     most_bytes: int = MAX_BYTES,
     secret: str = "",
 ) -> Fetched:
-    """What a service answers, whatever its status; asked again where it is busy or fails.
+    """What a service at the operator's ``base_url`` answers, whatever its status; asked again where it is busy or
+    fails.
 
-    Args:
-        base_url: From the operator's configuration, so trusted: it may be private.
-        path: Below ``base_url``.
-        what: The service's name, for errors.
-        body: Sent as JSON, with POST; without one it is a GET.
-        secret: A key that is sent; it is in no error, nor in the body of an answer that is one.
-
-    Raises:
-        ToolError: As `fetch`.
+    A ``body`` is sent as JSON, with POST. ``secret`` is in no error, nor in the body of an answer that is one.
     """
     url = base_url.rstrip("/") + path
     try:
@@ -160,11 +137,7 @@ async def opened(
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """The answer of an address, after redirects, its body not read yet; all of it within ``seconds``.
 
-    Args:
-        trusted: What the operator configured: it may be reached although it is private.
-
-    Raises:
-        ToolError: As `fetch`, also while the body is read inside the block.
+    What the operator configured is ``trusted``: it may be private.
     """
     connector = aiohttp.TCPConnector(resolver=resolver(trusted), use_dns_cache=False, force_close=True)
     try:
@@ -198,7 +171,6 @@ class _Request:
 async def _answer(
     http: aiohttp.ClientSession, request: _Request, tries: int, deadline: float
 ) -> aiohttp.ClientResponse:
-    """The answer, asked for again while the host is busy or fails, as long as tries and time are left."""
     for left in reversed(range(tries)):
         pause = _FIRST_PAUSE * 2 ** (tries - 1 - left) * random.uniform(0.75, 1.25)
         try:
@@ -240,7 +212,7 @@ async def _follow(http: aiohttp.ClientSession, request: _Request) -> aiohttp.Cli
         try:
             to = str(current.join(URL(target)))
         except ValueError as error:
-            raise ToolError(f"{request.url} redirects to what is no address: {error}.") from error
+            raise ToolError(f"{request.url} redirects to what is not an address: {error}.") from error
         before, current = current, checked(to, request.trusted)
         if current.origin() != before.origin():
             sent = {name: value for name, value in sent.items() if name in _ORDINARY}
@@ -289,11 +261,6 @@ def _without(secret: str, text: str) -> str:
 
 
 def decode_json(fetched: Fetched, what: str) -> Any:
-    """The body as JSON.
-
-    Raises:
-        ToolError: The status is not 200, or the body is no JSON; ``what`` names the service.
-    """
     if fetched.status == 429:
         raise ToolError(f"{what} says that it is asked too often; wait a minute, then ask again.")
     if fetched.status != 200:
@@ -301,4 +268,4 @@ def decode_json(fetched: Fetched, what: str) -> Any:
     try:
         return json.loads(fetched.body)
     except ValueError as error:
-        raise ToolError(f"{what} gave an answer that is no JSON: {error}.") from error
+        raise ToolError(f"{what} gave an answer that is not valid JSON: {error}.") from error

@@ -1,7 +1,5 @@
-"""wiki-server: articles of Wikipedia, as they are and as they were.
-
-Speaks MediaWiki's action API (https://www.mediawiki.org/wiki/API:Action_API). Articles come as the site renders them,
-so with infoboxes and tables, as Markdown. A title that does not exist is answered with those that are near.
+"""wiki-server: articles of Wikipedia, as they are and as they were, through MediaWiki's action API
+(https://www.mediawiki.org/wiki/API:Action_API), as the site renders them.
 """
 
 import calendar
@@ -239,7 +237,6 @@ def _unmarked(heading: str) -> str:
 
 
 def _section(text: str, section: str, headings: list[str]) -> str:
-    """The part of ``text`` under a heading, with the parts below it."""
     name = section.strip().lstrip("# ").casefold()
     lines = text.split("\n")
     for place, line in enumerate(lines):
@@ -272,7 +269,6 @@ async def _parsed(language: str, title: str, which: Mapping[str, str]) -> dict[s
 
 
 async def _page(language: str, title: str, **query: str) -> dict[str, Any]:
-    """What is asked of one article, redirects followed, its lists complete."""
     answered = await _query(language, titles=_title(title), redirects="1", **query)
     first = (answered.get("query", {}).get("pages") or [{"missing": True}])[0]
     if first.get("invalid"):
@@ -340,7 +336,6 @@ def _address(language: str, title: str) -> str:
 
 
 def _title(name: str) -> str:
-    """A title, out of an article's address where it is one."""
     address = re.match(r"https?://[^/]+/wiki/([^?#]+)", name.strip())
     return unquote(address[1]).replace("_", " ").strip() if address else name.strip()
 
@@ -365,5 +360,5 @@ def _end_of(date: str) -> str:
             moment = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
             return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
     except ValueError as error:
-        raise ToolError(f"{date!r} is no date: write it as 2021-06-30, 2021-06 or 2021.") from error
+        raise ToolError(f"{date!r} is not a date: write it as 2021-06-30, 2021-06 or 2021.") from error
     return f"{day.isoformat()}T23:59:59Z"

@@ -30,8 +30,6 @@ _MARKERS = {
 
 @dataclass(frozen=True)
 class _Level:
-    """A level of a list, ``key`` of which is the definition it is in and its number from 0."""
-
     key: tuple[str, int]
     start: int
     kind: str
@@ -42,7 +40,6 @@ class _Level:
 
 
 def with_numbers(content: io.BytesIO) -> io.BytesIO:
-    """The Word file with its numbers; as it is where it has none."""
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
@@ -67,8 +64,6 @@ def with_numbers(content: io.BytesIO) -> io.BytesIO:
 
 
 class _Lists:
-    """Which level of which list a paragraph is of."""
-
     def __init__(self, styles: Any, numbering: Any):
         self._styles = {one.get(f"{_WORD}styleId"): one for one in styles.iter(f"{_WORD}style")}
         self._definitions = {
@@ -83,7 +78,6 @@ class _Lists:
         return style is not None and _HEADING.fullmatch(_value(style, "name")) is not None
 
     def numbered(self, paragraph: Any) -> tuple[_Level, str] | None:
-        """The level of a paragraph in a list, and its number as Word writes it; None where it has none."""
         style = _value(paragraph, "pPr/pStyle")
         number, depth = _value(paragraph, "pPr/numPr/numId"), _value(paragraph, "pPr/numPr/ilvl")
         for name in self._based_on(style):
@@ -148,7 +142,6 @@ class _Lists:
 
 
 def _write(document: Any, lists: _Lists) -> None:
-    """Write the numbers of headings, and of lists whose numbers are not those of HTML."""
     found: list[tuple[Any, _Level, str]] = []
     unlike: set[tuple[str, int]] = set()
     expected: dict[int, int] = {}
@@ -186,7 +179,7 @@ def _level(name: str, depth: int, source: Any, start: str) -> _Level:
         kind=_value(source, "numFmt") or "decimal",
         text=_value(source, "lvlText"),
         is_decimal=source.find(f"{_WORD}isLgl") is not None,
-        # Of 0 the level goes on whatever comes; by default it starts anew after any that is higher.
+        # Of 0 the level continues whatever comes; by default it starts anew after any that is higher.
         restarts_after=int(restart) if restart else depth,
         source=source,
     )
@@ -197,7 +190,6 @@ def _start(source: Any) -> int:
 
 
 def _value(part: Any, path: str) -> str:
-    """The value of an element inside another; empty where there is none."""
     found = part.find("/".join(f"{_WORD}{name}" for name in path.split("/")))
     return "" if found is None else found.get(f"{_WORD}val", "")
 

@@ -24,20 +24,10 @@ _PASSWORD = "Give its password with password=..."
 
 
 def opened(path: Path) -> zipfile.ZipFile:
-    """A ZIP file whose directory claims no more than can be unpacked.
-
-    Raises:
-        ToolError: It is damaged, or claims too many files or bytes.
-    """
     return _checked(path, path.name)
 
 
 def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
-    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library.
-
-    Raises:
-        ToolError: It is of another kind, damaged, unsafe, or protected and ``password`` does not open it.
-    """
     content = io.BytesIO(path.read_bytes())
     if expect(path, kind, "encrypted") == "encrypted":
         content = decrypted(content, path.name, password)
@@ -45,7 +35,6 @@ def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
 
 
 def with_parts(content: io.BytesIO, parts: dict[str, bytes]) -> io.BytesIO:
-    """An Office file or book with other content in some parts, and with the names that readers expect."""
     if not parts and _is_tidy(content):
         return content
     file = io.BytesIO()
@@ -66,11 +55,6 @@ def _is_tidy(content: io.BytesIO) -> bool:
 
 
 def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
-    """The content of an Office file that a password protects.
-
-    Raises:
-        ToolError: No password is given, or it is not the right one.
-    """
     import msoffcrypto
     from msoffcrypto.exceptions import DecryptionError, FileFormatError, InvalidKeyError, ParseError
 
@@ -90,11 +74,6 @@ def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
 
 
 def checked(content: io.BytesIO, name: str) -> io.BytesIO:
-    """An Office file whose directory and XML are checked, with the names that readers expect.
-
-    Raises:
-        ToolError: It is damaged, claims too much, or its XML has a document type, which is where entities grow.
-    """
     from xml.etree.ElementTree import ParseError
 
     from defusedxml import DefusedXmlException
@@ -135,7 +114,6 @@ def checked(content: io.BytesIO, name: str) -> io.BytesIO:
 
 
 def _manifest(archive: zipfile.ZipFile) -> bytes:
-    """The beginning of an OpenDocument file's list of its parts, or nothing."""
     try:
         with archive.open("META-INF/manifest.xml") as file:
             return file.read(_CHUNK)

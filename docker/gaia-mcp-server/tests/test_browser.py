@@ -560,7 +560,7 @@ async def test_a_model_that_is_wrong_about_tools_is_told_and_goes_on(site: str, 
     for reason in (
         "Use a tool",
         "no tool 'no_such_tool'",
-        "no JSON object",
+        "not a JSON object",
         "not a public address",
         "element",
     ):

@@ -116,7 +116,7 @@ def test_viscii_is_a_codec_and_reads_what_it_writes() -> None:
 )
 def test_binary_data_is_no_text(content: bytes) -> None:
     assert not is_text(content)
-    with pytest.raises(ToolError, match="no text file"):
+    with pytest.raises(ToolError, match="not a text file"):
         decode(content, "auto", "a.bin")
 
 

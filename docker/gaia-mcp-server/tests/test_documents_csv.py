@@ -244,10 +244,10 @@ async def test_one_object_is_one_row(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        ('{"a": {"b": 1}, "c": [1, 2]}', "no table: an object with a, c"),
-        ("[1, 2, [3]]", "no table: a list of single or mixed values"),
+        ('{"a": {"b": 1}, "c": [1, 2]}', "not a table: an object with a, c"),
+        ("[1, 2, [3]]", "not a table: a list of single or mixed values"),
         ('[{"a": 1}, {"a":', "damaged JSON"),
-        ('"a"', "no JSON that is a table"),
+        ('"a"', "not JSON that is a table"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )

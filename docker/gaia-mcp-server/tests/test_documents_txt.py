@@ -94,7 +94,7 @@ async def test_an_encoding_may_be_given(workspace: Path) -> None:
     (workspace / "a.txt").write_bytes("ñ".encode("latin-1"))
     assert (await content(server, READ, file_path="a.txt", encoding="latin-1"))["content"] == "ñ"
     assert "is not utf-8" in await refusal(server, READ, file_path="a.txt", encoding="utf-8")
-    assert "no encoding" in await refusal(server, READ, file_path="a.txt", encoding="klingon")
+    assert "not an encoding" in await refusal(server, READ, file_path="a.txt", encoding="klingon")
 
 
 async def test_files_elsewhere_are_refused(workspace: Path) -> None:

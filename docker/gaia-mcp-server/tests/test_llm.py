@@ -146,8 +146,8 @@ async def test_an_endpoint_that_is_not_there_is_said(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("<html>502</html>", "no JSON: <html>502"),
-        ("", "no JSON"),
+        ("<html>502</html>", "not valid JSON: <html>502"),
+        ("", "not valid JSON"),
         ("[]", "without a message"),
         ("null", "without a message"),
         ('{"choices": []}', "without a message"),

@@ -203,7 +203,7 @@ async def test_ids_of_all_kinds_are_understood(arxiv: Arxiv, given: str, wanted:
 )
 async def test_what_is_no_id_is_refused(arxiv: Arxiv, given: str) -> None:
     for tool in ("get_paper_details", "download_paper"):
-        assert "is no arXiv id" in await refusal(server, tool, paper_id=given)
+        assert "is not an arXiv id" in await refusal(server, tool, paper_id=given)
     assert not arxiv.asked
     assert not arxiv.files
 
@@ -250,7 +250,7 @@ async def test_errors_of_arxiv_are_clear(arxiv: Arxiv) -> None:
     arxiv.answer = 429, b"Rate exceeded."
     assert "asked too often" in await refusal(server, "search_papers", query="x")
     arxiv.answer = 200, b"<html>not xml"
-    assert "no Atom feed" in await refusal(server, "search_papers", query="x")
+    assert "not an Atom feed" in await refusal(server, "search_papers", query="x")
 
 
 async def test_entities_in_a_feed_are_not_expanded(arxiv: Arxiv) -> None:
@@ -259,7 +259,7 @@ async def test_entities_in_a_feed_are_not_expanded(arxiv: Arxiv) -> None:
         f'<!DOCTYPE feed [<!ENTITY e0 "boom">{nested}]><feed xmlns="http://www.w3.org/2005/Atom">&e8;</feed>'
     )
     arxiv.answer = 200, body.encode()
-    assert "no Atom feed" in await refusal(server, "search_papers", query="x")
+    assert "not an Atom feed" in await refusal(server, "search_papers", query="x")
 
 
 async def test_markup_in_titles_stays_text(arxiv: Arxiv) -> None:

@@ -1,9 +1,6 @@
 """Every value that another library reads in a page or document is in what the tools give: numbers, signs, exponents,
-units and ticks.
-
-The files are those from elsewhere (`tests.strangers`) and more out of two packages of PyPI (docutils, public domain;
-xlsx2csv, MIT), of all these every third by default, and documents of physical constants. What is compared is counted
-and printed.
+units and ticks. Of the files from elsewhere (`tests.strangers`) and of two packages of PyPI (docutils, xlsx2csv), every
+third is read by default.
 """
 
 import os

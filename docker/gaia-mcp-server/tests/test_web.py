@@ -222,7 +222,7 @@ async def test_redirects_are_checked_and_end(serve: Serve) -> None:
         ("//localhost:1/", "not a public address"),
         ("file:///etc/passwd", "not an http or https"),
         ("http://u:p@example.com/", "leave them out"),
-        ("http://[", "no address"),
+        ("http://[", "not an address"),
     ]:
         with pytest.raises(ToolError, match=match):
             await web.fetch(base, params={"to": to})
@@ -343,5 +343,5 @@ async def test_a_secret_is_in_no_error(serve: Serve) -> None:
 
 
 async def test_an_answer_that_is_no_json_is_an_error(serve: Serve) -> None:
-    with pytest.raises(ToolError, match="no JSON"):
+    with pytest.raises(ToolError, match="not valid JSON"):
         web.decode_json(await web.fetch(await serve(hello)), "Service")

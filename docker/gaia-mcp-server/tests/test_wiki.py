@@ -245,7 +245,7 @@ async def test_an_article_as_of_a_day_is_its_last_revision_up_to_its_end(wiki: W
 
 @pytest.mark.parametrize("date", ["yesterday", "2021-13", "2021-02-30", "", "0"])
 async def test_what_is_no_date_is_refused(wiki: Wiki, date: str) -> None:
-    assert "is no date" in await refusal(server, "get_article_history", title="Ada Lovelace", date=date)
+    assert "is not a date" in await refusal(server, "get_article_history", title="Ada Lovelace", date=date)
 
 
 async def test_search_summary_categories_and_links(wiki: Wiki) -> None:

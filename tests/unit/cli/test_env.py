@@ -124,7 +124,11 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is not a span of time"),
         (["up", "--docker-dir", "calculator"], UsageError, "did you mean 'calculator-mcp-server'"),
         (["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"], UsageError, "no backend"),
-        (["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"], UsageError, "65536 is no port"),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"],
+            UsageError,
+            "65536 is not a port",
+        ),
         (["up", "--docker-dir", "calculator-mcp-server", "--name", "a/b"], UsageError, "cannot be the name"),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--backend", "docker"],

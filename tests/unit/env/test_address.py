@@ -51,7 +51,7 @@ def test_a_free_port_is_above_those_of_outgoing_connections(
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_what_is_no_port_is_refused(port: int) -> None:
-    with pytest.raises(UsageError, match="is no port"):
+    with pytest.raises(UsageError, match="is not a port"):
         address.check_free("127.0.0.1", port)
 
 

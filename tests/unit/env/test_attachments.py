@@ -36,7 +36,7 @@ def test_a_folder_is_found_wherever_it_is_named_from(
 def test_what_is_no_folder_is_refused_with_where_tools_would_read_it(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere \(--data\) does not exist.*at /attachments"):
         find_data(folder / "nowhere", for_containers=True)
-    with pytest.raises(UsageError, match=r"sheet.xlsx \(--data\) is no folder.*ATTACHMENTS"):
+    with pytest.raises(UsageError, match=r"sheet.xlsx \(--data\) is not a folder.*ATTACHMENTS"):
         find_data(folder / "validation" / "sheet.xlsx", for_containers=False)
 
 
@@ -81,14 +81,14 @@ def test_a_folder_in_the_place_of_another_is_another(folder: Path) -> None:
 def test_a_recipe_gives_its_folder_to_the_environment_that_it_starts(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments: dict[str, object] = {}
+    used: list[env.EnvSettings] = []
 
-    def started(docker_dir: str, **options: object) -> EnvConnection:
-        arguments.update(options)
+    def started(docker_dir: str, settings: env.EnvSettings, **_: object) -> EnvConnection:
+        used.append(settings)
         return EnvConnection("x", "", 1, "", "http://127.0.0.1:1/mcp", None, None, 1, "process", "", "")
 
     monkeypatch.setattr(env, "up", started)
     monkeypatch.setattr(env, "down", lambda name: True)
     recipe = {"env": {"docker_dir": "gaia-mcp-server", "data": str(folder)}}
     with run_environment(recipes.load(recipe)):
-        assert arguments["data"] == folder
+        assert used[0].data == folder

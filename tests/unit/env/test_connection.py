@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.env import EnvConnection, get_agent_tool_env_and_servers, mcp_servers_config
-from aworld_train.env.config_format import write_config
+from aworld_train.env.connection import write_config
 from aworld_train.errors import EnvironmentFailure, UsageError
 
 CONNECTION = EnvConnection(

@@ -79,7 +79,7 @@ def test_a_reference_that_leads_nowhere_or_round_is_refused_by_line_without_any_
 
 def test_a_line_that_is_no_assignment_is_refused_by_its_number_alone(file: Path) -> None:
     file.write_text('A=1\n# A\n\nB="secret\nC=3\n')
-    with pytest.raises(UsageError, match=r"\.env:4 is no assignment") as refused:
+    with pytest.raises(UsageError, match=r"\.env:4 is not an assignment") as refused:
         read_env_file(file)
     assert "secret" not in refused.value.message
     file.write_text("\ufeffA=1\n\n\nsecret\nexport B='2 #' # two\n", encoding="utf-8")

@@ -19,7 +19,7 @@ from aworld_train.evaluation.judge_agreement import (
     measure_agreement,
     read_labelled,
 )
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import words
 from tests.judge_server import JudgeServer, ParsedRequest, honest, verdict_reply

@@ -13,7 +13,7 @@ from aworld_train.adapter.verl.reward import score as training_reward
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.prediction_files import score_file
 from aworld_train.evaluation.results import EvalTask
-from aworld_train.reward.scored import ScoreResult
+from aworld_train.reward.score_types import ScoreResult
 from aworld_train.reward.settings import RewardSettings
 from tests.unit.evaluation.test_metrics import attempt, evaluation
 from tests.written_answers import Pair, pairs

@@ -19,7 +19,7 @@ from aworld_train.reward.judge import llm_judge
 from aworld_train.reward.judge.forms import Verdict, forms_of
 from aworld_train.reward.judge.question import template_fault
 from aworld_train.reward.judge.verdict import UnreadableVerdict, read_verdict
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_server import JudgeServer, ParsedRequest, completion
 from tests.properties import examples

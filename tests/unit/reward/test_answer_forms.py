@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.answer_forms import with_answer
+from aworld_train.reward.answer_forms import text_around, with_answer
 from aworld_train.reward.extraction import extract
-from aworld_train.reward.pattern_texts import text_around
 from tests.properties import examples
 
 SCHEMAS = (

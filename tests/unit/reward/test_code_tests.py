@@ -21,7 +21,7 @@ from aworld_train.reward.code_tests import (
     without_fence,
 )
 from aworld_train.reward.sandbox import BEGUN, Unsupported, pack, signed, unpack
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import RewardSettings, ToolSettings
 from tests.server_thread import ServerThread
 

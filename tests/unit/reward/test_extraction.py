@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
-from aworld_train.reward.extraction import check_schema_name, extract
-from aworld_train.reward.patterns import MAX_SEARCHED
+from aworld_train.reward.extraction import MAX_SEARCHED, check_schema_name, extract
 from tests.adversarial import SLOW_PATTERNS, UNITS
 
 COMPLETE = "rule: the last complete answer counts, one that is cut off takes nothing away"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.gaia import MAX_CHARS, gaia
+from aworld_train.reward.text_normalization import is_hidden
 from tests.gaia_rule import published_rule
 
 NUMBER = "GAIA: a number is compared as a float, without $ % and commas"

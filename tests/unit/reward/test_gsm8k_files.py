@@ -8,7 +8,7 @@ import pytest
 
 from aworld_train.reward.gaia import gaia
 from aworld_train.reward.number import number
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
 from aworld_train.reward.texts import exact
 from tests.gsm8k import FILES, GSM8K, needs_gsm8k
 

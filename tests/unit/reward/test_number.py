@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.expressions import format_number
-from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.number import number, numeric_match
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
+from aworld_train.reward.text_normalization import is_hidden
 
 
 def right(answer: str, truth: str, info: dict[str, Any] | None = None) -> bool:
@@ -157,8 +157,8 @@ def test_a_ground_truth_that_is_no_number_is_compared_as_text(
     ("answer", "truth", "step"),
     [
         ("1/2", "0.50", "The ground truth is the number 1/2, the answer is 1/2."),
-        ("about 5", "5", "The ground truth is the number 5, the answer is no number."),
-        ("Paris", "Paris", "The ground truth is no number: compared as text."),
+        ("about 5", "5", "The ground truth is the number 5, the answer is not a number."),
+        ("Paris", "Paris", "The ground truth is not a number: compared as text."),
     ],
 )
 def test_the_comparison_is_explained(answer: str, truth: str, step: str) -> None:

@@ -19,7 +19,7 @@ from aworld_train.errors import RewardError
 from aworld_train.reward import scoring
 from aworld_train.reward.results import BadResult, read_result
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext
+from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext
 from aworld_train.reward.scorers import BUILT_IN, Scorer, ScorerKind
 from aworld_train.reward.scoring import _plain, score, score_extracted, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
@@ -28,7 +28,7 @@ from tests.properties import examples
 
 OWN = """
 import asyncio, os, pathlib, time
-from aworld_train.reward.scored import Score, TooHard
+from aworld_train.reward.score_types import Score, TooHard
 
 def stuck(answer, truth): time.sleep(1000)
 async def stuck_in_its_loop(answer, truth): time.sleep(1000)

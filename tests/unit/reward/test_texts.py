@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.folding import is_hidden
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
+from aworld_train.reward.text_normalization import is_hidden
 from aworld_train.reward.texts import MAX_CHARS, contains, exact, exact_case, f1
 
 SCORERS = [exact, f1, contains]

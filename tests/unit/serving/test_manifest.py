@@ -115,7 +115,7 @@ def entry(**options: Any) -> ServerEntry:
             "egress_hosts names hosts, and egress is none",
         ),
         (lambda: entry(egress_hosts=("$C",)), "egress_hosts has $C, which is not among its keys"),
-        (lambda: entry(egress_hosts=("a b",)), "'a b' is no host name"),
+        (lambda: entry(egress_hosts=("a b",)), "'a b' is not a host name"),
         (
             lambda: entry(test=ProbeCall("t", environment={"C": "x"})),
             "test.environment has C, which is not among",

@@ -122,7 +122,7 @@ SCRIPT = """
 from pathlib import Path
 from aworld_train.training import AgentTrainer
 from aworld_train.training.processor import TrainerProcessor
-from aworld_train.reward.naming import name_reward
+from aworld_train.reward.loading import name_reward
 from aworld_train.training.arguments.agent import agent_argument
 from aworld_train.user_code import load_user_code
 

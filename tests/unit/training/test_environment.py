@@ -39,8 +39,8 @@ def test_an_environment_has_the_time_that_the_recipe_gives_it_to_be_ready(
 ) -> None:
     waits: list[float] = []
 
-    def up(*args: object, wait: float, **options: object) -> env.EnvConnection:
-        waits.append(wait)
+    def up(_: object, settings: env.EnvSettings, **options: object) -> env.EnvConnection:
+        waits.append(settings.wait)
         raise EnvironmentFailure("not today")
 
     def examine(url: str, token: str, calls: object, seconds: float, _: object) -> env.EnvironmentCheck:

@@ -1,7 +1,7 @@
 """The browser of a session: one Chromium, started when it is first used, that goes out through `proxy` alone.
 
-What is done to it is done one after the other. Numbers of elements are those of the page as it was last read; every
-action reads the page anew, in the frame it then shows.
+Actions run one after the other. Numbers of elements are those of the page as it was last read; every action reads the
+page anew, in the frame it then shows.
 """
 
 import asyncio
@@ -89,16 +89,7 @@ _SCRIPT = Path(__file__).with_name("page.js")
 
 @dataclass(frozen=True)
 class View:
-    """A page as text.
-
-    Attributes:
-        url: Its address.
-        title: Its title.
-        status: HTTP status where it was just opened.
-        text: What can be seen, the elements that can be used numbered.
-        elements: How many these are.
-        notes: What happened beside: downloads, dialogs, new tabs.
-    """
+    """A page as text, with ``status`` where it was just opened; ``notes`` are downloads, dialogs and new tabs."""
 
     url: str
     title: str
@@ -109,8 +100,6 @@ class View:
 
 
 class Browser:
-    """The browser, running or not."""
-
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._proxy: Proxy | None = None
@@ -129,11 +118,9 @@ class Browser:
 
     @staticmethod
     def program() -> str | None:
-        """Where Chromium is, if it is installed."""
         return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
     async def close(self) -> None:
-        """End it; it can be started again."""
         chromium, playwright, proxy = self._chromium, self._playwright, self._proxy
         self._chromium = self._playwright = self._proxy = self._context = self._page = None
         self._frames, self._elements, self._download_began = [], 0, asyncio.Event()
@@ -150,11 +137,6 @@ class Browser:
                     await end()
 
     async def open(self, url: str) -> View:
-        """Go to an address.
-
-        Raises:
-            ToolError: It is not for tools to go to, or cannot be reached.
-        """
         address = _checked(url)
         async with self._doing(f"Opening {address}", SECONDS + _DOWNLOAD_SECONDS):
             for _ in range(_TRIES):
@@ -178,11 +160,6 @@ class Browser:
             return await self._view(status)
 
     async def _go(self, address: str) -> tuple[int | None, str]:
-        """The HTTP status, or what went wrong.
-
-        Raises:
-            ToolError: The proxy did not let the page through, or nothing came.
-        """
         page = await self._running()
         proxy = self._proxy
         assert proxy is not None
@@ -221,14 +198,13 @@ class Browser:
             await self._stop_loading(page)
             still = f" The browser still shows {page.url}." if page.url != "about:blank" else ""
             raise ToolError(f"{address} did not answer within {SECONDS:g} seconds and was given up.{still}")
-        # Also of what Chromium asks for by itself.
+        # Also of what Chromium asks for on its own.
         reasons = {one.target: one.reason for one in proxy.since(before)}
         if stopped and (reason := next(filter(None, map(reasons.get, map(_target, reversed(went)))), None)):
             raise ToolError(reason)
         return status, trouble
 
     async def _stop_loading(self, page: "Page") -> None:
-        """Not to go on to a page that may come later, and would come in the way of another."""
         assert self._context is not None
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -237,19 +213,16 @@ class Browser:
                 await session.detach()
 
     async def look(self, show_links: bool = False) -> View:
-        """The page as it is now, maybe with where its links lead."""
         async with self._doing("Reading the page", SECONDS):
             return await self._view(show_links=show_links)
 
     async def click(self, number: int) -> View:
-        """Click an element."""
         async with self._doing(f"Clicking element {number}", SECONDS + _DOWNLOAD_SECONDS):
             element = await self._element(number)
             await element.click(timeout=_ACTION_SECONDS * 1000)
             return await self._settled()
 
     async def type(self, number: int, text: str, submit: bool) -> View:
-        """Write into an element, in place of what is there; then maybe press Enter."""
         async with self._doing(f"Typing into element {number}", SECONDS):
             element = await self._element(number)
             await element.fill(text, timeout=_ACTION_SECONDS * 1000)
@@ -258,7 +231,6 @@ class Browser:
             return await self._settled()
 
     async def select(self, number: int, option: str) -> View:
-        """Choose an option of a list, by what it says or by its value."""
         async with self._doing(f"Choosing from element {number}", SECONDS):
             element = await self._element(number)
             labels: list[str] = await element.evaluate(
@@ -273,7 +245,6 @@ class Browser:
             return await self._settled()
 
     async def scroll(self, direction: Literal["down", "up"], screens: int) -> View:
-        """Scroll, and wait for what comes into view."""
         async with self._doing("Scrolling", SECONDS) as page:
             for _ in range(screens):
                 await page.mouse.wheel(0, _HEIGHT * 0.9 * (1 if direction == "down" else -1))
@@ -281,14 +252,12 @@ class Browser:
             return await self._settled()
 
     async def back(self) -> View:
-        """Go to the page before."""
         async with self._doing("Going back", SECONDS) as page:
             if await page.go_back(wait_until="domcontentloaded", timeout=SECONDS * 1000) is None:
                 self._note("There is no page before this one.")
             return await self._settled()
 
     async def picture(self, full_page: bool) -> bytes:
-        """The page as a PNG image: what is on the screen, or, up to a height, all of it."""
         async with self._doing("Taking a picture", SECONDS) as page:
             if not full_page:
                 return await page.screenshot(timeout=SECONDS * 1000)
@@ -298,7 +267,6 @@ class Browser:
 
     @asynccontextmanager
     async def _doing(self, what: str, seconds: float) -> AsyncIterator["Page"]:
-        """Do something with the page, alone; what goes wrong is said in one line."""
         from playwright.async_api import Error
 
         async with self._turn:
@@ -397,7 +365,6 @@ class Browser:
                 self._going_to = request.url
 
     def _address(self, page: "Page") -> str:
-        """A page's address; of one that could not be loaded, that which was asked for."""
         return self._going_to if page.url.startswith(_ERROR_PAGE) and self._going_to else page.url
 
     async def _answer_dialog(self, dialog: "Dialog") -> None:
@@ -458,7 +425,6 @@ class Browser:
         return found
 
     async def _settled(self) -> View:
-        """The page, when what the last action set going has had a moment."""
         await asyncio.sleep(_MOMENT_SECONDS)
         for _ in range(_TRIES):
             page = await self._running()
@@ -520,7 +486,6 @@ class Browser:
         )
 
     async def _give_up(self, page: "Page") -> NoReturn:
-        """Close a page that answers nothing, with what it runs."""
         assert self._context is not None
         address = self._going_to or page.url
         self._page = None
@@ -531,7 +496,6 @@ class Browser:
         raise ToolError(f"{address} does not respond, and was closed.")
 
     async def _read(self, frame: Any, first: int, show_links: bool) -> dict[str, Any] | None:
-        """What a frame shows; once more where it goes to another page meanwhile."""
         for _ in range(3):
             try:
                 async with asyncio.timeout(_READ_SECONDS):
@@ -555,7 +519,6 @@ def _checked(url: str) -> str:
 
 
 def _target(url: str) -> str:
-    """Host and port."""
     with suppress(ValueError):
         parsed = URL(url)
         return f"{parsed.raw_host}:{parsed.port}"
@@ -563,7 +526,6 @@ def _target(url: str) -> str:
 
 
 def _free_name(folder: Path, suggested: str) -> Path:
-    """A file of about that name that is not there yet."""
     name = re.sub(r"[^\w.() -]", "_", Path(suggested).name)[-100:].lstrip(".") or "download"
     target = folder / name
     number = 1
@@ -594,11 +556,7 @@ def _without_keys() -> Iterator[None]:
 
 
 def _can_have_sandbox() -> bool:
-    """Whether Chromium can have a sandbox of its own.
-
-    It needs namespaces, which containers are refused: there, the container, without privileges and for one session
-    alone, is the sandbox. It also refuses to have one as root.
-    """
+    """Whether Chromium can have a sandbox of its own: not in containers, which have no namespaces, nor as root."""
     if os.geteuid() == 0:
         return False
     pid = os.fork()

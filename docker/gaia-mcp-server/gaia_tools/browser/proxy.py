@@ -1,9 +1,8 @@
 """The browser's one way out: a forward proxy in this process that connects only where tools may go.
 
 Names are resolved here, every address is checked by `gaia_tools.addresses.may_reach`, and the connection goes to what
-was checked: a name that means another address a moment later changes nothing. Where the environment has a proxy
-(`gaia_tools.upstream`), it is asked for each connection, and resolves and checks. This one takes ``CONNECT`` and
-requests for ``http://`` addresses, one per connection, and needs no password, which a browser could not keep.
+was checked. Where the environment has a proxy (`gaia_tools.upstream`), it is asked for each connection instead. This
+one takes ``CONNECT`` and requests for ``http://`` addresses, one per connection, and needs no password.
 """
 
 import asyncio
@@ -34,23 +33,12 @@ _NOTHING_TO_SAY = "it does not exist, or does not answer"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A connection that was not made.
-
-    Attributes:
-        target: Where the browser wanted to go, host and port.
-        reason: Why it may not, or could not.
-    """
-
     target: str
     reason: str
 
 
 class Proxy:
-    """A forward proxy on a port of this machine's own.
-
-    Attributes:
-        refusals: The latest connections that were not made, numbered by `refused` in all.
-    """
+    """A forward proxy on loopback; ``refusals`` has the latest connections that were not made, of `refused` in all."""
 
     def __init__(self) -> None:
         self.refusals: deque[Refusal] = deque(maxlen=200)
@@ -64,11 +52,9 @@ class Proxy:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def start(self) -> None:
-        """Listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MAX_HEAD)
 
     async def close(self) -> None:
-        """Stop listening, and end what is under way."""
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -76,7 +62,6 @@ class Proxy:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def since(self, number: int) -> list[Refusal]:
-        """The connections that were not made since there were so many."""
         count = min(self.refused - number, len(self.refusals))
         return list(self.refusals)[len(self.refusals) - count :]
 
@@ -182,7 +167,6 @@ class _NotMade(Exception):
 
 
 def _request(head: bytes) -> tuple[str, str, bytes]:
-    """Method, target, and the headers that are for the other end."""
     line, _, rest = head.partition(b"\r\n")
     method, target, _ = line.decode("ascii").split(" ")
     return method, target, _for_the_other_end(rest)
@@ -194,7 +178,6 @@ def _for_the_other_end(headers: bytes) -> bytes:
 
 
 async def _pass_heads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The head of the answer, and those of preliminary ones, with word that the connection ends after it."""
     while True:
         status, _, headers = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
         if not status.split(b" ")[1].startswith(b"1"):

@@ -1,7 +1,6 @@
 """A task in the browser, done by a language model that has the browser's tools and nothing else.
 
-It sees pages as text, as any agent with these tools does. What pages say is shown to it as data. The pages of earlier
-steps are taken out of the conversation, so that it stays short however many steps there are.
+What pages say is shown to it as data. The pages of earlier steps are taken out, so that the conversation stays short.
 """
 
 import asyncio
@@ -58,13 +57,7 @@ _FORMS = {"markdown": "Markdown", "json": "one JSON value", "text": "plain text"
 
 @dataclass
 class Outcome:
-    """How a task ended.
-
-    Attributes:
-        result: What the model says.
-        success: Whether it says that the task was done; false where steps or time ran out.
-        steps: What it did, one line each.
-    """
+    """How a task ended; ``success`` is what the model says, false where steps or time ran out."""
 
     result: str
     success: bool
@@ -72,11 +65,6 @@ class Outcome:
 
 
 async def carry_out(server: FastMCP, task: str, most_steps: int, form: Format, seconds: float) -> Outcome:
-    """Let the model of ``BROWSERUSE_LLM_*`` do a task with the browser's tools of a server.
-
-    Raises:
-        ToolError: There is no model, or it did not answer.
-    """
     steps: list[str] = []
     try:
         async with asyncio.timeout(seconds):
@@ -106,7 +94,6 @@ async def _carry_out(server: FastMCP, task: str, most_steps: int, form: Format, 
 async def _step(
     server: FastMCP, message: dict[str, Any], messages: list[dict[str, Any]], steps: list[str]
 ) -> Outcome | None:
-    """Do what the model asks for; its result where it gives one."""
     calls = message.get("tool_calls") or []
     content = message.get("content")
     content = content.strip() if isinstance(content, str) else ""
@@ -124,7 +111,7 @@ async def _step(
             if not isinstance(arguments, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            arguments, answer = {}, f"The arguments are no JSON object: {error}."
+            arguments, answer = {}, f"The arguments are not a JSON object: {error}."
         else:
             if name == _FINISH and str(arguments.get("result", "")).strip():
                 return Outcome(str(arguments["result"]).strip(), arguments.get("success") is not False, steps)
@@ -157,7 +144,6 @@ async def _offered(server: FastMCP) -> list[dict[str, Any]]:
 
 
 def _forget_pages(messages: list[dict[str, Any]]) -> None:
-    """Leave the first line of the pages that are not the latest."""
     answers = [message for message in messages if message["role"] == "tool"]
     for message in answers[:-_PAGES_KEPT]:
         first, _, rest = message["content"].partition("\n")

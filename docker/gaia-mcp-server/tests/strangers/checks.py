@@ -16,15 +16,7 @@ _SIGN = re.compile(r"(?<=\w)[\^_](?=\w)")
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison.
-
-    Attributes:
-        by: What is compared with, for the table in the README.
-        difference: Given the result's structured content and the file, what differs; empty where nothing does. Of a
-            call that has to fail, the content is its message.
-        refuses: Whether the call has to fail.
-        program: What the other reading runs.
-    """
+    """A comparison ``by`` another reading, for the README; of a call that has to fail, the content is its message."""
 
     by: str
     difference: Callable[[dict[str, Any], Path], str]

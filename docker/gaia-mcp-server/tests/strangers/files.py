@@ -50,12 +50,9 @@ _PROGRAMS = {
 
 @dataclass(frozen=True)
 class Stranger:
-    """A file, and a call that reads it.
+    """A file, and a call that reads it; an empty ``member`` means the package itself.
 
-    Attributes:
-        member: Its path in the package; empty means the package itself.
-        whole: Whether later parts of a long result are read too.
-        programs: What the tool needs for this file, beside what it always needs.
+    ``whole``: later parts of a long result are read too. ``programs`` is what the tool needs for this file.
     """
 
     package: Package

@@ -29,12 +29,7 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """One version of a package.
-
-    Attributes:
-        sha256: Of the archive that the registry has.
-        source: ``pypi`` means the source distribution, ``debian`` the binary package.
-    """
+    """One version of a package: of ``pypi`` the source distribution, of ``debian`` the binary package."""
 
     name: str
     version: str
@@ -42,12 +37,7 @@ class Package:
     source: Literal["pypi", "debian"] = "pypi"
 
     def archive(self) -> Path:
-        """The package as the registry has it.
-
-        Raises:
-            UnreachableError: The registry does not answer, or has that version no more.
-            ValueError: It has another content than it had.
-        """
+        """The package as the registry has it."""
         folder = _cache() / f"{self.name}-{self.version}"
         with _locked(folder):
             for found in folder.glob("package*"):
@@ -62,12 +52,7 @@ class Package:
                 return fetched.rename(folder / f"package{ending[0]}")
 
     def copy(self, member: str, folder: Path) -> Path:
-        """A file of the package, copied into a folder; what Debian compressed is as it was before.
-
-        Args:
-            member: Its path in the package, below the one folder that a source distribution has. Empty means the
-                package itself.
-        """
+        """A file of the package (empty: the package), copied into a folder, decompressed if it is Debian's."""
         archive = self.archive()
         if not member:
             return Path(shutil.copy(archive, folder / f"{self.name}{archive.name.removeprefix('package')}"))

@@ -14,7 +14,7 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.recipe.schema import EpisodeUse
-from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.endpoint import EndpointFailed

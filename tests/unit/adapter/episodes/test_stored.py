@@ -11,7 +11,7 @@ import pytest
 from aworld_train.adapter.episodes import stored as stored_module
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
-from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message, ToolCall

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.code_tests import CodeTests, program, read_verdict, without_fence
-from aworld_train.reward.scored import Score
+from aworld_train.reward.score_types import Score
 from tests.properties import examples
 from tests.unit.reward.attacks.code_programs import ATTACKS, Attack
 

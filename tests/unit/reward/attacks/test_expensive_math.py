@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aworld_train.reward.math import math
 from aworld_train.reward.math_size import too_large
-from aworld_train.reward.scored import ScoreOutcome, ScoreResult, TooHard
+from aworld_train.reward.score_types import ScoreOutcome, ScoreResult, TooHard
 from aworld_train.reward.scoring import score, score_now
 from tests.properties import examples
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.judge import llm_judge
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_server import JudgeServer, ParsedRequest, Script, completion
 from tests.properties import examples

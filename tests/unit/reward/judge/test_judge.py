@@ -20,7 +20,7 @@ from aiohttp import web
 from aworld_train.reward.judge import llm_judge
 from aworld_train.reward.judge.panel import Backoff, Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions, template_fault
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoringContext
+from aworld_train.reward.score_types import Score, ScoreOutcome, ScoringContext
 from aworld_train.reward.scoring import score as score_row
 from aworld_train.reward.settings import CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import (
@@ -418,7 +418,7 @@ async def test_another_process_finds_the_verdict_though_the_server_is_gone(tmp_p
     program = f"""
 import asyncio, json
 from aworld_train.reward.judge import llm_judge
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.score_types import ScoringContext
 from aworld_train.reward.settings import RewardSettings
 settings = RewardSettings.from_plain(json.loads({json.dumps(context.settings.to_plain())!r}.replace("'", '"')))
 context = ScoringContext(query="What is 6*7?", settings=settings)

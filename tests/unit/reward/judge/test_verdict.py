@@ -355,7 +355,7 @@ def test_a_judge_that_ends_with_a_quote_has_given_no_verdict(answer: str) -> Non
 @pytest.mark.parametrize("begins", ["", "43\n", "```json\n"])
 def test_an_echo_of_the_answer_s_json_is_no_verdict_in_whatever_form(echo: str, begins: str) -> None:
     answer = begins + '{"reason": "the same", "verdict": "correct"}'
-    with pytest.raises(UnreadableVerdict, match="stands in the answer too"):
+    with pytest.raises(UnreadableVerdict, match="is in the answer too"):
         read_verdict(echo, answer, CODE)
     own = json.dumps({"reason": "They are equal: 42.", "verdict": "correct"})
     assert read_verdict(f"```json\n{own}\n```", answer, CODE).verdict == Verdict.correct

@@ -11,7 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 from aworld_train.serving.env_gateway import admission, connections
 from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.connections import Connection, Connections
-from aworld_train.serving.env_gateway.intake import Refusal
+from aworld_train.serving.env_gateway.request_limits import Refusal
 from aworld_train.serving.tokens import (
     InvalidToken,
     Revocation,

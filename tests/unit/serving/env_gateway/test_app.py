@@ -16,12 +16,12 @@ from aiohttp.typedefs import Handler
 
 from aworld_train.serving import tokens
 from aworld_train.serving.channel import Channel, derive_secret
-from aworld_train.serving.env_gateway import app, exchange, pool
+from aworld_train.serving.env_gateway import app, pool, proxy_request
 from aworld_train.serving.env_gateway.app import _RETRY_AFTER, Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
-from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.request_limits import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.env_gateway.waiting import WaitingClient
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
 from tests.environments import HEADERS, HELLO, eventually, is_listening
 from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
@@ -313,7 +313,7 @@ async def test_a_worker_that_has_no_room_is_not_ready_until_it_says_so(tmp_path:
 
 async def test_health_names_the_servers_of_a_worker_that_lives(tmp_path: Path) -> None:
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
-        lost = WorkerLink(1, "", Channel(SECRET), False, *[lambda *_: None] * 3)
+        lost = WorkerClient(1, "", Channel(SECRET), False, *[lambda *_: None] * 3)
         lost.servers, lost.broken = ["of one that is lost"], {"browser": "no browser"}
         served.pool.links.insert(0, lost)
         assert await until(lambda: served.pool.links[1].ready)
@@ -372,7 +372,7 @@ async def test_a_long_message_whose_worker_is_lost_is_answered_as_to_a_session_t
 async def test_a_client_that_takes_nothing_loses_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_WRITE_SECONDS", 0.5)
+    monkeypatch.setattr(proxy_request, "_WRITE_SECONDS", 0.5)
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
         async with http.post(url, json=calling("echo", text="x" * (8 << 20)), headers=session) as answer:
@@ -616,8 +616,8 @@ async def test_idle_workers_that_are_lost_at_the_same_time_are_said(tmp_path: Pa
         gateway(busy.socket) as client,
     ):
         made = Gateway("name", SECRET, [busy.socket, idle.socket], LIMITS).pool.links[1]
-        link = WorkerLink(
-            1, idle.socket, made._channel, False, lambda: None, client.gateway._handle_worker_loss, print
+        link = WorkerClient(
+            1, idle.socket, made.channel, False, lambda: None, client.gateway._handle_worker_loss, print
         )
         following = asyncio.create_task(link.follow())
         busy.report(ready=True)

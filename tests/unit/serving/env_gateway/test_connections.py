@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from aworld_train.serving.env_gateway import connections, desktop, intake
+from aworld_train.serving.env_gateway import connections, desktop, request_limits
 from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import Connection, Connections, listening
 from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
-from aworld_train.serving.env_gateway.intake import READ_BYTES
+from aworld_train.serving.env_gateway.request_limits import READ_BYTES
 from aworld_train.serving.tokens import new_secret, sign
 
 SECRET = new_secret()
@@ -29,7 +29,7 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", SHORT)
     monkeypatch.setattr(connections, "_WATCH_SECONDS", 0.05)
     monkeypatch.setattr(connections, "_LINGER_SECONDS", SHORT)
-    monkeypatch.setattr(intake, "STALL_SECONDS", SHORT)
+    monkeypatch.setattr(request_limits, "STALL_SECONDS", SHORT)
 
 
 @asynccontextmanager
@@ -160,8 +160,8 @@ async def test_a_body_that_comes_too_slowly_is_answered_though_it_never_stalls()
 
 
 async def test_a_body_that_pauses_but_is_fast_enough_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MIN_RATE", 100)
-    monkeypatch.setattr(intake, "STALL_SECONDS", WITHIN)
+    monkeypatch.setattr(request_limits, "MIN_RATE", 100)
+    monkeypatch.setattr(request_limits, "STALL_SECONDS", WITHIN)
     async with gateway() as (_, port):
         client = await Client.connect(port)
         await client.send(authorized(b"Content-Length: 4000"))

@@ -21,7 +21,7 @@ from aworld_train.serving.env_gateway.desktop import (
     WRONG_SECONDS,
     DesktopPages,
 )
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 NAME, SECRET, PASSWORD = "pages", "the secret", "the password"
 COOKIE = f"aworld-vnc-{NAME}"
@@ -69,7 +69,7 @@ async def serving(name: str = NAME, secret: str = SECRET, failures: int = 0) -> 
             Worker(0, http, str(worker.make_url(""))),
             Worker(1, http, str(worker.make_url("")), failures),
         ]
-        pages = DesktopPages(name, secret, PASSWORD, cast("list[WorkerLink]", links))
+        pages = DesktopPages(name, secret, PASSWORD, cast("list[WorkerClient]", links))
         app = web.Application()
         app.add_subapp(PREFIX, pages.application())
         async with TestClient(TestServer(app), cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from aworld_train.serving.env_gateway import egress
-from aworld_train.serving.env_gateway.egress import EgressCounts
+from aworld_train.serving.env_gateway import metrics
+from aworld_train.serving.env_gateway.metrics import EgressCounts
 from tests.unit.serving.env_gateway.test_app import agreeing, gateway, scripted
 
 COUNTS = {
@@ -74,7 +74,7 @@ async def test_the_last_counts_stay_while_it_does_not_answer_and_it_is_asked_onc
     container: Container, monkeypatch: pytest.MonkeyPatch, status: int, body: Any
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(egress, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: now))
     counts = EgressCounts(container.socket)
     await counts.refresh()
     container.status, container.body = status, body

@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from aworld_train.serving.channel import Channel
 from aworld_train.serving.env_gateway import pool as pool_module
-from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 
 
-def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:
+def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerClient:
     """A worker that has said that it is ready."""
-    link = WorkerLink(
+    link = WorkerClient(
         number, "", Channel("a secret"), scoring, lambda: None, lambda link: None, lambda *_: None
     )
     link._handle_line({"ready": True, "slots": slots, "servers": [], "broken": {}})
     return link
 
 
-def pool(*links: WorkerLink, max_queue: int = 100) -> Pool:
+def pool(*links: WorkerClient, max_queue: int = 100) -> Pool:
     workers = Pool(max_queue)
     workers.links = list(links)
     return workers
 
 
-async def waiting(workers: Pool, *names: str, seconds: float = 60.0) -> list["asyncio.Task[WorkerLink]"]:
+async def waiting(workers: Pool, *names: str, seconds: float = 60.0) -> list["asyncio.Task[WorkerClient]"]:
     """Requests that have come to where they wait, in this order."""
     tasks = []
     for name in names:
@@ -259,10 +259,10 @@ def test_whatever_happens_the_order_is_kept_and_no_worker_has_too_many_or_stands
 async def play(slots: list[int], steps: list[tuple[str, int]]) -> None:
     links = [worker(number, many) for number, many in enumerate(slots)]
     workers = pool(*links, max_queue=8)
-    came: dict[str, asyncio.Task[WorkerLink]] = {}
+    came: dict[str, asyncio.Task[WorkerClient]] = {}
     served: list[str] = []
 
-    async def reserve(name: str) -> WorkerLink:
+    async def reserve(name: str) -> WorkerClient:
         link = await workers.reserve(name, 60)
         served.append(name)
         return link

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.serving.env_gateway.revocations import Revocations
+from aworld_train.serving.env_gateway.admission import Revocations
 from aworld_train.serving.tokens import Revocation
 
 LATER = 1e12

@@ -11,7 +11,7 @@ from aiohttp import ClientPayloadError, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from aworld_train.serving.env_gateway import waiting
-from aworld_train.serving.env_gateway.intake import Refusal
+from aworld_train.serving.env_gateway.request_limits import Refusal
 from aworld_train.serving.env_gateway.waiting import WaitingClient
 
 STATES = {"ready": 0, "busy": 2, "cleaning": 1, "down": 0}

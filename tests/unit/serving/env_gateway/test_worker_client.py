@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.base_protocol import BaseProtocol
 
 from aworld_train.serving.channel import Channel, derive_secret
-from aworld_train.serving.env_gateway import link as module
-from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway import worker_client as module
+from aworld_train.serving.env_gateway.worker_client import WorkerClient
 from tests.unit.serving.env_gateway.test_app import Scripted, scripted, until
 from tests.unit.serving.worker.test_app import SECRET
 
@@ -28,8 +28,8 @@ async def endless(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def link_to(socket: str, reports_seen: list[str]) -> WorkerLink:
-    return WorkerLink(
+def link_to(socket: str, reports_seen: list[str]) -> WorkerClient:
+    return WorkerClient(
         0,
         socket,
         Channel(derive_secret(SECRET, 0)),
@@ -41,7 +41,7 @@ def link_to(socket: str, reports_seen: list[str]) -> WorkerLink:
 
 
 @asynccontextmanager
-async def followed(folder: Path) -> AsyncIterator[tuple[WorkerLink, Scripted, list[str]]]:
+async def followed(folder: Path) -> AsyncIterator[tuple[WorkerClient, Scripted, list[str]]]:
     """A link to a worker whose responses do not end, and what it tells of: changes, losses and calls."""
     reports_seen: list[str] = []
     async with scripted(folder, endless) as worker:

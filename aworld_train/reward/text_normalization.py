@@ -1,7 +1,5 @@
-"""Character folding: texts compare equal when they differ only in how a keyboard or a web page writes a character.
-
-Full-width forms become ASCII; typographic quotes, dashes and the minus sign become the ASCII ones; invisible characters
-are removed; composed and decomposed letters become the same. NFKC is not used, because it turns 10² into 102.
+"""Texts compare equal when they differ only in how a keyboard or a web page writes a character: full width, typographic
+quotes and dashes, invisible or composed characters. NFKC is not used, because it turns 10² into 102.
 """
 
 import string
@@ -19,9 +17,8 @@ _PLAIN = {
     **dict.fromkeys("‐‑‒–—―−﹣", "-"),
     **dict.fromkeys("‘’‛′＇", "'"),
     **dict.fromkeys("“”‟″＂", '"'),
-    **dict.fromkeys(
-        "\u00ad\u200b\u200e\u200f\u2060\ufeff", None
-    ),  # soft hyphen, zero-width space, directions, BOM
+    # Soft hyphen, zero-width space, directions, BOM.
+    **dict.fromkeys("\u00ad\u200b\u200e\u200f\u2060\ufeff", None),
     "\u3000": " ",
     **{chr(wide): chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)},
 }
@@ -45,9 +42,8 @@ def bare(text: str) -> str:
 
 
 def is_hidden(ground_truth: str) -> bool:
-    """Whether a ground truth is hidden, such as ``?`` in the rows of a test set that withholds its answers.
-
-    Any text of space and punctuation alone counts as hidden, and no answer is right there.
+    """Whether a ground truth is hidden, such as ``?`` in test sets that withhold their answers: space and punctuation
+    alone.
     """
     return not bare(ground_truth)
 

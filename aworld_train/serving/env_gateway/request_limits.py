@@ -1,9 +1,8 @@
 """Limits on the memory of requests and on the duration of their bodies.
 
-All memory for a request is taken from one budget first, of which each token has a maximal share. Without room, requests
-queue, and the tokens take turns. A message of up to ``HELD_BYTES`` is held as a whole. A larger message, and a large
-response, is streamed through a window of fixed size: its length costs time but no memory. No body is read before its
-sender was admitted.
+All memory is taken from one budget, of which each token has a maximal share; without room, requests queue and the
+tokens take turns. A message of up to ``HELD_BYTES`` is held as a whole, a larger one streamed through a window of fixed
+size, so that its length costs no memory. No body is read before its sender was admitted.
 """
 
 import asyncio
@@ -35,15 +34,7 @@ _INVALID_REQUEST = -32600  # from the JSON-RPC 2.0 specification
 
 
 class Refusal(Exception):
-    """A request is refused.
-
-    Args:
-        status: Status of the response.
-        cause: Label for the metrics.
-        reason: Message for the client.
-        headers: Headers of the response.
-        closes: Whether the connection is closed after it.
-    """
+    """A request is refused; ``cause`` is its label in the metrics, and the connection is closed if it ``closes``."""
 
     def __init__(
         self,
@@ -57,7 +48,6 @@ class Refusal(Exception):
         self.status, self.cause, self._headers, self._closes = status, cause, headers, closes
 
     def response(self) -> web.Response:
-        """The response to the client."""
         error = {"code": _INVALID_REQUEST, "message": str(self)}
         response = web.json_response(
             {"jsonrpc": "2.0", "id": None, "error": error}, status=self.status, headers=self._headers
@@ -74,13 +64,7 @@ class _WaitingRequest:
 
 
 class Budget:
-    """The bytes that all requests may hold together.
-
-    Args:
-        total: Limit of all tokens together.
-        share: Limit of each token.
-        seconds: Longest wait of a request for room.
-    """
+    """The bytes that all requests may hold together, those of a token (``share``), and the longest wait for them."""
 
     def __init__(self, total: int = BUDGET_BYTES, share: int = SHARE_BYTES, seconds: float = QUEUE_SECONDS):
         self._total, self._share, self._seconds = total, share, seconds
@@ -91,15 +75,10 @@ class Budget:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for room."""
         return sum(map(len, self._queues.values()))
 
     async def take(self, token_id: str, amount: int) -> None:
-        """Take bytes from the budget; waits until there is room.
-
-        Raises:
-            Refusal: There was no room in time.
-        """
+        """Take bytes from the budget; waits until there is room, and raises Refusal if there is none in time."""
         waiting = _WaitingRequest(amount, asyncio.get_running_loop().create_future())
         self._queues.setdefault(token_id, deque()).append(waiting)
         self._grant()
@@ -126,7 +105,6 @@ class Budget:
             raise
 
     def release(self, token_id: str, amount: int) -> None:
-        """Return bytes to the budget."""
         self._book(token_id, -amount)
         if self._queues:
             self._grant()
@@ -146,8 +124,8 @@ class Budget:
     def _grant(self) -> None:
         """Grant waiting requests their room: the tokens in turn, and of each token the oldest request.
 
-        A token without room in its share is skipped. A request without room in the budget blocks the others: it would
-        never get any if smaller requests were granted first.
+        A token without room in its share is skipped. A request without room in the budget blocks the others, or smaller
+        ones would always come first.
         """
         skipped = 0
         while skipped < len(self._queues):
@@ -184,29 +162,16 @@ class ByteAllowance:
             self.release(self._taken)
 
     async def take(self, amount: int) -> None:
-        """See ``Budget.take``."""
         await self._budget.take(self._token_id, amount)
         self._taken += amount
 
     def release(self, amount: int) -> None:
-        """See ``Budget.release``; a request that is over has no bytes left."""
         amount = min(amount, self._taken)
         self._taken -= amount
         self._budget.release(self._token_id, amount)
 
 
 class RequestBody:
-    """The body of a request, read as it arrives.
-
-    Args:
-        request: The request.
-        account: Its memory is taken from this allowance.
-        max_bytes: A longer body is refused.
-
-    Raises:
-        Refusal: Its declared length is too long, or it is compressed, so that its length is unknown.
-    """
-
     def __init__(self, request: web.Request, account: ByteAllowance, max_bytes: int):
         self._content, self._account, self._max_bytes = request.content, account, max_bytes
         self._transport = request.transport
@@ -221,11 +186,6 @@ class RequestBody:
             raise self._too_large()
 
     async def read(self) -> bytes:
-        """The whole body, held until the request is over.
-
-        Raises:
-            Refusal: It is too long or too slow, or there is no memory for it.
-        """
         limit = self._max_bytes if self._length is None else self._length
         await self._account.take(limit)
         parts = await self._read_at_least(limit)
@@ -233,11 +193,7 @@ class RequestBody:
         return b"".join(parts)
 
     async def read_or_stream(self) -> "bytes | AsyncIterator[bytes]":
-        """The whole body if it is short; otherwise its chunks as they arrive.
-
-        Raises:
-            Refusal: It is too long or too slow, or there is no memory for it.
-        """
+        """The whole body if it is short; otherwise its chunks as they arrive."""
         if not self._exists:
             return b""
         held = HELD_BYTES if self._length is None else min(HELD_BYTES, self._length)
@@ -249,7 +205,6 @@ class RequestBody:
         return self._stream(parts, held + WINDOW_BYTES)
 
     async def _read_at_least(self, amount: int) -> list[bytes]:
-        """Its first chunks: the whole body, or a little more than ``amount`` bytes."""
         parts = []
         while self._received <= amount and (chunk := await self._chunk()):
             parts.append(chunk)
@@ -293,7 +248,7 @@ class RequestBody:
 
 
 def part_of(message: "bytes | AsyncIterator[bytes]", name: str) -> object:
-    """A field of a message; None if it has no such field, is no message, or was not held."""
+    """A field of a message; None if it has no such field, is not a message, or was not held."""
     if not isinstance(message, bytes):
         return None
     try:
@@ -304,9 +259,6 @@ def part_of(message: "bytes | AsyncIterator[bytes]", name: str) -> object:
 
 
 def limit_reads(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Limit the bytes that a transport reads at a time.
-
-    ``max_size`` is an attribute of the transports of asyncio's selector loop, which documents only its default.
-    """
+    """Limit the bytes that a transport reads at a time, by an attribute of asyncio's selector loop."""
     if transport is not None:
         transport.max_size = size  # type: ignore[attr-defined]

@@ -12,8 +12,8 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.env_gateway import intake
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway import request_limits
+from aworld_train.serving.env_gateway.request_limits import (
     HELD_BYTES,
     MAX_MESSAGE_BYTES,
     READ_BYTES,
@@ -284,19 +284,19 @@ async def test_a_stream_that_becomes_too_long_ends_with_the_reason() -> None:
 async def test_only_the_time_in_which_a_client_is_waited_for_counts_as_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "STALL_SECONDS", 10.0)
-    monkeypatch.setattr(intake, "MIN_RATE", 10)
+    monkeypatch.setattr(request_limits, "STALL_SECONDS", 10.0)
+    monkeypatch.setattr(request_limits, "MIN_RATE", 10)
     now, timeouts = 0.0, list[float]()
 
     def timeout(seconds: float) -> asyncio.Timeout:
         timeouts.append(round(seconds, 6))
         return asyncio.timeout(None)
 
-    monkeypatch.setattr(intake, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(request_limits, "time", SimpleNamespace(monotonic=lambda: now))
     body, content = body_of(Budget())
     for seconds, data in ((9.0, b"x" * 20), (1.0, b"y" * 10), (0.0, b"z")):
         with monkeypatch.context() as patch:
-            patch.setattr(intake, "asyncio", SimpleNamespace(timeout=timeout))
+            patch.setattr(request_limits, "asyncio", SimpleNamespace(timeout=timeout))
             chunk = asyncio.create_task(body._chunk())
             await asyncio.sleep(0)
         now += seconds
@@ -325,7 +325,7 @@ async def test_a_body_that_breaks_off_closes_its_connection(
     monkeypatch: pytest.MonkeyPatch, status: int, cause: str, is_read: bool
 ) -> None:
     if status == 408:
-        monkeypatch.setattr(intake, "STALL_SECONDS", 0.0)
+        monkeypatch.setattr(request_limits, "STALL_SECONDS", 0.0)
     body, content = body_of(Budget(), b"x")
     reading = asyncio.create_task(body.read())
     if is_read:

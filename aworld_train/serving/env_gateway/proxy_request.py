@@ -1,7 +1,5 @@
-"""One request and its response, between a client and the worker of its session.
-
-Short messages are forwarded as a whole, long ones in chunks as they arrive. If the worker is lost meanwhile, the client
-gets a JSON-RPC error; if the client does not read its response, its connection is closed.
+"""One request and its response, between a client and the worker of its session: short messages as a whole, long ones in
+chunks. A client whose worker is lost gets a JSON-RPC error; one that does not read its response is disconnected.
 """
 
 import asyncio
@@ -13,7 +11,8 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.serving.channel import CHECK_HEADER
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway.pool import WorkerSession
+from aworld_train.serving.env_gateway.request_limits import (
     HELD_BYTES,
     READ_BYTES,
     WINDOW_BYTES,
@@ -23,20 +22,13 @@ from aworld_train.serving.env_gateway.intake import (
     limit_reads,
     part_of,
 )
-from aworld_train.serving.env_gateway.pool import WorkerSession
 
 SESSION_HEADER = "Mcp-Session-Id"
 _FORWARDED_HEADERS = (
-    "Accept",
-    "Content-Type",
-    "Last-Event-ID",
-    "MCP-Protocol-Version",
+    *("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers"),
     CHECK_HEADER,
-    "MCP_SERVERS",
-    "MCP-Servers",
 )
 _WRITE_SECONDS = 30.0
-"""Limit for a client to read a chunk that was written to it."""
 _SERVER_ERROR = -32000  # from the range that the JSON-RPC 2.0 specification leaves to servers
 _WORKER_LOST = "the worker of this session was lost; what it did is gone, and a new session has to be opened"
 
@@ -88,11 +80,6 @@ async def forward(
 
 
 def _forwarded_headers(request: web.Request) -> dict[str, str]:
-    """The headers of a request that its worker gets.
-
-    Raises:
-        Refusal: They are not ASCII.
-    """
     headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
     if not all(map(str.isascii, headers.values())):
         raise Refusal(400, "header", "the headers are not all ASCII")
@@ -102,12 +89,9 @@ def _forwarded_headers(request: web.Request) -> dict[str, str]:
 async def _copy(
     answer: aiohttp.ClientResponse, request: web.Request, response: web.StreamResponse, account: ByteAllowance
 ) -> None:
-    """Copy a worker's response to its client.
+    """Copy a worker's response to its client; an event stream gets a window once it turns out to be long.
 
-    The length of an event stream is not known in advance: it gets a window once it turns out to be long.
-
-    Raises:
-        ConnectionResetError: The client does not read it, or there is no memory for it; its connection is closed.
+    Raises ConnectionResetError where the client does not read it, or there is no memory for it.
     """
     may_need_window, copied = answer.content_length is None, 0
     try:
@@ -134,7 +118,6 @@ def _limit_reads(answer: aiohttp.ClientResponse, size: int) -> None:
 async def _report_lost_worker(
     request: web.Request, message: bytes | AsyncIterator[bytes], started: web.StreamResponse | None
 ) -> web.StreamResponse:
-    """The response to a request whose worker was lost, as an event if the stream has started."""
     number = part_of(message, "id")
     error = {"code": _SERVER_ERROR, "message": _WORKER_LOST, "data": {"type": "worker_lost"}}
     reply = {"jsonrpc": "2.0", "id": number, "error": error}

@@ -1,8 +1,7 @@
 """The input and output of scorers, and the result of scoring an answer.
 
-A missing score is not 0: where a judge abstains, or a scorer fails for a reason that is not the answer, the score is
-None, and the caller leaves the episode out. An answer that a scorer cannot cope with is wrong: were it left out, a
-policy would learn to write such answers where it does not know the right one.
+Where a judge abstains, or a scorer fails for a reason that is not the answer, the score is None and the episode is left
+out. An answer that a scorer cannot cope with is wrong: were it left out, a policy would learn to write such answers.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,6 @@ JUDGES_REFUSE = "judges_refuse"
 
 
 class ScoreOutcome(StrEnum):
-    """How scoring an answer ended."""
-
     scored = "scored"
     no_answer = "no_answer"
     too_hard = "too_hard"
@@ -34,13 +31,10 @@ class TooHard(Exception):
 
 @dataclass(frozen=True)
 class Score:
-    """A scorer's result for an answer.
+    """A scorer's result for an answer, or None where it abstains, and how it arrived at it in ``steps``, for people.
 
-    Attributes:
-        value: The score; None where the scorer abstains.
-        parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
-        steps: How the scorer arrived at it, a line each, for people.
-        is_provoked: Whether the answer may be why there is none, as where a judge replied without a verdict.
+    ``parts`` are named numbers for metrics, such as ``judge_cost``. ``is_provoked``: the answer may be why there is no
+    score, as where a judge replied without a verdict.
     """
 
     value: float | None
@@ -53,12 +47,8 @@ class Score:
 class ScoringContext:
     """What a scorer gets beside the answer and the ground truth.
 
-    Attributes:
-        query: The task's question.
-        text: All text of the assistant.
-        info: The row's ``extra_info``.
-        episode: Facts of the episode (``tool_call_count``, ``tool_error_count``, ``num_turns``); empty offline.
-        settings: How the run scores.
+    ``info`` is the row's ``extra_info``; ``episode`` has ``tool_call_count``, ``tool_error_count`` and ``num_turns``,
+    and is empty offline.
     """
 
     query: str = ""
@@ -70,17 +60,7 @@ class ScoringContext:
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The result of scoring an answer.
-
-    Attributes:
-        score: The score; None for ``abstained``, ``timeout`` and ``error``.
-        extracted: The answer in the assistant's text; None where there is none.
-        outcome: How scoring ended.
-        parts: Named numbers.
-        steps: How the scorer arrived at it, a line each.
-        cause: Why there is no score.
-        scorer: Name of the scorer.
-    """
+    """The result of scoring an answer; ``score`` is None for ``abstained``, ``timeout`` and ``error``."""
 
     score: float | None
     extracted: str | None

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from aworld_train.serving.env_gateway import exchange
+from aworld_train.serving.env_gateway import proxy_request
 from aworld_train.serving.env_gateway.app import GatewayLimits
-from aworld_train.serving.env_gateway.intake import (
+from aworld_train.serving.env_gateway.request_limits import (
     HELD_BYTES,
     READ_BYTES,
     WINDOW_BYTES,
@@ -137,7 +137,7 @@ async def test_a_response_has_a_window_where_it_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int | None, sent: int, held: int
 ) -> None:
     read_sizes: list[int] = []
-    monkeypatch.setattr(exchange, "limit_reads", lambda _, size: read_sizes.append(size))
+    monkeypatch.setattr(proxy_request, "limit_reads", lambda _, size: read_sizes.append(size))
     proceed = asyncio.Event()
     parts = [b"x" * sent, b"y" * (1 if length is None else length - sent)]
     async with session_with(tmp_path, stream(length, parts[0], proceed.wait, parts[1])) as (

@@ -1,13 +1,13 @@
-"""The gateway's view of one worker: its state is followed while it runs, and again after it was restarted.
+"""The gateway's view of one worker: its state is followed while it runs, and again after a restart.
 
-Each response from the worker's socket has to prove that it is the worker's; see ``aworld_train.serving.channel``. If
-one does not, the gateway disconnects.
+Each response has to prove that it is the worker's (``serving.channel``); if one does not, the gateway disconnects.
 """
 
 import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -27,50 +27,36 @@ class NotTheWorker(aiohttp.ClientError):
     """Another program answers at the socket of a worker."""
 
 
-class WorkerLink:
+@dataclass(eq=False)
+class WorkerClient:
     """One worker.
 
-    Args:
-        number: Its number.
-        socket: Path of its socket.
-        channel: Channel between the gateway and the worker.
-        scoring: Whether it is for scoring only.
-        on_change: Called when the number of sessions that it takes may have changed.
-        on_loss: Called when the worker and all its sessions are lost.
-        on_call: Called with server, outcome and seconds of each tool call.
+    ``on_change`` is called when the number of sessions that it takes may have changed, ``on_call`` with server, outcome
+    and seconds of each tool call.
     """
 
-    def __init__(
-        self,
-        number: int,
-        socket: str,
-        channel: Channel,
-        scoring: bool,
-        on_change: Callable[[], None],
-        on_loss: Callable[["WorkerLink"], None],
-        on_call: Callable[[str, str, float], None],
-    ):
-        self.number = number
-        self.socket = socket
-        self._channel = channel
-        self.scoring = scoring
-        self.alive = False
-        self.ready = False
-        self.proved = False  # whether it has been ready since it was last lost
-        self.was_idle = False  # whether it was ready and had no session when it was last lost
-        self.exclusive = True
-        self.servers: list[str] = []
-        self.broken: dict[str, str] = {}
-        self.starting = ""  # the tool server that it is starting
-        self.sessions: set[str] = set()
-        self._slots = 0
-        self._on_change, self._on_loss, self._on_call = on_change, on_loss, on_call
-        self._http: aiohttp.ClientSession | None = None
-        self.bodies: set[aiohttp.StreamReader] = set()  # of the responses that are being read
+    number: int
+    socket: str
+    channel: Channel
+    scoring: bool
+    on_change: Callable[[], None]
+    on_loss: Callable[["WorkerClient"], None]
+    on_call: Callable[[str, str, float], None]
+    alive: bool = False
+    ready: bool = False
+    proved: bool = False  # whether it has been ready since it was last lost
+    was_idle: bool = False  # whether it was ready and had no session when it was last lost
+    exclusive: bool = True
+    servers: list[str] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
+    starting: str = ""  # the tool server that it is starting
+    sessions: set[str] = field(default_factory=set)
+    bodies: set[aiohttp.StreamReader] = field(default_factory=set)  # of the responses that are being read
+    _slots: int = 0
+    _http: aiohttp.ClientSession | None = None
 
     @property
     def free(self) -> bool:
-        """Whether it takes another session."""
         return self.alive and self.ready and len(self.sessions) < self._slots
 
     @property
@@ -91,33 +77,22 @@ class WorkerLink:
     ) -> "_VerifiedRequest":
         """A context with the worker's response to a request, its body not read yet.
 
-        Entering it raises:
-            NotTheWorker: Another program has answered.
-            ClientError, OSError: There was no answer.
+        Entering it raises NotTheWorker where another program has answered, and ClientError or OSError without an
+        answer.
         """
-        proof = self._channel.request_headers()
+        proof = self.channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
         return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket to the worker.
-
-        Raises:
-            NotTheWorker: Another program has answered.
-            ClientError, OSError: There was no answer.
-        """
-        proof = self._channel.request_headers()
+        proof = self.channel.request_headers()
         websocket = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
         await self.verify_worker(proof, websocket._response.headers)
         return websocket
 
     async def verify_worker(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
-        """Check that the worker has answered.
-
-        Raises:
-            NotTheWorker: Another program has; the gateway has disconnected.
-        """
-        if self._channel.is_worker(sent, received):
+        """Check that the worker has answered; otherwise disconnect and raise NotTheWorker."""
+        if self.channel.is_worker(sent, received):
             return
         sys.stderr.write(f"What answers at {self.socket} is not worker {self.number}; it is not used.\n")
         await self.reset()
@@ -135,7 +110,6 @@ class WorkerLink:
         return self._http
 
     async def follow(self) -> None:
-        """Follow its state, until this is cancelled."""
         while True:
             try:
                 await self._listen()
@@ -148,7 +122,7 @@ class WorkerLink:
     async def reset(self, failed: aiohttp.ClientSession | None = None) -> None:
         """Disconnect, so that the worker ends all its sessions, and connect again.
 
-        Does nothing if ``failed`` is not the current client any more: the link was reset since.
+        Not if ``failed`` was replaced since.
         """
         if failed is not None and failed is not self._http:
             return
@@ -172,7 +146,7 @@ class WorkerLink:
     def _handle_line(self, line: dict[str, Any]) -> None:
         if "call" in line:
             server, outcome, seconds = line["call"]
-            self._on_call(server, outcome, seconds)
+            self.on_call(server, outcome, seconds)
         elif "ready" in line:
             self.alive = True
             self.ready = line["ready"]
@@ -184,24 +158,23 @@ class WorkerLink:
                 line["broken"],
                 line.get("starting", ""),
             )
-            self._on_change()
+            self.on_change()
 
     async def _disconnect(self) -> None:
-        """Close all connections, so that every open request fails, and report the loss."""
         self.was_idle = self.ready and not self.sessions
         was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
         await self.reset()
         if was_alive or self.sessions:
-            self._on_loss(self)
+            self.on_loss(self)
 
 
 class _VerifiedRequest:
     """A request to a worker, and its response once that has been verified.
 
-    It is a class because the event loop tracks every asynchronous generator, which costs more than the proof.
+    Not an asynchronous generator, which the event loop tracks: that costs more than the proof.
     """
 
-    def __init__(self, link: WorkerLink, proof: Mapping[str, str], request: Any):
+    def __init__(self, link: WorkerClient, proof: Mapping[str, str], request: Any):
         self._link, self._proof, self._request = link, proof, request
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
