@@ -1,6 +1,6 @@
 """Checks of rows, over whole columns.
 
-Every check finds the faulty rows of a batch at once; only the first faulty row is read by itself, to describe its
+Every check finds the faulty rows of a batch at once; only the first faulty row is read alone, to describe its
 fault.
 """
 
@@ -199,7 +199,7 @@ CHECKS = (
     Check(
         _hidden_answer,
         lambda row: (
-            f"has the answer {row['reward_model']['ground_truth']!r}, which stands for one that is kept hidden"
+            f"has the answer {row['reward_model']['ground_truth']!r}, a placeholder for one that is kept hidden"
         ),
     ),
     Check(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),

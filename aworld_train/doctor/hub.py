@@ -117,7 +117,7 @@ def _complete(model: str, folder: Path) -> Iterator[Finding]:
 
 
 def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
-    missing = f"{model} is no directory, and not in the cache {hub_cache(machine)}"
+    missing = f"{model} is not a directory, and not in the cache {hub_cache(machine)}"
     fetch = (
         f"If it is a model of the hub: hf download {model}. If it is a folder: make it (aworld-train model tiny makes "
         "the quickstart's), or correct model.path."

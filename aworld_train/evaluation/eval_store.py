@@ -1,4 +1,4 @@
-"""The store of an evaluation while it goes on.
+"""The store of a running evaluation.
 
 Nothing of a new evaluation has to be found in its store, so the library for databases is imported, and the database
 made, while the first attempts wait for their answers.

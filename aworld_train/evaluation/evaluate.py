@@ -231,7 +231,7 @@ class _EvaluationRun:
             self._write_summary()
 
     def _write_summary(self) -> None:
-        """The summary while the evaluation goes on: what is known without reading the store."""
+        """The summary of a running evaluation: what is known without reading the store."""
         self._next_summary = time.monotonic() + _SUMMARY_SECONDS
         tally = self._tally
         figures = {

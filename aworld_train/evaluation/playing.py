@@ -1,4 +1,4 @@
-"""Makes the attempts of an evaluation, so many at a time, until all are made or a limit ends it.
+"""Makes the attempts of an evaluation, a limited number at a time, until all are made or a limit ends it.
 
 What an attempt comes to is in the store when it is over; nothing of it is kept here but counts. So memory does not grow
 with the number of attempts, and a process that is killed loses only those that it was making.

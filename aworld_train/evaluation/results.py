@@ -167,7 +167,7 @@ def evaluation_of(run: RecordedRun) -> Evaluation:
     settings = run.manifest.get(SETTINGS)
     store = find_run_store(run) if isinstance(settings, dict) else None
     if store is None or not isinstance(settings, dict):
-        raise UsageError(f"{run.path} is no evaluation. `aworld-train eval RECIPE` makes one.")
+        raise UsageError(f"{run.path} is not an evaluation. `aworld-train eval RECIPE` makes one.")
     with store:
         return Evaluation(run, settings, _tasks(store), _attempts(store, settings.get("prices")))
 

@@ -1,4 +1,4 @@
-"""The figures of an evaluation while it goes on: enough for its progress and its limits, whatever its size."""
+"""The figures of a running evaluation: enough for its progress and its limits, whatever its size."""
 
 import time
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ def outcome(run_dir: Path, status: JobStatus, logged_error: str = "") -> RunSumm
         ended = "cannot be asked about" if status.state is JobState.unknown else f"ended as {status.detail}"
         raise TrainingFailure(
             f"The job of {run_dir} {ended} after step {summary.steps_done} of {summary.steps_planned}; its run did "
-            "not end by itself. Go on with --resume."
+            "not end on its own. Continue with --resume."
         )
     raise _error(summary.error["kind"])(summary.error["message"])
 

@@ -12,7 +12,7 @@ from aworld_train.launch.record import launch_folder
 _NODE_SECONDS = 120.0  # a node may have to start a Python process from a file system that many machines share
 _VISIBLE_SECONDS = 15.0  # NFS shows a new file to other machines after some seconds (acregmin, acdirmin)
 _CPUS_PER_PROCESS = 3
-"""VeRL 0.9.1 reserves so many processors beside each GPU (``ResourcePoolManager.max_colocate_count``)."""
+"""VeRL 0.9.1 reserves this number of processors beside each GPU (``ResourcePoolManager.max_colocate_count``)."""
 CPUS_BESIDE = 3
 """Its queue takes two processors, and an actor needs a free one to be placed."""
 _QUESTION = "reach-{nonce}"

@@ -9,7 +9,7 @@ from aworld_train.errors import AworldTrainError
 
 POLL_SECONDS = 1.0
 MAX_SILENT_SECONDS = 120.0
-"""How long a cluster may be silent while a job is followed. The job goes on in any case."""
+"""How long a cluster may be silent while a job is followed. The job keeps running in any case."""
 
 
 def show_line(line: str) -> None:

@@ -34,7 +34,7 @@ def checked_address(address: str) -> str:
         is_usable = False
     if not is_usable:
         raise UsageError(
-            f"{address!r} is no address of Ray's Jobs API (cluster.address, or RAY_ADDRESS): it is that of the "
+            f"{address!r} is not an address of Ray's Jobs API (cluster.address, or RAY_ADDRESS): it is that of the "
             f"cluster's dashboard, such as {DEFAULT_ADDRESS}."
         )
     if parts.username or parts.password:

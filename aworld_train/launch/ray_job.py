@@ -1,6 +1,7 @@
 """The launcher ``ray``: the run is a job of a Ray cluster that is there already.
 
-The job belongs to the cluster, so it goes on when the command that submitted it ends. It is started by ``cluster_job``.
+The job belongs to the cluster, so it keeps running when the command that submitted it ends. ``cluster_job``
+starts it.
 """
 
 import os
@@ -27,7 +28,7 @@ from aworld_train.training.summary import RunSummary
 
 _FILE = f"{LAUNCH_FOLDER}/{FILE}"
 _STOP_GRACE = 15
-"""Seconds that a job has to end by itself; Ray then kills its processes. Ray's own limit is 3."""
+"""Seconds that a job has to end on its own; Ray then kills its processes. Ray's own limit is 3."""
 _STOP_SECONDS = _STOP_GRACE + 15.0
 _STOP_POLL_SECONDS = 0.25
 
@@ -49,7 +50,7 @@ class RayLauncher:
         record = self._submit(processor, jobs, run_dir, options)
         show = (lambda _: None) if options.quiet else show_line
         show(
-            f"The job {record.job} was submitted to {record.address}. It goes on without this command; its log: "
+            f"The job {record.job} was submitted to {record.address}. It runs without this command; its log: "
             f"aworld-train runs logs {run_dir}"
         )
         return None if options.detach else attach(self, run_dir, show)
@@ -67,7 +68,7 @@ class RayLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """The cluster goes on."""
+        """The cluster keeps running."""
         record = submitted_record(run_dir)
         jobs = RayJobs(record.address, ray_token())
         if jobs.status(record.job).state is not JobState.ended:

@@ -73,7 +73,7 @@ class LoraSection:
 @dataclass
 class ModelSection:
     path: Name | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
-    hub: Name | None = _doc("Name on the hub, for machines on which `path` is no directory.")
+    hub: Name | None = _doc("Name on the hub, for machines on which `path` is not a directory.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
     attention: str | None = _doc(
         "How the trainer computes attention on GPUs, as transformers calls it: `flash_attention_2`, "
@@ -132,8 +132,10 @@ class ContextSection:
 
 @dataclass
 class RepetitionSection:
-    turns: Repeats = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
-    loops: Repeats = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
+    turns: Repeats = _doc("End an episode when this number of turns in a row are the same; 0 never.", 0)
+    loops: Repeats = _doc(
+        "End an episode when a turn ends with the same tokens this number of times; 0 never.", 0
+    )
 
 
 @dataclass
@@ -277,7 +279,7 @@ def _listed(files: str | list[str] | None) -> list[str]:
 class JudgeSection:
     models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
     concurrency: PositiveInt = _doc("Most requests at the same time.", 16)
-    per_minute: NonNegativeInt = _doc("Most requests in a minute; 0 is no limit.", 0)
+    per_minute: NonNegativeInt = _doc("Most requests in a minute; 0 means no limit.", 0)
     attempts: PositiveInt = _doc("How often an endpoint is asked before the next one is.", 4)
     cache: str | None = _doc("Folder that keeps verdicts, so that the same answer is judged once.")
     prompt: str | None = _doc(
@@ -506,8 +508,8 @@ class TrainerSection:
         "Seconds without any sign of progress after which the run is failed.", 1800.0
     )
     max_restarts: NonNegativeInt = _doc(
-        "How often the run goes on by itself, from its last whole checkpoint, after it lost a process, a machine, the "
-        "engine or the tool environment. Errors of the recipe and of its code end it at once.",
+        "How often the run restarts on its own, from its last whole checkpoint, after it lost a process, a machine, "
+        "the engine or the tool environment. Errors of the recipe and of its code end it at once.",
         0,
     )
     loggers: list[str] = _doc(
@@ -638,7 +640,7 @@ class StoreSection:
         "Size of the run's database at which texts and tokens of the oldest episodes are removed; figures stay."
     )
     otlp: WebAddress | None = _doc(
-        "OTLP/HTTP endpoint that gets the episodes as OpenTelemetry spans while the run goes on, as "
+        "OTLP/HTTP endpoint that gets the episodes as OpenTelemetry spans while it runs, as "
         "http://localhost:4318/v1/traces; headers are read from OTEL_EXPORTER_OTLP_HEADERS."
     )
 

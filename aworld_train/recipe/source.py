@@ -109,7 +109,7 @@ def parse_value(text: str) -> Any:
 
 _REMEDIES = {
     "'\\t'": "indent with spaces, not with tabs",
-    "mapping values are not allowed": "is it indented like its neighbours? Text with a colon stands in quotes",
+    "mapping values are not allowed": "is it indented like its neighbours? Text with a colon needs quotes",
     "another document": "a recipe is one document, without a line `---` in it",
     "could not determine a constructor": "tags, such as !!python, are not taken; write the value itself",
     "expected ',' or": "a list or map in brackets before it is not closed",

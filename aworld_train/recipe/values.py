@@ -47,7 +47,7 @@ def _remedy(path: KeyPath, value: Any) -> str:
     if "." in name:
         names = [*parents, *name.split(".")]
         nested = ": {".join(names) + ": ..." + "}" * (len(names) - 1)
-        return f"; in a file a key stands below its section: write `{nested}`"
+        return f"; in a file a key is below its section: write `{nested}`"
     if hint := suggestion(path):
         return f"; did you mean `{hint}`?"
     if not parents and isinstance(value, Mapping):

@@ -249,7 +249,7 @@ def _other_notation(actual: str, expected: str) -> str | None:
 
 
 def _without_name(text: str, other: str) -> str:
-    """What stands after the equals sign, where the other text has none: ``2x`` of ``f'(x) = 2x``."""
+    """What follows the equals sign, where the other text has none: ``2x`` of ``f'(x) = 2x``."""
     return text.rpartition("=")[2] if "=" in text and "=" not in other else text
 
 

@@ -1,6 +1,6 @@
 r"""Numbers as people write them: the one reader of the scorers ``number``, ``math`` and ``gaia``.
 
-It takes off what stands around a number (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and reads the rest exactly,
+It takes off what surrounds a number (``$42$``, ``\boxed{42}``, ``**42**``, ``x = 42``), and reads the rest exactly,
 in the digits of any script. What has a second number or a word of numbers in it is not a number: ``460 or 461``. The
 table in docs/how-to/scorer.md shows the notations.
 """

@@ -35,7 +35,7 @@ class JudgeModel:
 class JudgeSettings:
     """The models that judge, tried in order until one gives a verdict, and the limits of requests to them.
 
-    ``per_minute`` 0 is no limit; ``attempts`` is the requests to a model before the next one; ``prompt`` None is the
+    ``per_minute`` 0 means no limit; ``attempts`` is the requests to a model before the next one; ``prompt`` None is the
     package's own.
     """
 

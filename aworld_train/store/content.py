@@ -20,7 +20,7 @@ class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An image in a message: the character that it stands before, and the SHA-256 of its file, a blob of the store."""
+    """An image in a message: the character that it comes before, and the SHA-256 of its file, a blob of the store."""
 
     position: int
     digest: str

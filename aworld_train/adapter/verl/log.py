@@ -53,5 +53,5 @@ def error_line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     first = f"{type(error).__name__}: {lines[0].strip()}"[:_MAX_CHARS]
-    # What Ray says about an actor stands in the lines below the first.
+    # What Ray says about an actor is in the lines below the first.
     return next(iter(errors_in("\n".join((first, *lines[1:])))), first)

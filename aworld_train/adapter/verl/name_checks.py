@@ -103,7 +103,7 @@ def _optimizer(raw: Mapping[str, Any], section: str) -> Iterator[tuple[KeyPath, 
 
 
 def _fault(path: KeyPath, kind: str, value: Any, names: Names) -> Iterator[tuple[KeyPath, str]]:
-    """One sentence about a name that is none; nothing about a value that is no text or not known yet."""
+    """One sentence about a name that is not valid; nothing about a value that is not text or not known yet."""
     if not isinstance(value, str) or "${" in value:
         return
     known = names()

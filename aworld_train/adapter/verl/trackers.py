@@ -24,7 +24,7 @@ def tracker_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
-    """Variables by which trackers write below the run folder; what the user has set stands.
+    """Variables by which trackers write below the run folder; what the user has set stays.
 
     Makes the folder, and the id of the run for W&B, if they are not there.
     """

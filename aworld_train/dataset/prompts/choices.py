@@ -32,7 +32,7 @@ def check_template(template: str, name: str) -> None:
     used = _PLACEHOLDER.findall(template)
     lines = template.split("\n")
     if used.count("question") != 1:
-        problem = "has {question} once, where the question stands"
+        problem = "has {question} once, where the question goes"
     elif used.count("choice") > 1:
         problem = "has {choice} in one line, which is repeated for each choice"
     elif any("{label}" in line and "{choice}" not in line for line in lines):
@@ -75,7 +75,7 @@ def question_with_choices(question: str, choices: Sequence[Choice]) -> str:
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    """The line with its placeholders replaced, but none that stands in a value."""
+    """The line with its placeholders replaced, but none inside a value."""
     return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
 
 

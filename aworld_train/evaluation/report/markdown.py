@@ -1,6 +1,6 @@
 """An evaluation as a page of Markdown, for pull requests and notes.
 
-What models, tools and datasets wrote stands in it with every character escaped that Markdown or HTML reads.
+What models, tools and datasets wrote is in it with every character escaped that Markdown or HTML reads.
 """
 
 import re

@@ -60,7 +60,7 @@ class KubernetesLauncher:
                 show_line(f"  {line}")
             return None
         self._submit(rendered, run_dir, file)
-        show_line(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
+        show_line(f"The RayJob {rendered.names.run} was submitted; it runs without this command.")
         return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:

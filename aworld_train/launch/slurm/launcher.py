@@ -53,7 +53,7 @@ class SlurmLauncher:
         try:
             return attach(self, run_dir, (lambda _: None) if options.quiet else show_line)
         except KeyboardInterrupt:
-            show_line(f"The job goes on; `scancel {job}` ends it.")
+            show_line(f"The job keeps running; `scancel {job}` ends it.")
             raise
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:

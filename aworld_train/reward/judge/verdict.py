@@ -4,8 +4,8 @@
   ``"correct"`` or ``"incorrect"``, ``"correct"`` is ``"yes"``, ``"no"``, true or false;
 - a last line ``VERDICT code: CORRECT`` or ``INCORRECT`` with the code of the request, which no answer can know;
 - a last line without the code, ``judgement: correct``, ``correct: yes`` or ``no``, ``结论: 正确`` or ``错误``, which a
-  line with a confidence may follow. Any other verdict in the text must then agree with it, unless it stands in the
-  answer, which judges quote. A last line that stands in the answer does not make it right;
+  line with a confidence may follow. Any other verdict in the text must then agree with it, unless it is in the
+  answer, which judges quote. A last line that is in the answer does not make it right;
 - the words that the judge's instructions define (see `forms`), as ``A``, ``TRUE`` or ``NOT_ATTEMPTED``, alone on the
   last line.
 
@@ -226,7 +226,7 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
     stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
     if is_correct and stands_in_answer and not line.code:
         raise UnreadableVerdict("its last line is in the answer too, and lacks the code of the request")
-    # A single letter stands in nearly every text.
+    # A single letter is in nearly every text.
     letters_alone = quoted_lines if is_correct else {_letters(word) for word in _WORD.findall(answer)}
     for mention, verdict in _other_verdicts(reason, text, forms):
         letters = _letters(mention)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 DEFAULT_AGENT = "agent"
-# "." and ".." are steps in a path and "" is no segment: these names, and names that begin with the mark, get a mark.
+# "." and ".." are steps in a path and "" is not a segment: these names, and names that begin with the mark, get a mark.
 _MARK = "~"
 
 
