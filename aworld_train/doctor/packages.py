@@ -1,7 +1,9 @@
 """The interpreter, and the installed packages beside what the package asks for and what wheels were built for."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,8 +41,24 @@ def check_packages(machine: Machine, needs: Needs) -> Iterator[Finding]:
             f"{len(others)} versions are not those of requirements/{profile}.txt: {listed(others)}.",
             _install(profile),
         )
+    if folder := _uncompiled(machine):
+        yield warn(
+            "The packages have no compiled bytecode and cannot get any (PYTHONDONTWRITEBYTECODE, or a folder that "
+            "cannot be written), so each process of a run compiles them again: a minute or two at every start.",
+            f"{sys.executable} -m compileall -q {folder}",
+        )
     if profile is not None and not unmet and not others:
         yield ok(f"Profile {profile}: all packages have the versions that were tested.")
+
+
+def _uncompiled(machine: Machine) -> Path | None:
+    """The folder of packages that stay without bytecode. On an H200 a start took 260 s so, and 176 s with it."""
+    installed = machine.packages.get("verl")
+    package = installed[1].parent / "verl" if installed else None
+    if package is None or not package.is_dir() or any(package.glob("__pycache__/*.pyc")):
+        return None
+    may_write = os.access(package, os.W_OK) and not machine.variable("PYTHONDONTWRITEBYTECODE")
+    return None if may_write else package.parent
 
 
 def profile_of(machine: Machine, needs: Needs) -> str | None:
