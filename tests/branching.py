@@ -4,6 +4,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
@@ -32,7 +33,8 @@ def add_episode(folder: Path, content: EpisodeContent | None, *, step: int, inde
     task = recorder.task(task_row(index, 6, 7))
     recorder.begin(episode, task, step=step, phase="train", attempt=0, key="")
     figures = {"outcome": "answered", "treatment": "trained", "reward": 1.0, "turns": 3, "tool_calls": 0}
-    recorder.end(episode, figures | {"tool_errors": 0, "sampled_tokens": 9, "seconds": 2.0}, content)
+    figures |= {"tool_errors": 0, "sampled_tokens": 9, "seconds": 2.0}
+    recorder.end(episode, figures_of(figures), content)
     recorder.close()
     place = store_place(folder)
     assert place is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
@@ -169,7 +170,7 @@ class _Episode:
             self._use_tool(right, outside)
         if self._score is not None:
             self._sample(f"The crate holds **{answer}** parts. {self._text}", (), outside)
-        figures, content = self._figures(str(answer)), self._content(str(answer))
+        figures, content = figures_of(self._figures(str(answer))), self._content(str(answer))
         kept = self._recorder.keep.content_of(episode, figures)
         self._recorder.end(episode, figures, content if kept else None)
 

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
@@ -84,7 +85,7 @@ def write_step(folder: Path, first: int, episodes: int, turns: int) -> None:
             "seconds": 20 * rng.random(),
             "weights": [step - 1, step - 1],
         }
-        recorder.end(episode, figures, content)
+        recorder.end(episode, figures_of(figures), content)
         trained.append(TrainedRow(f"{key}_0", reward - 0.6, turns * SAMPLED))
     recorder.trained(step, trained)
     recorder.close()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from aworld_train.episode.figures import EpisodeFigures, figures_of
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
@@ -41,9 +42,14 @@ def stored_episode(
         attempt=0,
         began=1_800_000_000.0,
         ended=1_800_000_100.0,
-        figures={"outcome": "answered", "reward": 1.0, "scorer": "number", "suspicions": []} | figures,
+        left_out=None,
+        accuracy=None,
+        trained_step=None,
+        advantage=None,
+        has_content=content is not None,
+        figures=figures_of({"outcome": "answered", "reward": 1.0, "scorer": "number"} | figures),
     )
-    return StoredEpisode(head, {}, {}, content, uses, tools or {})
+    return StoredEpisode(head, EpisodeFigures(), {}, content, uses, tools or {})
 
 
 def sampled_node(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
@@ -259,7 +260,8 @@ def record_episode(
         }
         if attempt == 1:
             figures["suspicions"] = ["answer_in_query"]
-    recorder.end(episode, figures, content if recorder.keep.content_of(episode, figures) else None)
+    typed = figures_of(figures)
+    recorder.end(episode, typed, content if recorder.keep.content_of(episode, typed) else None)
     return episode
 
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.episode_lines import PHASE, cost_of, score_of
 from aworld_train.evaluation.statistics import Scores
+from aworld_train.evaluation.tally import PHASE, cost_of
 from aworld_train.store.reading import EpisodeKey, Store, TaskKey
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_files import SETTINGS
@@ -194,42 +195,36 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
 
 
 def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[TaskAttempt]:
-    return [attempt_of(key, line, prices) for key, line in store.ended_lines(PHASE)]
+    return [attempt_of(key, figures, prices) for key, figures in store.ended_figures(PHASE)]
 
 
 def attempt_of(
-    key: EpisodeKey, line: Mapping[str, Any], prices: Mapping[str, float] | None = None
+    key: EpisodeKey, figures: EpisodeFigures, prices: Mapping[str, float] | None = None
 ) -> TaskAttempt:
-    """The attempt that an episode was.
-
-    Args:
-        key: Which episode it is.
-        line: Its line of ``traces/episodes.jsonl``.
-        prices: As in ``cost_of``.
-    """
-    score = score_of(line)
+    """The attempt that an episode was; ``prices`` as in ``cost_of``."""
+    score, scorer = figures.accuracy, figures.scorer or ""
     return TaskAttempt(
-        key.id,
-        key.task,
-        key.attempt,
-        line.get("seed"),
-        score,
-        str(line.get("outcome") or ""),
-        line.get("cause"),
-        line.get("extracted"),
-        str(line.get("scorer") or "") if score is not None else "",
-        int(line.get("turns") or 0),
-        int(line.get("tool_calls") or 0),
-        int(line.get("tool_errors") or 0),
-        int(line.get("given_tokens") or 0),
-        int(line.get("sampled_tokens") or 0),
-        float(line.get("seconds") or 0.0),
-        float(line.get("generate_seconds") or 0.0),
-        float(line.get("tool_seconds") or 0.0),
-        cost_of(line, prices),
-        line.get("parts") or {},
-        tuple(line.get("suspicions") or ()),
-        line.get("faults") or {},
-        key.began,
-        f"{line.get('scorer') or ''}: {line['scoring']}" if score is None and line.get("scoring") else "",
+        episode=key.id,
+        task=key.task,
+        number=key.attempt,
+        seed=figures.seed,
+        score=score,
+        outcome=figures.outcome or "",
+        cause=figures.cause,
+        answer=figures.extracted,
+        scorer="" if score is None else scorer,
+        turns=figures.turns or 0,
+        tool_calls=figures.tool_calls or 0,
+        tool_errors=figures.tool_errors or 0,
+        prompt_tokens=figures.given_tokens or 0,
+        sampled_tokens=figures.sampled_tokens or 0,
+        seconds=figures.seconds or 0.0,
+        model_seconds=figures.generate_seconds or 0.0,
+        tool_seconds=figures.tool_seconds or 0.0,
+        cost=cost_of(figures, prices),
+        parts={name: float(part) for name, part in (figures.parts or {}).items() if part is not None},
+        suspicions=tuple(figures.suspicions or ()),
+        faults=figures.faults or {},
+        began=key.began,
+        unscored=f"{scorer}: {figures.scoring}" if score is None and figures.scoring else "",
     )

@@ -1,9 +1,8 @@
 """What the processes of a run report about episodes, in the order in which it happens."""
 
-from typing import Any
-
 import msgspec
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store.content import EpisodeContent
 
 
@@ -45,11 +44,11 @@ class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun")
 
 
 class EpisodeEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
-    """An episode is over: its figures, as in ``traces/episodes.jsonl``, and its content, if that is kept."""
+    """An episode is over; ``content`` is None for one that is not kept."""
 
     id: str
     ended: float
-    figures: dict[str, Any]
+    figures: EpisodeFigures
     content: EpisodeContent | None = None
 
 

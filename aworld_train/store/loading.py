@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief
@@ -285,14 +286,11 @@ def _without_values(event: Event, reason: str) -> Event | None:
         case TaskSeen():
             return TaskSeen(event.id, 0, "", "", "", "", "{}")
         case EpisodeEnded():
-            outcome, treatment = (
-                str(event.figures.get(name) or "")[:50] for name in ("outcome", "treatment")
+            figures = EpisodeFigures(
+                outcome=(event.figures.outcome or "")[:50] or None,
+                treatment=(event.figures.treatment or "")[:50] or None,
+                cause=f"the store's database refused its content and figures: {reason}",
             )
-            figures = {
-                "outcome": outcome or None,
-                "treatment": treatment or None,
-                "cause": f"the store's database refused its content and figures: {reason}",
-            }
             return EpisodeEnded(event.id, event.ended, figures)
     return None
 

@@ -65,7 +65,7 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
     agent, place = content.agents[row.agent], token - span.begin
     node = agent.nodes[span.node]
     call_number = agent.call_of(span.node)
-    under_mask = span.own and episode.head.figures.get("treatment") == "trained"
+    under_mask = span.own and episode.head.figures.treatment == "trained"
     advantage = use.advantage
     if use.advantages:
         advantage = use.advantages[token - row.prompt_tokens] if token >= row.prompt_tokens else None

@@ -207,7 +207,7 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "metadata": {
             "episode": head.id,
             **episode_facts(head, _FACTS),
-            **({"parts": figures["parts"]} if figures.get("parts") else {}),
+            **({"parts": figures.parts} if figures.parts else {}),
         },
         "store": {},
         "events": events.all(),
@@ -218,12 +218,12 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "uuid": head.id,
         "started_at": _time(head.began),
         "completed_at": _time(head.ended if head.ended is not None else head.began),
-        "total_time": figures.get("seconds"),
-        "turn_count": figures.get("turns"),
+        "total_time": figures.seconds,
+        "turn_count": figures.turns,
     }
     if scores := _scores(episode):
         sample["scores"] = scores
-    outcome, cause = figures.get("outcome") or "", figures.get("cause") or ""
+    outcome, cause = figures.outcome or "", figures.cause or ""
     if outcome in _LIMITS:
         sample["limit"] = {"type": _LIMITS[outcome], "limit": 0, "reason": cause}
     elif outcome not in _NO_ERRORS:
@@ -233,14 +233,14 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
 
 def _scores(episode: StoredEpisode) -> dict[str, Any]:
     """The score by its scorer; empty for an episode that has none."""
-    figures, score = episode.head.figures, episode.content.score if episode.content else None
-    value = figures.get("reward")
-    if episode.head.phase == _EVALUATION and figures.get("accuracy") is not None:
-        value = figures["accuracy"]
+    head, score = episode.head, episode.content.score if episode.content else None
+    value = head.figures.reward
+    if head.phase == _EVALUATION and head.accuracy is not None:
+        value = head.accuracy
     if value is None:
         return {}
     return {
-        figures.get("scorer") or "reward": {
+        head.figures.scorer or "reward": {
             "value": value,
             "answer": (score.extracted if score else None)
             or (episode.content.answer if episode.content else None),

@@ -90,13 +90,13 @@ class _Trace:
         head, figures = self._head, self._head.figures
         agent = agents[0].name if len(agents) == 1 else self._run
         calls = [call for played in agents for call in played.calls]
-        outcome = figures.get("outcome") or ""
+        outcome = figures.outcome or ""
         attributes: dict[str, Any] = {
             **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent,
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
-            "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
+            "gen_ai.usage.output_tokens": figures.sampled_tokens,
             "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
             "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
             if content is not None
@@ -111,15 +111,15 @@ class _Trace:
             "aworld.outcome": outcome,
             **{f"aworld.{name}": value for name, value in episode_facts(head, _FACTS).items()},
         }
-        if figures.get("reward") is not None:
+        if figures.reward is not None:
             attributes |= {
-                "gen_ai.evaluation.name": figures.get("scorer"),
-                "gen_ai.evaluation.score.value": figures["reward"],
+                "gen_ai.evaluation.name": figures.scorer,
+                "gen_ai.evaluation.score.value": figures.reward,
             }
         error = None
         if outcome != "answered":
             attributes["error.type"] = outcome or head.status
-            error = str(figures.get("cause") or outcome or head.status)
+            error = figures.cause or outcome or head.status
         ended = head.ended if head.ended is not None else head.began
         began = min([head.began, *(call.began for call in calls)])
         return self._span(

@@ -152,8 +152,8 @@ async def played(
         max_response_tokens=1000,
     )
     assert finished.result.episode.over.is_set()
-    assert (record.line["outcome"], record.line["cause"]) == (finished.result.outcome, finished.result.cause)
-    return finished, record.line
+    assert (record.figures.outcome, record.figures.cause) == (finished.result.outcome, finished.result.cause)
+    return finished, record.figures.line()
 
 
 @pytest.mark.parametrize(
