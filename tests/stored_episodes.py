@@ -42,7 +42,6 @@ def stored_episode(
         attempt=0,
         began=1_800_000_000.0,
         ended=1_800_000_100.0,
-        left_out=None,
         accuracy=None,
         trained_step=None,
         advantage=None,

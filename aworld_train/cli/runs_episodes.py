@@ -197,8 +197,6 @@ def _print_episode(episode: "StoredEpisode", max_chars: int | None) -> None:
     _fact("outcome", f"{figures.outcome or head.status} ({figures.treatment or '–'})")
     if figures.cause:
         _fact("cause", figures.cause)
-    if head.left_out:
-        _fact("left out", head.left_out)
     _fact("answer", f"right is {_line(head.correct_answer, 200)!r}")
     if episode.content is None:
         note("Its texts and tokens are not kept (store.keep, store.max_gb or `runs prune`).")

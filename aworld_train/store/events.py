@@ -73,11 +73,11 @@ class RowsTrained(msgspec.Struct, frozen=True, omit_defaults=True, tag="trained"
     rows: tuple[TrainedRow, ...]
 
 
-class GroupsLeftOut(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
-    """Episodes whose keys begin so were not trained on."""
+class GroupsDropped(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
+    """Groups, by the beginnings of their episodes' keys, that are dropped as a whole."""
 
     keys: tuple[str, ...]
     reason: str
 
 
-Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsLeftOut
+Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsDropped

@@ -48,7 +48,6 @@ class EpisodeHead:
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the task's episodes in this step.
         began: Unix time, seconds, as ``ended``.
-        left_out: Why its group was not trained on.
         trained_step: The step that trained on it, with ``advantage`` as the mean over its tokens.
         figures: Those that are columns of ``tables.episodes``.
     """
@@ -65,7 +64,6 @@ class EpisodeHead:
     attempt: int
     began: float
     ended: float | None
-    left_out: str | None
     accuracy: float | None
     trained_step: int | None
     advantage: float | None

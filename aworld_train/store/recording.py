@@ -16,7 +16,7 @@ from aworld_train.store.events import (
     Blob,
     EpisodeBegun,
     EpisodeEnded,
-    GroupsLeftOut,
+    GroupsDropped,
     RowsTrained,
     TaskSeen,
     TrainedRow,
@@ -85,9 +85,9 @@ class StoreRecorder:
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
         self._writer.add(RowsTrained(step, tuple(rows)))
 
-    def left_out(self, keys: Sequence[str], reason: str) -> None:
-        """Report episodes, by the beginnings of their keys, that are not trained on."""
-        self._writer.add(GroupsLeftOut(tuple(keys), reason))
+    def dropped(self, keys: Sequence[str], reason: str) -> None:
+        """Report groups, by the beginnings of their episodes' keys, that are dropped."""
+        self._writer.add(GroupsDropped(tuple(keys), reason))
 
     async def written(self) -> None:
         await self._writer.written()

@@ -87,7 +87,6 @@ episodes = Table(
     Column("began", Float, nullable=False),
     Column("ended", Float),
     *(Column(name, Text if FIGURES[name][0].is_text else _TYPES[kind]) for name, kind in COLUMNS.items()),
-    Column("left_out", Text),
     Column("accuracy", Float),
     Column("weights_first", BigInteger),
     Column("weights_last", BigInteger),

@@ -46,7 +46,7 @@ class EpisodeCounts:
     played: Counter[int] = field(default_factory=Counter)
     """Episodes by task."""
     dropped: Counter[int] = field(default_factory=Counter)
-    """Those that are left out, by task."""
+    """Those that are dropped, by task."""
 
     def add(self, figures: EpisodeFigures) -> None:
         outcome, cause = figures.outcome or "", figures.cause

@@ -97,7 +97,7 @@ class RunMetrics:
     def reason_to_stop(self) -> str | None:
         """Why the run is to be ended, if it is."""
         if len(self._refusals) >= _REFUSALS:
-            return f"{self._refusals[-1]} (every such episode would be left out, so the run was ended)."
+            return f"{self._refusals[-1]} (every such episode would be dropped, so the run was ended)."
         return self.alarms.reason_to_stop
 
     def _note_refusal(self, figures: EpisodeFigures) -> None:

@@ -18,9 +18,9 @@ from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
 from aworld_train.episode.figures import EpisodeFigures, FigureBranch
+from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
-from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.hacking import ToolUse, look, suspicions
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -72,11 +72,15 @@ class EpisodeRecord:
         return self.figures.scores is not None
 
     def finish(
-        self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
+        self, result: EpisodeResult, rows: list[tuple[str, Row]], treatment: Treatment, seconds: float
     ) -> None:
         self.result, self._rows, episode = result, rows, result.episode
         agents, figures, tools = list(episode.agents.values()), self.figures, result.tools
-        figures.outcome, figures.cause, figures.treatment = result.outcome.value, result.cause, use.value
+        figures.outcome, figures.cause, figures.treatment = (
+            result.outcome.value,
+            result.cause,
+            treatment.value,
+        )
         figures.turns, figures.rows = episode.turns, len(rows)
         figures.tool_calls, figures.tool_errors = tools.calls, tools.errors
         self._count_tokens(episode, rows)
@@ -107,7 +111,7 @@ class EpisodeRecord:
         figures.sampled_tokens = sum(node.token_count for node in nodes if node.sampled)
 
     def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
-        """Record how the episode was scored; returns whether it has a score: one without is left out."""
+        """Record how the episode was scored; returns whether it has a score: one without is dropped."""
         self._score, result, figures = score, score.result, self.figures
         figures.scorer, figures.scoring, figures.parts = (
             result.scorer,
@@ -115,7 +119,7 @@ class EpisodeRecord:
             dict(result.parts),
         )
         if score.value is None:
-            figures.treatment, figures.cause = EpisodeUse.dropped.value, result.cause
+            figures.treatment, figures.cause = Treatment.dropped.value, result.cause
             if result.judges_refuse:
                 figures.refusal = f"The judges refuse all requests: {result.cause}"
             return False
@@ -164,7 +168,7 @@ class EpisodeRecord:
         figures = self.figures
         if figures.outcome is None or error is not None:
             figures.reward = figures.scores = None
-            figures.outcome, figures.treatment = Outcome.infrastructure.value, EpisodeUse.dropped.value
+            figures.outcome, figures.treatment = Outcome.infrastructure.value, Treatment.dropped.value
             figures.cause = one_line(error) if error else "the agent loop reported nothing"
         _append(figures)
         self._store()

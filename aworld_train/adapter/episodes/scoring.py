@@ -1,7 +1,7 @@
 """Scores an episode with the task's scorer or the recipe's reward function, and the facts of the episode.
 
 ``reward.yaml`` in the run folder says how a run scores. A score that cannot be computed affects only its own episode:
-``EpisodeScore.value`` is None, and the caller leaves the episode out.
+``EpisodeScore.value`` is None, and the caller drops the episode.
 """
 
 from collections.abc import Mapping

@@ -106,7 +106,7 @@ function Side({ run, data }) {
           ['treatment', head.treatment],
           ['trained in step', head.trained_step],
           ['advantage', head.advantage !== null && number(head.advantage, 4)],
-          ['left out', head.left_out],
+          ['cause', head.treatment === 'dropped' && head.cause],
           ['weights', head.weights_first !== null && (head.weights_first === head.weights_last ? `step ${head.weights_first}` : `steps ${head.weights_first}–${head.weights_last}`)],
         ],
       }),

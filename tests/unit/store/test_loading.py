@@ -80,7 +80,7 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(
     database = Database(place)
     trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
     asyncio.run(trainer.written())
-    trainer.left_out(["uid1-9"], "too small")
+    trainer.dropped(["uid1-9"], "too small")
     trainer.close()
     assert load(database) == 0
     record(player, 0)
@@ -153,16 +153,41 @@ def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_o
         assert [head.attempt for head in store.episodes("trained_step=1")] == [trained]
 
 
-def test_groups_that_are_left_out_have_the_reason(place: StorePlace) -> None:
+def test_groups_that_are_dropped_have_the_reason_where_an_episode_has_none(place: StorePlace) -> None:
     writer = recorder(place)
     record(writer, 0)
-    writer.left_out(["uid1-0"], "too few")
+    episode = uuid.uuid4().hex
+    writer.begin(episode, writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=3, key="uid1-0_3")
+    writer.end(episode, EpisodeFigures(treatment="dropped", cause="too slow"), None)
+    writer.dropped(["uid1-0"], "too few")
     writer.close()
     database = Database(place)
     load(database, final=True)
     database.close()
     with Store(place) as store:
-        assert [head.left_out for head in store.episodes()] == ["too few"]
+        figures = [head.figures for head in store.episodes()]
+    assert sorted(str(each.cause) for each in figures) == ["too few", "too slow"]
+    assert {each.treatment for each in figures} == {"dropped"}
+
+
+def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> None:
+    writer, trainer = recorder(place), recorder(place)
+    episode = uuid.uuid4().hex
+    writer.begin(episode, writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=0, key="uid1-0_0")
+    trainer.dropped(["uid1-0"], "too few")
+    asyncio.run(writer.written())
+    asyncio.run(trainer.written())
+    database = Database(place)
+    load(database)
+    writer.end(episode, EpisodeFigures(treatment="trained"), None)
+    writer.close()
+    trainer.close()
+    load(database)
+    load(database)
+    database.close()
+    with Store(place) as store:
+        (head,) = store.episodes()
+        assert (head.figures.treatment, head.figures.cause) == ("dropped", "too few")
 
 
 def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:

@@ -158,7 +158,7 @@ def test_a_head_has_the_figures_that_are_not_of_the_store(played: Store) -> None
     empty = EpisodeFigures()
     assert dataclasses.replace(head, id="", task="", began=0.0, ended=0.0, figures=empty) == EpisodeHead(
         *("", "", 1, "products", "What is 3 times 4?", "12", "ended", 1, "train", 1, 0.0, 0.0),
-        *(None, 1.0, 1, 0.5, True, empty),
+        *(1.0, 1, 0.5, True, empty),
     )
     assert head.figures.suspicions == ["answer_in_query"]
     fields = {name: value for name, value in vars(head).items() if name != "figures"}

@@ -379,7 +379,7 @@ def test_endpoints_that_refuse_five_episodes_in_a_row_end_the_run_and_not_the_ne
     assert account.reason_to_stop is None
     refreshed(account, {**refused, "step": 2})
     assert account.reason_to_stop == (
-        "The judges refuse all requests: HTTP 401 (every such episode would be left out, so the run was ended)."
+        "The judges refuse all requests: HTTP 401 (every such episode would be dropped, so the run was ended)."
     )
     again = RunMetrics(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", 2)
     again.refresh(1.0)

@@ -307,7 +307,7 @@ async def test_a_tool_server_that_dies_is_not_the_agents_fault_whatever_it_makes
 
 
 async def test_a_recipe_may_mask_what_it_would_drop_and_drop_what_it_would_train() -> None:
-    treatments = {"rollout": {"outcomes": {"agent": "masked", "answered": "dropped"}}}
+    treatments = {"rollout": {"treatment": {"agent": "masked", "answered": "dropped"}}}
     engine = ScriptedEngine([sampled(ANSWER + END)])
     [row], slot = await outside(engine, "crashing", recipe=treatments)
     assert slot.figures.treatment == "masked"

@@ -13,7 +13,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, current_record, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.episode.treatment import Treatment
 from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
@@ -47,7 +47,7 @@ def finished(answer: str = "It is 42.", tools: ToolCounts | None = None) -> Epis
     record = EpisodeRecord(1, False, 0)
     episode = ChatEpisode(cast(Any, None), LIMITS)
     result = EpisodeResult(episode, tools or ToolCounts(), Outcome.answered, answer)
-    record.finish(result, [], EpisodeUse.trained, 0.5)
+    record.finish(result, [], Treatment.trained, 0.5)
     return record
 
 
@@ -104,7 +104,7 @@ def test_a_line_says_which_endpoints_refuse_all_requests() -> None:
     episode = ChatEpisode(cast(Any, None), LIMITS)
     episode.fail(EndpointFailed("the endpoint helper gave no answer: HTTP 401", is_permanent=True))
     record = EpisodeRecord(1, False, 0)
-    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.provider), [], EpisodeUse.dropped, 0.5)
+    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.provider), [], Treatment.dropped, 0.5)
     assert (record.figures.refusal or "").endswith(": the endpoint helper gave no answer: HTTP 401")
 
 
@@ -124,7 +124,7 @@ async def test_what_became_of_an_episode_is_in_its_line() -> None:
     record = open_record(3, True, 5)
     assert current_record() is record
     rows = episode.rows()
-    record.finish(result, rows, EpisodeUse.masked, 3.456789)
+    record.finish(result, rows, Treatment.masked, 3.456789)
     sampled = len(episode.agents["agent"].completions[0].tokens)
     line = record.figures.line()
     branch_points = line.pop("branch_points")
@@ -172,7 +172,7 @@ async def test_tokens_of_an_outside_endpoint_are_counted_without_rows() -> None:
     history.append((await episode.complete("agent", ChatRequest(history))).message)
     await episode.complete("agent", ChatRequest([*history, Message("user", "And now?")]))
     record = EpisodeRecord(1, True, 0)
-    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.answered), [], EpisodeUse.trained, 0.5)
+    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.answered), [], Treatment.trained, 0.5)
     counts = ("prompt_tokens", "response_tokens", "sampled_tokens", "given_tokens")
     assert [getattr(record.figures, name) for name in counts] == [10, 37, 14, 50]
 
@@ -251,7 +251,7 @@ async def test_an_answer_from_a_file_that_is_not_the_task_s_is_suspicious(
     await episode.complete("agent", ChatRequest([*history, message, result]))
     record = EpisodeRecord(1, False, 0)
     played = EpisodeResult(episode, ToolCounts(1), Outcome.answered, "4242")
-    record.finish(played, episode.rows(), EpisodeUse.trained, 0.5)
+    record.finish(played, episode.rows(), Treatment.trained, 0.5)
     info = {} if attachments is None else {"attachments": np.array(attachments)}
     assert record.score(score(1.0, "4242"), {"raw_prompt": prompt, "extra_info": info or None})
     assert (record.figures.look or {})["query"] == "\nNot 4242?"
