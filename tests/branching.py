@@ -4,17 +4,17 @@ import struct
 import zlib
 from pathlib import Path
 
+from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.score import ScoreResult
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredBranch,
     StoredImage,
     StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
     packed_floats,
     packed_tokens,
 )
@@ -59,7 +59,7 @@ def branching_content(folder: Path) -> EpisodeContent:
     calls = tuple(
         ModelCall(node, BEGAN + number, 0.5, "stop", 8, 1.0) for number, node in enumerate((1, 3, 5))
     )
-    branch = StoredBranch("edited", 2, "user", 0, "Go on.", "Do it in another way.")
+    branch = BranchPoint("edited", 2, "user", 0, "Go on.", "Do it in another way.")
     helper = StoredAgent(
         "helper",
         (context(-1, StoredMessage("user", "Help.")), sampled(0, "I help.")),
@@ -70,7 +70,7 @@ def branching_content(folder: Path) -> EpisodeContent:
         (StoredAgent("main", nodes, calls, (branch,)), helper),
         (),
         rows,
-        StoredScore(1.0, "number", "scored", "42", {}, ("compared 42 with 42",)),
+        ScoreResult(1.0, "42", steps=("compared 42 with 42",), scorer="number"),
         "The end of the second branch.",
     )
 

@@ -5,17 +5,16 @@ import random
 from pathlib import Path
 
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     SharedNode,
     StoredAgent,
-    StoredCall,
     StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
@@ -102,7 +101,7 @@ def _content(
     for turn in range(turns):
         is_last, call_id = turn == turns - 1, f"call{turn:05d}"
         arguments = json.dumps({"a": turn, "b": rng.randrange(1_000)})
-        use = () if is_last else (StoredCall("calculator", arguments, call_id),)
+        use = () if is_last else (ToolCall("calculator", arguments, call_id),)
         message = StoredMessage("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
         logprobs = packed_floats([-round(rng.expovariate(4), 4) for _ in range(SAMPLED)])
         versions = (step - 1, step - 1)
@@ -117,14 +116,14 @@ def _content(
         if not is_last:
             result, failed = f"{rng.choice(texts)} {rng.random()}", rng.random() < 0.1
             uses.append(
-                ToolUse(
+                ToolCallRecord(
                     "calculator",
                     arguments,
                     result,
                     failed,
                     BEGAN + turn,
                     0.1,
-                    "local",
+                    server="local",
                     call_id=call_id,
                 )
             )
@@ -135,6 +134,6 @@ def _content(
         (StoredAgent("agent", tuple(nodes), tuple(calls)),),
         tuple(uses),
         (StoredRow(0, tuple(range(len(nodes))), sampled, PROMPT),),
-        StoredScore(1.0, "number", "scored", "6", {}, ("found 6",)),
+        ScoreResult(1.0, "6", steps=("found 6",), scorer="number"),
         rng.choice(texts),
     )

@@ -14,9 +14,10 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from aworld_train.adapter.verl.images import image_tokens
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.token_episode import TokenEpisode

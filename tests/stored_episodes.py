@@ -4,16 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from aworld_train.episode.figures import EpisodeFigures, figures_of
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredCall,
     StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     packed_floats,
     packed_tokens,
 )
@@ -52,7 +51,7 @@ def stored_episode(
 
 
 def sampled_node(
-    parent: int, text: str, tokens: list[int], *calls: StoredCall, received: bool = True
+    parent: int, text: str, tokens: list[int], *calls: ToolCall, received: bool = True
 ) -> StoredNode:
     """A turn of the model; the logprob of token ``n`` is ``-n / 8``."""
     return StoredNode(
@@ -77,7 +76,7 @@ def branching_content() -> EpisodeContent:
     The nodes: a prompt, a turn that calls a tool, its result and an answer; another result and another answer; and a
     result with an answer that was not delivered.
     """
-    call = StoredCall("calculator", '{"a": 2, "b": 3}', "call-1")
+    call = ToolCall("calculator", '{"a": 2, "b": 3}', "call-1")
     nodes = (
         context_node(
             -1, [1, 2], StoredMessage("system", "Be right."), StoredMessage("user", "What is 2 times 3?")
@@ -96,11 +95,18 @@ def branching_content() -> EpisodeContent:
     )
     rows = (StoredRow(0, (0, 1, 2, 3), (1, 3), 2), StoredRow(0, (0, 1, 4, 5), (5,), 2))
     uses = (
-        ToolUse(
-            "calculator", '{"a": 2, "b": 3}', "6", False, 1_800_000_001.6, 0.1, "local", call_id="call-1"
+        ToolCallRecord(
+            "calculator",
+            '{"a": 2, "b": 3}',
+            "6",
+            False,
+            1_800_000_001.6,
+            0.1,
+            server="local",
+            call_id="call-1",
         ),
     )
-    score = StoredScore(1.0, "number", "scored", "6", {"format": 1.0}, ("found 6",))
+    score = ScoreResult(1.0, "6", parts={"format": 1.0}, steps=("found 6",), scorer="number")
     return EpisodeContent((StoredAgent("solver", nodes, calls),), uses, rows, score, "It is 6.")
 
 

@@ -13,6 +13,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from aworld_train.episode.branch_point import BranchPoint
+
 
 class PerStep(StrEnum):
     """What a step's row of ``metrics.jsonl`` has of a figure: its sum, or its mean over episodes with a reward."""
@@ -39,18 +41,6 @@ class Figure:
     per_step: PerStep | None = None
     has_column: bool = True
     is_text: bool = False
-
-
-class FigureBranch(msgspec.Struct):
-    """Where an agent's request did not continue its newest conversation; see ``rollout.branches.BranchPoint``."""
-
-    agent: str = ""
-    cause: str = ""
-    message: int = 0
-    role: str = ""
-    position: int = 0
-    recorded: str = ""
-    sent: str = ""
 
 
 _TOTAL, _MEAN = PerStep.total, PerStep.mean
@@ -80,7 +70,7 @@ class EpisodeFigures(msgspec.Struct, omit_defaults=True, kw_only=True):
     unique_tokens: int | None = None
     given_tokens: int | None = None
     branches: Annotated[_Counts | None, Figure("branches", per_step=_TOTAL, has_column=False)] = None
-    branch_points: list[FigureBranch] | None = None
+    branch_points: list[BranchPoint] | None = None
     format_misses: Annotated[_Counts | None, Figure("format misses", per_step=_TOTAL, has_column=False)] = (
         None
     )
@@ -113,6 +103,8 @@ class EpisodeFigures(msgspec.Struct, omit_defaults=True, kw_only=True):
         values = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         if self.turns is not None:
             values |= {"weights": self.weights, "cause": self.cause}
+        if self.branch_points:
+            values["branch_points"] = [msgspec.structs.asdict(point) for point in self.branch_points]
         plain: dict[str, Any] = msgspec.to_builtins(values)
         return plain
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from aworld_train.rollout.branches import BranchPoint
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
@@ -290,7 +292,7 @@ class Episode(ABC):
             if shorter is not None:
                 prepared = await self._prepare(record, shorter, request)
                 branch = prepared.branch or BranchPoint("reset", len(shorter), "", 0, "", "")
-                prepared = replace(prepared, branch=replace(branch, cause="reset"))
+                prepared = replace(prepared, branch=changed(branch, cause="reset"))
         if prepared.match.context is not None and record.lost:
             again = record.deliver_again(prepared.match.context, request)
             if again is not None:

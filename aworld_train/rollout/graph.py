@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from aworld_train.rollout.branches import BranchPoint, Cause, branch_point
+from aworld_train.episode.branch_point import BranchPoint, Cause
+from aworld_train.rollout.branches import branch_point
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image, marked_images
 from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, Miss, ResponseConstraints
@@ -27,20 +28,6 @@ class RequestRefused(Exception):
         self.status = status
         self.code = code
         self.parameter = parameter
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """A tool call; ``arguments`` is JSON text that may be anything."""
-
-    name: str
-    arguments: str
-    call_id: str = ""
-
-    def for_chat(self, arguments: Any = None) -> dict[str, Any]:
-        """The call in the form of the OpenAI chat API, with other arguments where they are given."""
-        function = {"name": self.name, "arguments": self.arguments if arguments is None else arguments}
-        return {"id": self.call_id, "type": "function", "function": function}
 
 
 @dataclass(frozen=True)

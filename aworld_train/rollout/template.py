@@ -17,6 +17,8 @@ from functools import lru_cache
 from os.path import commonprefix
 from typing import Any
 
+from msgspec.structs import replace as changed
+
 from aworld_train.rollout import template_cache
 from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.messages import Message, Role
@@ -222,7 +224,7 @@ class ChatTemplate:
 
         def render(other: Sequence[Message]) -> str | None:
             calls = [
-                replace(call, call_id=other[places[call.call_id]].call_id) if call.call_id in places else call
+                changed(call, call_id=other[places[call.call_id]].call_id) if call.call_id in places else call
                 for call in turn.tool_calls
             ]
             addition = self._or_none([_STAND_IN], replace(turn, tool_calls=tuple(calls)), other, tools)
@@ -416,8 +418,8 @@ def _with_marker(turn: Message) -> Iterator[Message]:
         yield Message("assistant", _MARKER)
         return
     text = _STAND_IN.content if turn.content else ""
-    *calls, last = [replace(call, arguments="{}") for call in turn.tool_calls]
-    marked_call = replace(last, arguments=json.dumps({"value": _MARKER}))
+    *calls, last = [changed(call, arguments="{}") for call in turn.tool_calls]
+    marked_call = changed(last, arguments=json.dumps({"value": _MARKER}))
     yield Message("assistant", text, (*calls, marked_call))
     yield Message("assistant", _MARKER, (*calls, last))
     if calls:  # some templates refuse parallel calls
@@ -434,7 +436,7 @@ def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
 def _numbered(turn: Message) -> Message:
     """The turn with numbers for its calls: nine letters and digits, because some templates accept no others."""
     calls = [
-        replace(call, call_id=f"b{i:08}") if call.call_id else call for i, call in enumerate(turn.tool_calls)
+        changed(call, call_id=f"b{i:08}") if call.call_id else call for i, call in enumerate(turn.tool_calls)
     ]
     return replace(turn, tool_calls=tuple(calls))
 

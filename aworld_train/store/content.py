@@ -10,13 +10,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-
-class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A tool call that the model wrote; ``arguments`` is JSON text that may be anything."""
-
-    name: str
-    arguments: str
-    call_id: str = ""
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 
 
 class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -31,7 +27,7 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     role: str
     content: str = ""
-    tool_calls: tuple[StoredCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     name: str = ""
     reasoning: str = ""
@@ -114,45 +110,13 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     misses: tuple[str, ...] = ()
 
 
-class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One tool call that was made.
-
-    Attributes:
-        arguments: JSON text as it was sent.
-        result: The text of the result, before it was shortened for the model.
-        server: The tool server, as ``rollout.cassette.server_identity`` names it.
-        call_id: The model's identifier of the call; empty where an outside agent made it.
-    """
-
-    name: str
-    arguments: str
-    result: str
-    is_error: bool
-    began: float
-    seconds: float
-    server: str = ""
-    replayed: bool = False
-    call_id: str = ""
-
-
-class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Where a request did not continue the newest conversation; see ``rollout.branches.BranchPoint``."""
-
-    cause: str
-    message: int = 0
-    role: str = ""
-    position: int = 0
-    recorded: str = ""
-    sent: str = ""
-
-
 class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One agent's conversations: nodes with parents first, and the model calls in order."""
 
     name: str
     nodes: tuple[StoredNode, ...]
     calls: tuple[ModelCall, ...] = ()
-    branches: tuple[StoredBranch, ...] = ()
+    branches: tuple[BranchPoint, ...] = ()
 
     def path(self, node: int) -> list[int]:
         """The nodes from the root to ``node``, which is the last."""
@@ -180,25 +144,13 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     prompt_tokens: int
 
 
-class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How the answer was scored; see ``reward.score_types.ScoreResult``."""
-
-    score: float | None = None
-    scorer: str = ""
-    outcome: str = ""
-    extracted: str | None = None
-    parts: dict[str, float] = {}
-    steps: tuple[str, ...] = ()
-    cause: str | None = None
-
-
 class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything of an episode that is not a figure."""
 
     agents: tuple[StoredAgent, ...] = ()
-    tool_calls: tuple[ToolUse, ...] = ()
+    tool_calls: tuple[ToolCallRecord, ...] = ()
     rows: tuple[StoredRow, ...] = ()
-    score: StoredScore | None = None
+    score: ScoreResult | None = None
     answer: str = ""
 
     @property

@@ -6,7 +6,8 @@ from typing import Any
 from msgspec import structs
 
 from aworld_train.episode.figures import COLUMNS, shown_figures
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode, StoredScore
+from aworld_train.episode.score import ScoreResult
+from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode
 from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
 from aworld_train.view.filters import EpisodeFilter
 from aworld_train.view.plain import shortened
@@ -113,7 +114,7 @@ def _content(content: EpisodeContent, max_chars: int) -> dict[str, Any]:
     }
 
 
-def _score(score: StoredScore, max_chars: int) -> dict[str, Any]:
+def _score(score: ScoreResult, max_chars: int) -> dict[str, Any]:
     return structs.asdict(score) | {
         "extracted": None if score.extracted is None else shortened(score.extracted, max_chars),
         "steps": [shortened(step, max_chars) for step in score.steps],

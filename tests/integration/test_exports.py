@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredCall,
     StoredImage,
     StoredMessage,
 )
@@ -214,7 +214,7 @@ def conversation(
     arguments: str | None, *tools: dict[str, Any], images: tuple[StoredImage, ...] = ()
 ) -> StoredEpisode:
     """An episode whose first turn calls a tool with these arguments."""
-    called = () if arguments is None else (StoredCall("f", arguments, "c"),)
+    called = () if arguments is None else (ToolCall("f", arguments, "c"),)
     nodes = (
         context_node(-1, [1], StoredMessage("user", "Go", images=images)),
         sampled_node(0, "12", [2], *called),

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ from msgspec.structs import replace
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
-from aworld_train.episode.figures import EpisodeFigures, FigureBranch
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
-from aworld_train.reward.hacking import ToolUse, look, suspicions
+from aworld_train.reward.hacking import look, suspicions
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
@@ -198,24 +198,24 @@ def _is_figure(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
-def _branch_points(episode: Episode) -> list[FigureBranch]:
+def _branch_points(episode: Episode) -> list[BranchPoint]:
     return [
-        FigureBranch(agent.name, **asdict(point))
+        replace(point, agent=agent.name)
         for agent in episode.agents.values()
         for point in agent.graph.branch_points
     ]
 
 
-def tool_uses(episode: Episode) -> list[ToolUse]:
-    """The calls of an episode with their results, in the order of the conversation; each once."""
-    uses: list[ToolUse] = []
+def tool_uses(episode: Episode) -> list[tuple[str, str]]:
+    """The arguments and results of an episode's calls, in the order of the conversation; each once."""
+    uses: list[tuple[str, str]] = []
     for agent in episode.agents.values():
         arguments: dict[str, str] = {}
         for node in agent.graph.nodes():
             for message in node.messages:
                 arguments |= {call.call_id: call.arguments for call in message.tool_calls}
                 if message.role == "tool":
-                    uses.append(ToolUse(arguments.get(message.call_id, ""), message.content))
+                    uses.append((arguments.get(message.call_id, ""), message.content))
     return uses
 
 

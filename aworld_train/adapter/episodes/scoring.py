@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from aworld_train.adapter.episodes.paths import absolute_function
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.assistant_text import without_tool_text
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 

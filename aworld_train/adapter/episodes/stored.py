@@ -11,8 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.cassette import server_identity
 from aworld_train.rollout.episode import AgentRecord
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -23,14 +27,10 @@ from aworld_train.store.content import (
     ModelCall,
     SharedNode,
     StoredAgent,
-    StoredBranch,
-    StoredCall,
     StoredImage,
     StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
@@ -68,16 +68,14 @@ def episode_content(
     return EpisodeContent(
         tuple(agents),
         tuple(
-            ToolUse(
-                text(call.name),
-                text(call.arguments),
-                text(call.result),
-                call.is_error,
-                call.began,
-                round(call.seconds, 6),
-                _server(),
-                call.replayed,
-                text(call.call_id),
+            replace(
+                call,
+                name=text(call.name),
+                arguments=text(call.arguments),
+                result=text(call.result),
+                seconds=round(call.seconds, 6),
+                call_id=text(call.call_id),
+                server=_server(),
             )
             for call in result.tools.records
         ),
@@ -109,9 +107,7 @@ def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int])
         for turn in record.turns
     )
     branches = tuple(
-        StoredBranch(
-            point.cause, point.message, point.role, point.position, text(point.recorded), text(point.sent)
-        )
+        replace(point, recorded=text(point.recorded), sent=text(point.sent))
         for point in record.graph.branch_points
     )
     stored = tuple(_node(recorder, node, places) for node in nodes)
@@ -145,8 +141,7 @@ def _message(recorder: StoreRecorder, message: Message) -> StoredMessage:
         message.role,
         text(message.content),
         tuple(
-            StoredCall(text(call.name), text(call.arguments), text(call.call_id))
-            for call in message.tool_calls
+            ToolCall(text(call.name), text(call.arguments), text(call.call_id)) for call in message.tool_calls
         ),
         text(message.call_id),
         text(message.name),
@@ -178,18 +173,16 @@ def _row(agent: int, row: Row, places: Mapping[int, int]) -> StoredRow:
 
 def _score(
     recorder: StoreRecorder, score: EpisodeScore | None, parts: Mapping[str, float]
-) -> StoredScore | None:
+) -> ScoreResult | None:
     if score is None:
-        return StoredScore(parts=dict(parts)) if parts else None
+        return ScoreResult(parts=dict(parts)) if parts else None
     text, result = recorder.redactor.text, score.result
-    return StoredScore(
-        result.score,
-        result.scorer,
-        result.outcome.value,
-        None if result.extracted is None else text(result.extracted),
-        {text(name): float(part) for name, part in result.parts.items()},
-        tuple(text(step) for step in result.steps),
-        None if result.cause is None else text(result.cause),
+    return replace(
+        result,
+        extracted=None if result.extracted is None else text(result.extracted),
+        parts={text(name): float(part) for name, part in result.parts.items()},
+        steps=tuple(text(step) for step in result.steps),
+        cause=None if result.cause is None else text(result.cause),
     )
 
 

@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import content
 from aworld_train.rollout.model_gateway.dialect import (

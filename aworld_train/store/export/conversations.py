@@ -5,8 +5,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.image_files import data_uri
-from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+from aworld_train.store.content import StoredAgent, StoredImage, StoredMessage
 from aworld_train.store.reading import EpisodeHead
 
 _MAX_DEPTH = 32
@@ -41,7 +42,7 @@ def new_messages(agent: StoredAgent, node: int) -> list[StoredMessage]:
     return messages_of(agent, path[begin:])
 
 
-def arguments_object(call: StoredCall) -> dict[str, Any] | None:
+def arguments_object(call: ToolCall) -> dict[str, Any] | None:
     """A call's arguments as an object; None where they are anything else.
 
     What the model wrote may also be an object that most readers of JSON refuse: numbers that a double cannot hold, or
@@ -138,6 +139,6 @@ def _is_plain(value: Any, depth: int) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _arguments(call: StoredCall) -> dict[str, Any] | str:
+def _arguments(call: ToolCall) -> dict[str, Any] | str:
     value = arguments_object(call)
     return call.arguments if value is None else value

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.image_files import data_uri
-from aworld_train.store.content import ModelCall, StoredAgent, StoredCall, StoredMessage, ToolUse
+from aworld_train.store.content import ModelCall, StoredAgent, StoredMessage
 from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
@@ -358,8 +359,8 @@ class _SampleEvents:
             },
         }
 
-    def _tool_event(self, number: int, use: ToolUse) -> dict[str, Any]:
-        arguments = arguments_object(StoredCall(use.name, use.arguments))
+    def _tool_event(self, number: int, use: ToolCallRecord) -> dict[str, Any]:
+        arguments = arguments_object(ToolCall(use.name, use.arguments))
         error = {"error": {"type": "unknown", "message": use.result}} if use.is_error else {}
         return {
             **self._event("tool", f"tool.{number}", use.began),
@@ -405,7 +406,7 @@ class _SampleEvents:
         return value
 
 
-def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
+def _tool_call(number: int, call: ToolCall) -> dict[str, Any]:
     arguments = arguments_object(call)
     value: dict[str, Any] = {
         "id": call.call_id or f"call_{number}",

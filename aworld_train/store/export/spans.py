@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage, ToolUse
+from aworld_train.episode.tool_calls import ToolCallRecord
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage
 from aworld_train.store.export.conversations import episode_facts, messages_of, new_messages
 from aworld_train.store.export.writer import json_text
 from aworld_train.store.reading import StoredEpisode
@@ -193,7 +194,7 @@ class _Trace:
         schemas = self._episode.tools[digest]
         return json_text([{"type": "function", **_function(schema)} for schema in schemas])
 
-    def _tool(self, parent: bytes, number: int, use: ToolUse) -> Span:
+    def _tool(self, parent: bytes, number: int, use: ToolCallRecord) -> Span:
         attributes = {
             **self._common("execute_tool", "TOOL"),
             "gen_ai.tool.name": use.name,

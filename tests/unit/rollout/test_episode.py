@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout import episode as episodes
-from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import EpisodeLimits, with_wish
 from aworld_train.rollout.images import Image

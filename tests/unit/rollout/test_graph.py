@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.branches import BranchPoint
+from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph, Node, Row
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions

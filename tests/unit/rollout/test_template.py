@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout import template as template_module
 from aworld_train.rollout.images import TEXT_ONLY, Image, NoImages
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.messages import Message
 from aworld_train.rollout.template import (
     CannotContinue,
     ChatTemplate,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout import token_episode
-from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.episode import SampledTurn, request_options, with_wish
 from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from aworld_train.rollout.template import TemplateFailure

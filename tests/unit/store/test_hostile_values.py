@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aworld_train.episode.figures import figures_of
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode, ToolUse
+from aworld_train.episode.tool_calls import ToolCallRecord
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.loading import StoreLoader, load
@@ -48,7 +49,7 @@ def agent_content(
 ) -> EpisodeContent:
     node = StoredNode(-1, token_count=1, logprobs=b"", versions=(weights, weights))
     call = ModelCall(0, 1.0, 0.5, "stop", prompt_tokens, 1.0)
-    use = ToolUse(tool, "{}", "nothing", False, 1.0, 0.1, server=tool)
+    use = ToolCallRecord(tool, "{}", "nothing", False, 1.0, 0.1, server=tool)
     return EpisodeContent((StoredAgent(agent, (node,), (call,)),), (use,), (), None, "")
 
 

@@ -23,7 +23,7 @@ def test_no_secret_is_among_an_episodes_figures(tmp_path: Path) -> None:
         "reward": 1.0,
         "cause": f"the server refused {SECRET}",
         "look": {"query": f"Is it {SECRET}?", "extracted": SECRET},
-        "branch_points": [{"sent": f"x {SECRET}", "position": 7}],
+        "branch_points": [{"cause": "edited", "sent": f"x {SECRET}", "position": 7}],
     }
     writer = recorder(tmp_path)
     writer.end("abc", figures_of(figures), None)
@@ -39,7 +39,7 @@ def test_no_secret_is_among_an_episodes_figures(tmp_path: Path) -> None:
         "branch_points": [
             {
                 "agent": "",
-                "cause": "",
+                "cause": "edited",
                 "message": 0,
                 "role": "",
                 "position": 7,

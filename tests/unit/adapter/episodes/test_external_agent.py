@@ -205,14 +205,14 @@ async def test_an_edited_history_is_a_second_row_and_nothing_is_trained_on_twice
     assert len(rows) == 3
     assert slot.figures.branches == {"edited": 2}
     first, second = slot.figures.branch_points
-    assert (first["agent"], first["cause"], first["role"], first["position"]) == (
+    assert (first.agent, first.cause, first.role, first.position) == (
         "agent",
         "edited",
         "tool",
         0,
     )
-    assert first["message"] < second["message"]
-    assert (first["recorded"], first["sent"]) == ("2", "[removed]")
+    assert first.message < second.message
+    assert (first.recorded, first.sent) == ("2", "[removed]")
     assert (slot.figures.format_misses, slot.figures.undelivered) == ({}, 0)
     assert slot.figures.outcome == "answered"
 

@@ -19,11 +19,12 @@ from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout import react
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import TEXT_ONLY, Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
 from aworld_train.rollout.outcome import (
     AgentFailed,
     EnvironmentLost,

@@ -13,8 +13,8 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, current_record, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.episode.treatment import Treatment
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.endpoint import EndpointFailed
@@ -25,7 +25,6 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
-from aworld_train.store.content import StoredScore
 from aworld_train.store.events import EpisodeBegun, EpisodeEnded
 from tests.stored_runs import task_row, written_events
 from tests.templates import ScriptedModel, cut_up
@@ -322,7 +321,7 @@ async def test_the_store_has_an_episode_with_its_content_as_the_recipe_keeps_it(
     if is_kept is not None:
         content = ended[0].content
         assert (content is not None) is is_kept
-        assert content is None or content.score == StoredScore(parts={"acc": 1.0})
+        assert content is None or content.score == ScoreResult(parts={"acc": 1.0})
 
 
 def test_an_episode_that_was_not_played_is_stored_without_content(run_dir: Path) -> None:

@@ -10,8 +10,12 @@ import pytest
 import aworld_train.rollout.model_gateway
 
 FILES = sorted(Path(aworld_train.rollout.model_gateway.__file__).parent.glob("*.py"))
-ALLOWED = tuple(
-    f"aworld_train.rollout.{name}" for name in ("images", "messages", "response_constraints", "whole_text")
+ALLOWED = (
+    "aworld_train.episode.tool_calls",
+    *(
+        f"aworld_train.rollout.{name}"
+        for name in ("images", "messages", "response_constraints", "whole_text")
+    ),
 )
 HEAVY = ("anthropic", "httpx", "mcp", "openai", "pydantic", "ray", "torch", "transformers", "verl")
 

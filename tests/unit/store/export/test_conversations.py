@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.store.content import StoredAgent, StoredImage, StoredMessage
 from aworld_train.store.export.conversations import (
     arguments_object,
     content_parts,
@@ -51,15 +52,15 @@ def test_new_messages_are_those_after_the_last_turn() -> None:
     ],
 )
 def test_arguments_that_most_readers_refuse_stay_a_text(text: str) -> None:
-    assert arguments_object(StoredCall("f", text)) is None
-    message = StoredMessage("assistant", "", (StoredCall("f", text),))
+    assert arguments_object(ToolCall("f", text)) is None
+    message = StoredMessage("assistant", "", (ToolCall("f", text),))
     (call,) = openai_message(message, digest_part)["tool_calls"]
     assert call["function"]["arguments"] == text
 
 
 @given(st.dictionaries(st.text(), st.integers(-(2**63) + 1, 2**63 - 1) | st.text() | st.booleans()))
 def test_arguments_are_objects(value: dict[str, object]) -> None:
-    assert arguments_object(StoredCall("f", json.dumps(value))) == value
+    assert arguments_object(ToolCall("f", json.dumps(value))) == value
 
 
 def test_images_stand_where_they_were() -> None:
