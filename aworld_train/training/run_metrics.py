@@ -164,8 +164,8 @@ class RunMetrics:
         summary.checkpoint = str(checkpoint.model) if checkpoint else None
         training, validation = self.training.total(), self.validation.total()
         summary.episodes, summary.trained_episodes = training.episodes, training.scored
-        summary.tool_calls = int((training.totals + validation.totals)["tool_calls"])
-        summary.tool_errors = int((training.totals + validation.totals)["tool_errors"])
+        summary.tool_calls = sum(counts.totals["tool_calls"] for counts in (training, validation))
+        summary.tool_errors = sum(counts.totals["tool_errors"] for counts in (training, validation))
         summary.environment_losses = training.environment_losses + validation.environment_losses
         summary.outcomes = dict(training.outcomes)
         summary.causes = dict(training.outcome_causes.most_common(_MAX_CAUSES))
