@@ -44,7 +44,7 @@ def check_packages(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if folder := _uncompiled(machine):
         yield warn(
             "The packages have no compiled bytecode and cannot get any (PYTHONDONTWRITEBYTECODE, or a folder that "
-            "cannot be written), so each process of a run compiles them again: a minute or two at every start.",
+            "cannot be written), so each process of a run compiles them again: a minute or so of every start.",
             f"{sys.executable} -m compileall -q {folder}",
         )
     if profile is not None and not unmet and not others:
@@ -52,7 +52,7 @@ def check_packages(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _uncompiled(machine: Machine) -> Path | None:
-    """The folder of packages that stay without bytecode. On an H200 a start took 260 s so, and 176 s with it."""
+    """The folder of packages that stay without bytecode: on an H200 a start took 263 s, and another's 176 s with it."""
     installed = machine.packages.get("verl")
     package = installed[1].parent / "verl" if installed else None
     if package is None or not package.is_dir() or any(package.glob("__pycache__/*.pyc")):

@@ -41,12 +41,12 @@ def average_interval(scores: Scores) -> tuple[float, float]:
     mean, tasks = fmean(means), len(means)
     attempts = sum(map(len, scores.values()))
     spread = mean * (1 - mean)
-    if attempts == tasks or spread <= 0:
-        return wilson_interval(mean * tasks, tasks)
-    variance = pvariance(means, mean) + spread / tasks
-    effective = min(float(attempts), tasks * spread / variance)
+    effective = float(tasks)
+    if attempts > tasks and spread > 0:
+        variance = pvariance(means, mean) + spread / tasks
+        effective = min(float(attempts), tasks * spread / variance)
     low, high = wilson_interval(mean * effective, effective)
-    # Where all but one attempt is right, rounding can put a bound on the wrong side of the average.
+    # Where all or all but one attempt are right, rounding can put a bound on the wrong side of the average.
     return min(low, mean), max(high, mean)
 
 

@@ -80,9 +80,9 @@ async def test_memory_that_runs_out_in_a_session_is_the_doing_of_that_session(bl
         try:
             for _ in range(3):
                 await tools.call("shell", {"command": f"{FILL}; {python(GREEDY)}"})
+            assert not (await tools.call("echo", {"text": "on"})).is_error
         except ToolsBroken:  # where the engine cannot keep tools from asking to be spared
             return
-        assert not (await tools.call("echo", {"text": "on"})).is_error
 
 
 @pytest.mark.parametrize("part", ["worker-0", "gateway"])

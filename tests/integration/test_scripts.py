@@ -70,6 +70,7 @@ def checkout(tmp_path: Path) -> Path:
         "scripts/uv_settings.py",
         "pyproject.toml",
         "requirements/cpu.txt",
+        "CONTRIBUTING.md",
     ]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)

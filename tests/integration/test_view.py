@@ -154,7 +154,6 @@ async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(
         async with page.expect_console_message():
             await page.press("[data-filter=where]", "Enter")
         assert "cannot be read" in await shown.text("[role=alert]")
-        shown.faults.clear()  # the browser reports the status 400
         await page.click("text=Clear")
         await page.locator("[data-count='64']").wait_for()
         await page.keyboard.press("Escape")
@@ -183,6 +182,8 @@ async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(
         await page.locator("dialog").wait_for(state="detached")
         await page.keyboard.press("u")
         await page.locator("[data-count='16']").wait_for()
+        # The browser reports each answer to the condition that cannot be read, and the page may ask twice.
+        shown.faults[:] = [fault for fault in shown.faults if "status of 400" not in fault]
 
 
 async def test_an_episode_shows_turns_thoughts_tools_score_and_tokens(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_one_attempt_has_wilsons_interval(tmp_path: Path) -> None:
 
 def test_a_run_that_is_no_evaluation_is_refused(tmp_path: Path) -> None:
     make_stored_run(tmp_path, "one", steps=1)
-    with pytest.raises(UsageError, match="no evaluation"):
+    with pytest.raises(UsageError, match="is not an evaluation"):
         open_evaluation("one", tmp_path)
 
 

@@ -6,7 +6,7 @@ import random
 from statistics import NormalDist, fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -48,6 +48,7 @@ def test_tasks_with_fewer_attempts_than_k_are_left_out() -> None:
 
 
 @given(st.lists(ATTEMPTS, min_size=1, max_size=5))
+@example([[1.0]] * 4)  # Wilson's upper bound is rounded to less than 1
 def test_a_task_counts_once_however_many_attempts_it_has(tasks: list[list[float]]) -> None:
     scores = {str(number): attempts for number, attempts in enumerate(tasks)}
     assert average(scores) == pytest.approx(fmean(fmean(attempts) for attempts in tasks))

@@ -79,7 +79,7 @@ def test_an_address_is_that_of_the_jobs_api(address: str, expected: str) -> None
 
 @pytest.mark.parametrize("address", ["ray://head:10001", "http://", "http://head:port", ""])
 def test_another_address_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match=r"no address of Ray's Jobs API .*cluster\.address"):
+    with pytest.raises(UsageError, match=r"is not an address of Ray's Jobs API .*cluster\.address"):
         checked_address(address)
 
 

@@ -291,9 +291,12 @@ time.sleep(1000)
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         assert psutil.pid_exists(worker)
+        fork = [child for child in psutil.Process(parent.pid).children() if child.pid != worker][:forks]
         parent.kill()
         parent.stdout.close()
     assert eventually(lambda: not psutil.pid_exists(worker), within=60)
+    for child in fork:
+        child.kill()
 
 
 def test_a_program_that_ends_leaves_no_worker(own: Callable[..., Job]) -> None:

@@ -105,7 +105,7 @@ def test_an_encoding_that_there_is_not_is_refused(name: str, hint: str) -> None:
 def test_options_from_python_are_checked_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such text encoding"):
         build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], encoding="odd")
-    with pytest.raises(UsageError, match="where the question stands"):
+    with pytest.raises(UsageError, match="where the question goes"):
         build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], choices_prompt="{choice}")
 
 
