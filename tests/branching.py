@@ -6,13 +6,13 @@ from pathlib import Path
 
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredImage,
-    StoredMessage,
     StoredNode,
     StoredRow,
     packed_floats,
@@ -49,11 +49,11 @@ def branching_content(folder: Path) -> EpisodeContent:
     digest = recorder.blob(png())
     recorder.close()
     nodes = (
-        context(-1, StoredMessage("user", "Look at this.", images=(StoredImage(0, digest),))),
+        context(-1, Message("user", "Look at this.", images=(Image(0, digest),))),
         sampled(0, "My first attempt."),
-        context(1, StoredMessage("user", "Go on.")),
+        context(1, Message("user", "Go on.")),
         sampled(2, "The end of the first branch."),
-        context(1, StoredMessage("user", "Do it in another way.")),
+        context(1, Message("user", "Do it in another way.")),
         sampled(4, "The end of the second branch."),
     )
     calls = tuple(
@@ -62,7 +62,7 @@ def branching_content(folder: Path) -> EpisodeContent:
     branch = BranchPoint("edited", 2, "user", 0, "Go on.", "Do it in another way.")
     helper = StoredAgent(
         "helper",
-        (context(-1, StoredMessage("user", "Help.")), sampled(0, "I help.")),
+        (context(-1, Message("user", "Help.")), sampled(0, "I help.")),
         (ModelCall(1, BEGAN, 0.1, "stop", 3, 1.0),),
     )
     rows = (StoredRow(0, (0, 1, 2, 3), (1, 3), 4), StoredRow(0, (0, 1, 4, 5), (5,), 4))
@@ -75,7 +75,7 @@ def branching_content(folder: Path) -> EpisodeContent:
     )
 
 
-def context(parent: int, message: StoredMessage) -> StoredNode:
+def context(parent: int, message: Message) -> StoredNode:
     """Input of the model."""
     return StoredNode(parent, (message,), packed_tokens(range(4)), 4)
 
@@ -83,7 +83,7 @@ def context(parent: int, message: StoredMessage) -> StoredNode:
 def sampled(parent: int, text: str) -> StoredNode:
     """A turn of the model."""
     logprobs = packed_floats([-0.05, -0.7, -3.0])
-    return StoredNode(parent, (StoredMessage("assistant", text),), packed_tokens((7, 8, 9)), 3, logprobs)
+    return StoredNode(parent, (Message("assistant", text),), packed_tokens((7, 8, 9)), 3, logprobs)
 
 
 def png(side: int = 16) -> bytes:

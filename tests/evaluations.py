@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
@@ -15,7 +16,6 @@ from aworld_train.store.content import (
     ModelCall,
     SharedNode,
     StoredAgent,
-    StoredMessage,
     StoredNode,
     encoded,
     packed_floats,
@@ -162,7 +162,7 @@ class _Episode:
         self._recorder.begin(episode, task, step=0, phase="eval", attempt=self._attempt, key="")
         right = int(row["reward_model"]["ground_truth"])
         answer = right if self._score else right + 10 * self._random.choice([1, 1, 2, -3])
-        shared = SharedNode((StoredMessage("user", row["prompt"][0]["content"]),), b"")
+        shared = SharedNode((Message("user", row["prompt"][0]["content"]),), b"")
         self._nodes.append(StoredNode(-1, token_count=40, shared=self._recorder.blob(encoded(shared))))
         uses_tool = self._attempt % 2 == 0
         if uses_tool:
@@ -183,7 +183,7 @@ class _Episode:
                 "calculator", arguments, result, failed, BEGAN + 2, 0.2, server="local", call_id="call_1"
             )
         )
-        message = StoredMessage("tool", result, call_id="call_1", name="calculator")
+        message = Message("tool", result, call_id="call_1", name="calculator")
         self._nodes.append(StoredNode(len(self._nodes) - 1, (message,), token_count=9))
 
     def _sample(self, content: str, calls: Sequence[ToolCall], outside: bool) -> None:
@@ -205,7 +205,7 @@ class _Episode:
         self._nodes.append(
             StoredNode(
                 len(self._nodes) - 1,
-                (StoredMessage("assistant", content, tuple(calls), reasoning=reasoning),),
+                (Message("assistant", content, tuple(calls), reasoning=reasoning),),
                 packed_tokens(ids) if ids else b"",
                 count,
                 packed_floats([-0.1] * count) if ids else b"",

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
@@ -12,7 +13,6 @@ from aworld_train.store.content import (
     ModelCall,
     SharedNode,
     StoredAgent,
-    StoredMessage,
     StoredNode,
     StoredRow,
     encoded,
@@ -60,9 +60,7 @@ def write_step(folder: Path, first: int, episodes: int, turns: int) -> None:
         row = task_row(index, index + 2, step + 3)
         task, episode, key = recorder.task(row), f"{rng.getrandbits(64):016x}", f"uid{step}-{index}_{attempt}"
         recorder.begin(episode, task, step=step, phase="train", attempt=attempt, key=key)
-        prompt = SharedNode(
-            (StoredMessage("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT))
-        )
+        prompt = SharedNode((Message("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT)))
         content = _content(rng, texts, recorder.blob(encoded(prompt)), tools, turns, step)
         reward = float(rng.random() < 0.6)
         figures = {
@@ -102,7 +100,7 @@ def _content(
         is_last, call_id = turn == turns - 1, f"call{turn:05d}"
         arguments = json.dumps({"a": turn, "b": rng.randrange(1_000)})
         use = () if is_last else (ToolCall("calculator", arguments, call_id),)
-        message = StoredMessage("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
+        message = Message("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
         logprobs = packed_floats([-round(rng.expovariate(4), 4) for _ in range(SAMPLED)])
         versions = (step - 1, step - 1)
         calls.append(
@@ -127,7 +125,7 @@ def _content(
                     call_id=call_id,
                 )
             )
-            shown = StoredMessage("tool", result, call_id=call_id, name="calculator")
+            shown = Message("tool", result, call_id=call_id, name="calculator")
             nodes.append(StoredNode(len(nodes) - 1, (shown,), tokens(RESULT), RESULT))
     sampled = tuple(call.node for call in calls)
     return EpisodeContent(

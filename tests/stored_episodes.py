@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from aworld_train.episode.figures import EpisodeFigures, figures_of
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredMessage,
     StoredNode,
     StoredRow,
     packed_floats,
@@ -56,7 +56,7 @@ def sampled_node(
     """A turn of the model; the logprob of token ``n`` is ``-n / 8``."""
     return StoredNode(
         parent,
-        (StoredMessage("assistant", text, calls, reasoning="hm"),),
+        (Message("assistant", text, calls, reasoning="hm"),),
         packed_tokens(tokens),
         len(tokens),
         packed_floats([-token / 8 for token in tokens]),
@@ -65,7 +65,7 @@ def sampled_node(
     )
 
 
-def context_node(parent: int, tokens: list[int], *messages: StoredMessage) -> StoredNode:
+def context_node(parent: int, tokens: list[int], *messages: Message) -> StoredNode:
     """What the model was shown."""
     return StoredNode(parent, messages, packed_tokens(tokens), len(tokens))
 
@@ -78,15 +78,13 @@ def branching_content() -> EpisodeContent:
     """
     call = ToolCall("calculator", '{"a": 2, "b": 3}', "call-1")
     nodes = (
-        context_node(
-            -1, [1, 2], StoredMessage("system", "Be right."), StoredMessage("user", "What is 2 times 3?")
-        ),
+        context_node(-1, [1, 2], Message("system", "Be right."), Message("user", "What is 2 times 3?")),
         sampled_node(0, "", [3, 4], call),
-        context_node(1, [5], StoredMessage("tool", "6", call_id="call-1", name="calculator")),
+        context_node(1, [5], Message("tool", "6", call_id="call-1", name="calculator")),
         sampled_node(2, "It is 6.", [6, 7, 8]),
-        context_node(1, [9], StoredMessage("tool", "7", call_id="call-1", name="calculator")),
+        context_node(1, [9], Message("tool", "7", call_id="call-1", name="calculator")),
         sampled_node(4, "It is 7.", [10]),
-        context_node(3, [11], StoredMessage("user", "Sure?")),
+        context_node(3, [11], Message("user", "Sure?")),
         sampled_node(6, "Lost.", [12], received=False),
     )
     calls = tuple(

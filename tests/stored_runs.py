@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
@@ -15,7 +16,6 @@ from aworld_train.store.content import (
     ModelCall,
     SharedNode,
     StoredAgent,
-    StoredMessage,
     StoredNode,
     StoredRow,
     encoded,
@@ -180,7 +180,7 @@ def record_episode(
         tokens = [rng.randrange(1000) for _ in range(5)]
         return StoredNode(
             parent,
-            (StoredMessage("assistant", text(content), calls, reasoning=text(reasoning)),),
+            (Message("assistant", text(content), calls, reasoning=text(reasoning)),),
             packed_tokens(tokens),
             len(tokens),
             packed_floats([-rng.random() for _ in tokens]),
@@ -188,7 +188,7 @@ def record_episode(
         )
 
     prompt = packed_tokens(range(100, 108))
-    shared = SharedNode((StoredMessage("user", text(row["prompt"][0]["content"])),), prompt)
+    shared = SharedNode((Message("user", text(row["prompt"][0]["content"])),), prompt)
     tools = recorder.blob(json.dumps(TOOLS).encode())
     nodes = [StoredNode(-1, token_count=8, shared=recorder.blob(encoded(shared)))]
     calls = []
@@ -198,7 +198,7 @@ def record_episode(
         call = ToolCall("calculator", arguments, "call00001")
         nodes.append(sampled(0, "", f"I had better compute it. {say}", (call,)))
         result = f"{a * b} {say}".strip() if right else f"Error: out of order {say}".strip()
-        message = StoredMessage("tool", text(result), call_id="call00001", name="calculator")
+        message = Message("tool", text(result), call_id="call00001", name="calculator")
         nodes.append(StoredNode(1, (message,), packed_tokens(range(200, 204)), 4))
         calls.append(ModelCall(1, BEGAN, 0.5, "tool_calls", 8, 1.0, tools=tools))
         uses.append(

@@ -8,7 +8,7 @@ from os.path import commonprefix
 from typing import Any
 
 from aworld_train.episode.branch_point import BranchPoint, Cause
-from aworld_train.rollout.messages import Message, canonical_arguments
+from aworld_train.episode.message import Message, canonical_arguments
 
 _CHARS_BEFORE = 30
 _CHARS_AFTER = 90

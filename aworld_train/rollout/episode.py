@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace as changed
 
 from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
@@ -433,4 +434,4 @@ def with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
     if index < 0:
         return [*messages, Message("user", wish)]
     content = f"{messages[index].content}\n\n{wish}"
-    return [*messages[:index], replace(messages[index], content=content), *messages[index + 1 :]]
+    return [*messages[:index], changed(messages[index], content=content), *messages[index + 1 :]]

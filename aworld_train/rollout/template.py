@@ -12,16 +12,17 @@ becomes tokens, because tokenizers find a special token only in its whole text.
 import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from os.path import commonprefix
 from typing import Any
 
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.rollout import template_cache
-from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
-from aworld_train.rollout.messages import Message, Role
+from aworld_train.rollout.images import NO_IMAGES, ImageTokens, NoImages
 from aworld_train.rollout.tokens import encoder, special_tokens
 
 Tools = Sequence[Mapping[str, Any]]
@@ -100,7 +101,7 @@ class ChatTemplate:
         self._frames: dict[Hashable, template_cache.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
         self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
-        self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
+        self.anew: dict[str, str] = {}  # why nothing is continued with messages of a role
         self._control_tokens = _pattern([*images.reserved, *end_texts, *self._control_token_texts()])
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
@@ -224,7 +225,7 @@ class ChatTemplate:
 
         def render(other: Sequence[Message]) -> str | None:
             calls = [
-                changed(call, call_id=other[places[call.call_id]].call_id) if call.call_id in places else call
+                replace(call, call_id=other[places[call.call_id]].call_id) if call.call_id in places else call
                 for call in turn.tool_calls
             ]
             addition = self._or_none([_STAND_IN], replace(turn, tool_calls=tuple(calls)), other, tools)
@@ -418,8 +419,8 @@ def _with_marker(turn: Message) -> Iterator[Message]:
         yield Message("assistant", _MARKER)
         return
     text = _STAND_IN.content if turn.content else ""
-    *calls, last = [changed(call, arguments="{}") for call in turn.tool_calls]
-    marked_call = changed(last, arguments=json.dumps({"value": _MARKER}))
+    *calls, last = [replace(call, arguments="{}") for call in turn.tool_calls]
+    marked_call = replace(last, arguments=json.dumps({"value": _MARKER}))
     yield Message("assistant", text, (*calls, marked_call))
     yield Message("assistant", _MARKER, (*calls, last))
     if calls:  # some templates refuse parallel calls
@@ -436,7 +437,7 @@ def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
 def _numbered(turn: Message) -> Message:
     """The turn with numbers for its calls: nine letters and digits, because some templates accept no others."""
     calls = [
-        changed(call, call_id=f"b{i:08}") if call.call_id else call for i, call in enumerate(turn.tool_calls)
+        replace(call, call_id=f"b{i:08}") if call.call_id else call for i, call in enumerate(turn.tool_calls)
     ]
     return replace(turn, tool_calls=tuple(calls))
 

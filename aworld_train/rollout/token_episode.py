@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import (
     PLAIN,
@@ -23,7 +24,7 @@ from aworld_train.rollout.episode import (
     with_wish,
 )
 from aworld_train.rollout.graph import Match, Node
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
 from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids

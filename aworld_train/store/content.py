@@ -11,27 +11,9 @@ import msgspec
 import numpy as np
 
 from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
-from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
-
-
-class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An image in a message: the character that it comes before, and the SHA-256 of its file, a blob of the store."""
-
-    position: int
-    digest: str
-
-
-class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message of a conversation; see ``rollout.messages.Message``."""
-
-    role: str
-    content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    call_id: str = ""
-    name: str = ""
-    reasoning: str = ""
-    images: tuple[StoredImage, ...] = ()
+from aworld_train.episode.tool_calls import ToolCallRecord
 
 
 class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -49,7 +31,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     parent: int
-    messages: tuple[StoredMessage, ...] = ()
+    messages: tuple[Message, ...] = ()
     tokens: bytes = b""
     token_count: int = 0
     logprobs: bytes | None = None
@@ -82,7 +64,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Messages and tokens of nodes that many episodes have in common: a task's prompt."""
 
-    messages: tuple[StoredMessage, ...]
+    messages: tuple[Message, ...]
     tokens: bytes
     redacted: bool = False
 
@@ -180,7 +162,7 @@ class RowSpan(NamedTuple):
     own: bool
 
 
-def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
+def image_digests(messages: Sequence[Message]) -> set[str]:
     return {image.digest for message in messages for image in message.images}
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import structs
 
 from aworld_train.episode.figures import COLUMNS, shown_figures
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode
+from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode
 from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
 from aworld_train.view.filters import EpisodeFilter
 from aworld_train.view.plain import shortened
@@ -144,7 +145,7 @@ def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
     }
 
 
-def _message(message: StoredMessage, max_chars: int) -> dict[str, Any]:
+def _message(message: Message, max_chars: int) -> dict[str, Any]:
     return structs.asdict(message) | {
         "content": shortened(message.content, max_chars),
         "reasoning": shortened(message.reasoning, max_chars),

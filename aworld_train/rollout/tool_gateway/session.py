@@ -29,8 +29,8 @@ from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import AnswerExceeds, parse
 from aworld_train.rollout.tool_record import ToolCounts, outcome_text
 from aworld_train.rollout.tools import ToolServer
-from aworld_train.rollout.whole_text import whole_text
 from aworld_train.serving.call_limits import read_limits
+from aworld_train.whole_text import whole_text
 
 _CLOSE_SECONDS = 5.0
 

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.image_files import data_uri
-from aworld_train.store.content import ModelCall, StoredAgent, StoredMessage
+from aworld_train.store.content import ModelCall, StoredAgent
 from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
-    content_parts,
     episode_facts,
     image_writer,
 )
@@ -360,7 +360,7 @@ class _SampleEvents:
         }
 
     def _tool_event(self, number: int, use: ToolCallRecord) -> dict[str, Any]:
-        arguments = arguments_object(ToolCall(use.name, use.arguments))
+        arguments = arguments_object(use.arguments)
         error = {"error": {"type": "unknown", "message": use.result}} if use.is_error else {}
         return {
             **self._event("tool", f"tool.{number}", use.began),
@@ -384,13 +384,13 @@ class _SampleEvents:
             "working_start": max(0.0, began - self._episode.head.began),
         }
 
-    def _pooled(self, name: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
+    def _pooled(self, name: str, messages: Sequence[Message]) -> tuple[int, int]:
         begin = len(self.pool)
         self.pool += [self._message(f"{name}.{number}", message) for number, message in enumerate(messages)]
         return begin, len(self.pool)
 
-    def _message(self, name: str, message: StoredMessage) -> dict[str, Any]:
-        content: Any = content_parts(message, self._image_part)
+    def _message(self, name: str, message: Message) -> dict[str, Any]:
+        content: Any = message.parts(self._image_part)
         if message.reasoning:
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             content = [{"type": "reasoning", "reasoning": message.reasoning}, *texts]
@@ -407,7 +407,7 @@ class _SampleEvents:
 
 
 def _tool_call(number: int, call: ToolCall) -> dict[str, Any]:
-    arguments = arguments_object(call)
+    arguments = arguments_object(call.arguments)
     value: dict[str, Any] = {
         "id": call.call_id or f"call_{number}",
         "function": call.name,

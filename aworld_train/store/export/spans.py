@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCallRecord
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent
 from aworld_train.store.export.conversations import episode_facts, messages_of, new_messages
 from aworld_train.store.export.writer import json_text
 from aworld_train.store.reading import StoredEpisode
@@ -98,8 +99,8 @@ class _Trace:
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
             "gen_ai.usage.output_tokens": figures.sampled_tokens,
-            "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
-            "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
+            "gen_ai.input.messages": _messages([Message("user", head.question)]),
+            "gen_ai.output.messages": _messages([Message("assistant", content.answer)], "stop")
             if content is not None
             else None,
             "input.value": _cut(head.question),
@@ -248,7 +249,7 @@ class _Trace:
         return Span(name, kind, self._trace, span_id, parent, begin, end, present, error)
 
 
-def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
+def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> str:
     values = []
     for message in messages:
         value: dict[str, Any] = {"role": message.role, "parts": _parts(message)}
@@ -258,7 +259,7 @@ def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = Non
     return json_text(values)
 
 
-def _parts(message: StoredMessage) -> list[dict[str, Any]]:
+def _parts(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         part = {"type": "tool_call_response", "response": _cut(message.content)}
         return [part | ({"id": message.call_id} if message.call_id else {})]
@@ -284,7 +285,7 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "content": _cut(text)}
 
 
-def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
+def _openinference(prefix: str, messages: Sequence[Message]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for number, message in enumerate(messages):
         key_prefix = f"{prefix}.{number}.message"

@@ -3,17 +3,18 @@
 import asyncio
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import EpisodeLimits
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests import templates
@@ -266,7 +267,7 @@ def test_a_result_carries_the_identifier_that_the_model_was_shown() -> None:
     for _ in range(3):
         completion = asyncio.run(episode.complete("agent", ChatRequest(history, TOOLS)))
         (call,) = completion.tool_calls
-        answer = Message("assistant", completion.content, (changed(call, call_id="of-the-client"),))
+        answer = Message("assistant", completion.content, (replace(call, call_id="of-the-client"),))
         history += [answer, Message("tool", "4", call_id="of-the-client", name="calc")]
         prompt = engine.text(engine.calls[-1][0])
         assert "of-the-client" not in prompt

@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.react import play, shorten
 from aworld_train.rollout.tool_record import UNANSWERED, ToolCounts

@@ -16,7 +16,7 @@ import pytest
 from aworld_train.adapter.episodes import external_agent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord, open_record
-from aworld_train.rollout.images import Image
+from aworld_train.episode.images import Image
 from tests.agent_loops import (
     END,
     MESSAGES,

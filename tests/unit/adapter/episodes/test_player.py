@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes import player
@@ -19,12 +19,14 @@ from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout import react
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.images import TEXT_ONLY, Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused
+from aworld_train.rollout.images import TEXT_ONLY
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.outcome import (
     AgentFailed,
     EnvironmentLost,

@@ -13,6 +13,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, current_record, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.chat_completion import ChatAnswer
@@ -20,7 +21,7 @@ from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.endpoint import EndpointFailed
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
+from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode

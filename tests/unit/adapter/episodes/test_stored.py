@@ -1,22 +1,23 @@
 """What the store keeps of an episode: which of its tokens are trained on, as in its rows, and no secret."""
 
 import json
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aworld_train.adapter.episodes import stored as stored_module
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
 from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
+from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
@@ -25,7 +26,6 @@ from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     SharedNode,
-    StoredMessage,
     StoredNode,
     StoredRow,
     decoded_shared,
@@ -150,11 +150,11 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
     assert (planner.name, worker.name) == ("planner", "worker")
     assert [node.parent for node in planner.nodes] == [-1, 0, 1, 2, 1, 4]
     assert planner.nodes[0] == StoredNode(-1, token_count=len(root.tokens), shared=planner.nodes[0].shared)
-    shared = SharedNode((StoredMessage("user", "Hello."),), packed_tokens(root.tokens))
+    shared = SharedNode((Message("user", "Hello."),), packed_tokens(root.tokens))
     assert decoded_shared(blobs[planner.nodes[0].shared]) == shared
     assert planner.nodes[1] == StoredNode(
         0,
-        (StoredMessage("assistant", "fine"),),
+        (Message("assistant", "fine"),),
         packed_tokens(turn.tokens),
         len(turn.tokens),
         packed_floats(turn.logprobs or []),

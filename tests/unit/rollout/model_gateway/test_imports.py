@@ -11,11 +11,9 @@ import aworld_train.rollout.model_gateway
 
 FILES = sorted(Path(aworld_train.rollout.model_gateway.__file__).parent.glob("*.py"))
 ALLOWED = (
-    "aworld_train.episode.tool_calls",
-    *(
-        f"aworld_train.rollout.{name}"
-        for name in ("images", "messages", "response_constraints", "whole_text")
-    ),
+    *(f"aworld_train.episode.{name}" for name in ("images", "message", "tool_calls")),
+    *(f"aworld_train.rollout.{name}" for name in ("messages", "response_constraints")),
+    "aworld_train.whole_text",
 )
 HEAVY = ("anthropic", "httpx", "mcp", "openai", "pydantic", "ray", "torch", "transformers", "verl")
 
