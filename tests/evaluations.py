@@ -14,7 +14,6 @@ from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
     StoredNode,
     encoded,
@@ -162,7 +161,7 @@ class _Episode:
         self._recorder.begin(episode, task, step=0, phase="eval", attempt=self._attempt, key="")
         right = int(row["reward_model"]["ground_truth"])
         answer = right if self._score else right + 10 * self._random.choice([1, 1, 2, -3])
-        shared = SharedNode((Message("user", row["prompt"][0]["content"]),), b"")
+        shared = StoredNode(-1, (Message("user", row["prompt"][0]["content"]),), b"")
         self._nodes.append(StoredNode(-1, token_count=40, shared=self._recorder.blob(encoded(shared))))
         uses_tool = self._attempt % 2 == 0
         if uses_tool:

@@ -11,7 +11,6 @@ from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
     StoredNode,
     StoredRow,
@@ -60,7 +59,7 @@ def write_step(folder: Path, first: int, episodes: int, turns: int) -> None:
         row = task_row(index, index + 2, step + 3)
         task, episode, key = recorder.task(row), f"{rng.getrandbits(64):016x}", f"uid{step}-{index}_{attempt}"
         recorder.begin(episode, task, step=step, phase="train", attempt=attempt, key=key)
-        prompt = SharedNode((Message("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT)))
+        prompt = StoredNode(-1, (Message("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT)))
         content = _content(rng, texts, recorder.blob(encoded(prompt)), tools, turns, step)
         reward = float(rng.random() < 0.6)
         figures = {

@@ -14,7 +14,6 @@ from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
     StoredNode,
     StoredRow,
@@ -188,7 +187,7 @@ def record_episode(
         )
 
     prompt = packed_tokens(range(100, 108))
-    shared = SharedNode((Message("user", text(row["prompt"][0]["content"])),), prompt)
+    shared = StoredNode(-1, (Message("user", text(row["prompt"][0]["content"])),), prompt)
     tools = recorder.blob(json.dumps(TOOLS).encode())
     nodes = [StoredNode(-1, token_count=8, shared=recorder.blob(encoded(shared)))]
     calls = []

@@ -26,11 +26,11 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         ended: Whether the model ended a sampled turn itself, or else with ``stop``.
         received: Whether a client received a sampled turn.
         versions: First and last version of the weights of a sampled turn.
-        shared: Digest of the blob that holds this node's messages and tokens; empty where they are here.
+        shared: Digest of the blob, a node too, that has its messages and tokens; empty where they are here.
         redacted: Whether a text was redacted; the tokens would still spell it, so they are not kept.
     """
 
-    parent: int
+    parent: int = -1
     messages: tuple[Message, ...] = ()
     tokens: bytes = b""
     token_count: int = 0
@@ -59,14 +59,6 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def token_logprobs(self) -> list[float]:
         """The log-probability of each token; empty for context."""
         return unpacked_floats(self.logprobs or b"")
-
-
-class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Messages and tokens of nodes that many episodes have in common: a task's prompt."""
-
-    messages: tuple[Message, ...]
-    tokens: bytes
-    redacted: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -189,6 +181,6 @@ def unpacked_floats(data: bytes) -> list[float]:
     return values
 
 
-encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode
+encoded: Callable[[EpisodeContent | StoredNode], bytes] = msgspec.msgpack.Encoder().encode
 decoded_content: Callable[[bytes], EpisodeContent] = msgspec.msgpack.Decoder(EpisodeContent).decode
-decoded_shared: Callable[[bytes], SharedNode] = msgspec.msgpack.Decoder(SharedNode).decode
+decoded_node: Callable[[bytes], StoredNode] = msgspec.msgpack.Decoder(StoredNode).decode

@@ -20,7 +20,7 @@ from aworld_train.store.content import (
     EpisodeContent,
     StoredNode,
     decoded_content,
-    decoded_shared,
+    decoded_node,
     unpacked_floats,
 )
 from aworld_train.store.database import Database
@@ -590,7 +590,7 @@ def _filled_node(node: StoredNode, blobs: _Blobs) -> StoredNode:
     data = blobs.get(node.shared)
     if data is None:
         return changed(node, redacted=True)
-    shared = decoded_shared(data)
+    shared = decoded_node(data)
     return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
 
 

@@ -25,7 +25,6 @@ from aworld_train.rollout.graph import Node, Row
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
     StoredNode,
     StoredRow,
@@ -110,7 +109,7 @@ def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> Sto
     messages = tuple([_stored(recorder, message) for message in messages])
     tokens = b"" if redacted else packed_tokens(node.tokens)
     if node.parent is None:
-        shared = recorder.blob(encoded(SharedNode(messages, tokens, redacted)))
+        shared = recorder.blob(encoded(StoredNode(-1, messages, tokens, redacted=redacted)))
         return StoredNode(-1, token_count=node.token_count, shared=shared)
     return StoredNode(
         places[id(node.parent)],

@@ -25,10 +25,9 @@ from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredNode,
     StoredRow,
-    decoded_shared,
+    decoded_node,
     packed_floats,
     packed_tokens,
 )
@@ -150,8 +149,8 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
     assert (planner.name, worker.name) == ("planner", "worker")
     assert [node.parent for node in planner.nodes] == [-1, 0, 1, 2, 1, 4]
     assert planner.nodes[0] == StoredNode(-1, token_count=len(root.tokens), shared=planner.nodes[0].shared)
-    shared = SharedNode((Message("user", "Hello."),), packed_tokens(root.tokens))
-    assert decoded_shared(blobs[planner.nodes[0].shared]) == shared
+    shared = StoredNode(-1, (Message("user", "Hello."),), packed_tokens(root.tokens))
+    assert decoded_node(blobs[planner.nodes[0].shared]) == shared
     assert planner.nodes[1] == StoredNode(
         0,
         (Message("assistant", "fine"),),
@@ -203,8 +202,8 @@ async def test_whatever_of_a_turn_was_redacted_its_tokens_are_not_kept(
         node.messages = (replace(node.messages[0], **said),)
     first, kept = stored(tmp_path, episode).agents[0].nodes
     [shared] = (event.data for event in written_events(tmp_path) if isinstance(event, Blob))
-    assert (kept.redacted, decoded_shared(shared).redacted) == (is_redacted, is_redacted)
-    assert (kept.tokens == b"", decoded_shared(shared).tokens == b"") == (is_redacted, is_redacted)
+    assert (kept.redacted, decoded_node(shared).redacted) == (is_redacted, is_redacted)
+    assert (kept.tokens == b"", decoded_node(shared).tokens == b"") == (is_redacted, is_redacted)
     assert [kept.token_count, first.token_count] == [len(turn.tokens), len(root.tokens)]
     assert "key-1" not in repr((kept, shared))
 
