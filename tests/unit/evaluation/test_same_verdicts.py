@@ -75,7 +75,7 @@ def _is_one_vote(pair: Pair, answer: str) -> bool:
     """Whether an answer and the ground truth, both wrong in this task, outvote its one right answer."""
     task = EvalTask("t", 0, "", "s", "q", "another", scorer=pair.scorer)
     attempts = [
-        attempt("t", number, score, answer=text, scorer=pair.scorer)
+        attempt("t", number, score, extracted=text, scorer=pair.scorer)
         for number, (text, score) in enumerate([(pair.truth, 0.0), (answer, 0.0), ("another", 1.0)])
     ]
     majority = figures_of(evaluation([task], attempts, 3)).majority[3]
