@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aworld_train.rollout.images import Image
+from aworld_train.episode.images import Image
 from aworld_train.rollout.model import SampledTokens, SamplingParams
 from tests.hostile import FILL, GREEDY, HOSTILE, INOTIFY, PARRICIDE, detached, python
 from tests.templates import ScriptedModel, cut_up, tokenizer

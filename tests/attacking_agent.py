@@ -64,7 +64,8 @@ def build(context: EpisodeContext) -> Any:
 
     async def answer(task: AgentTask) -> str:
         record = current_record()
-        move = record.line["move"] = HONEST if record.validate else next(_moves)
+        move = HONEST if record.validate else next(_moves)
+        record.figures.faults = {move: 1}  # so that its line says which it was
         messages: list[Any] = list(task.messages)
         async with client, ToolSession(server) as tools:
             for turn in range(2):

@@ -4,16 +4,17 @@ import struct
 import zlib
 from pathlib import Path
 
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.figures import figures_of
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredBranch,
-    StoredImage,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
     packed_floats,
     packed_tokens,
 )
@@ -32,7 +33,8 @@ def add_episode(folder: Path, content: EpisodeContent | None, *, step: int, inde
     task = recorder.task(task_row(index, 6, 7))
     recorder.begin(episode, task, step=step, phase="train", attempt=0, key="")
     figures = {"outcome": "answered", "treatment": "trained", "reward": 1.0, "turns": 3, "tool_calls": 0}
-    recorder.end(episode, figures | {"tool_errors": 0, "sampled_tokens": 9, "seconds": 2.0}, content)
+    figures |= {"tool_errors": 0, "sampled_tokens": 9, "seconds": 2.0}
+    recorder.end(episode, figures_of(figures), content)
     recorder.close()
     place = store_place(folder)
     assert place is not None
@@ -47,20 +49,20 @@ def branching_content(folder: Path) -> EpisodeContent:
     digest = recorder.blob(png())
     recorder.close()
     nodes = (
-        context(-1, StoredMessage("user", "Look at this.", images=(StoredImage(0, digest),))),
+        context(-1, Message("user", "Look at this.", images=(Image(0, digest),))),
         sampled(0, "My first attempt."),
-        context(1, StoredMessage("user", "Go on.")),
+        context(1, Message("user", "Go on.")),
         sampled(2, "The end of the first branch."),
-        context(1, StoredMessage("user", "Do it in another way.")),
+        context(1, Message("user", "Do it in another way.")),
         sampled(4, "The end of the second branch."),
     )
     calls = tuple(
         ModelCall(node, BEGAN + number, 0.5, "stop", 8, 1.0) for number, node in enumerate((1, 3, 5))
     )
-    branch = StoredBranch("edited", 2, "user", 0, "Go on.", "Do it in another way.")
+    branch = BranchPoint("edited", 2, "user", 0, "Go on.", "Do it in another way.")
     helper = StoredAgent(
         "helper",
-        (context(-1, StoredMessage("user", "Help.")), sampled(0, "I help.")),
+        (context(-1, Message("user", "Help.")), sampled(0, "I help.")),
         (ModelCall(1, BEGAN, 0.1, "stop", 3, 1.0),),
     )
     rows = (StoredRow(0, (0, 1, 2, 3), (1, 3), 4), StoredRow(0, (0, 1, 4, 5), (5,), 4))
@@ -68,12 +70,12 @@ def branching_content(folder: Path) -> EpisodeContent:
         (StoredAgent("main", nodes, calls, (branch,)), helper),
         (),
         rows,
-        StoredScore(1.0, "number", "scored", "42", {}, ("compared 42 with 42",)),
+        ScoreResult(1.0, "42", steps=("compared 42 with 42",), scorer="number"),
         "The end of the second branch.",
     )
 
 
-def context(parent: int, message: StoredMessage) -> StoredNode:
+def context(parent: int, message: Message) -> StoredNode:
     """Input of the model."""
     return StoredNode(parent, (message,), packed_tokens(range(4)), 4)
 
@@ -81,7 +83,7 @@ def context(parent: int, message: StoredMessage) -> StoredNode:
 def sampled(parent: int, text: str) -> StoredNode:
     """A turn of the model."""
     logprobs = packed_floats([-0.05, -0.7, -3.0])
-    return StoredNode(parent, (StoredMessage("assistant", text),), packed_tokens((7, 8, 9)), 3, logprobs)
+    return StoredNode(parent, (Message("assistant", text),), packed_tokens((7, 8, 9)), 3, logprobs)
 
 
 def png(side: int = 16) -> bytes:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.images import Image
 from aworld_train.model import tokenizer
 from aworld_train.rollout.formats import FORMATS, read_turn
-from aworld_train.rollout.images import Image
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.template import ChatTemplate
 

@@ -13,8 +13,9 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.player import EpisodePlayer
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop
 from aworld_train.adapter.verl.worker import EpisodeWorker
+from aworld_train.episode.message import Message
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
+from aworld_train.rollout.messages import ChatRequest
 from tests.agent_loops import MESSAGES, TOKENIZER, ScriptedEngine, settings_file
 
 WITHIN = 120.0

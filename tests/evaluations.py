@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
-    StoredCall,
-    StoredMessage,
     StoredNode,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
@@ -154,7 +153,7 @@ class _Episode:
         self._random = random.Random(f"episode {index} {attempt}")
         self._nodes: list[StoredNode] = []
         self._calls: list[ModelCall] = []
-        self._uses: list[ToolUse] = []
+        self._uses: list[ToolCallRecord] = []
 
     def record(self, row: dict[str, Any], task: str, outside: bool) -> None:
         key = f"{self._recorder} {self._index} {self._attempt}"
@@ -162,29 +161,31 @@ class _Episode:
         self._recorder.begin(episode, task, step=0, phase="eval", attempt=self._attempt, key="")
         right = int(row["reward_model"]["ground_truth"])
         answer = right if self._score else right + 10 * self._random.choice([1, 1, 2, -3])
-        shared = SharedNode((StoredMessage("user", row["prompt"][0]["content"]),), b"")
+        shared = StoredNode(-1, (Message("user", row["prompt"][0]["content"]),), b"")
         self._nodes.append(StoredNode(-1, token_count=40, shared=self._recorder.blob(encoded(shared))))
         uses_tool = self._attempt % 2 == 0
         if uses_tool:
             self._use_tool(right, outside)
         if self._score is not None:
             self._sample(f"The crate holds **{answer}** parts. {self._text}", (), outside)
-        figures, content = self._figures(str(answer)), self._content(str(answer))
+        figures, content = figures_of(self._figures(str(answer))), self._content(str(answer))
         kept = self._recorder.keep.content_of(episode, figures)
         self._recorder.end(episode, figures, content if kept else None)
 
     def _use_tool(self, right: int, outside: bool) -> None:
         arguments = json.dumps({"expression": f"{self._index + 12} * {3 * self._index + 7}"})
-        self._sample("", (StoredCall("calculator", arguments, "call_1"),), outside)
+        self._sample("", (ToolCall("calculator", arguments, "call_1"),), outside)
         failed = self._score is None or self._random.random() < 0.1
         result = f"{'Error: the calculator is out of order' if failed else right} {self._text}".strip()
         self._uses.append(
-            ToolUse("calculator", arguments, result, failed, BEGAN + 2, 0.2, "local", call_id="call_1")
+            ToolCallRecord(
+                "calculator", arguments, result, failed, BEGAN + 2, 0.2, server="local", call_id="call_1"
+            )
         )
-        message = StoredMessage("tool", result, call_id="call_1", name="calculator")
+        message = Message("tool", result, call_id="call_1", name="calculator")
         self._nodes.append(StoredNode(len(self._nodes) - 1, (message,), token_count=9))
 
-    def _sample(self, content: str, calls: Sequence[StoredCall], outside: bool) -> None:
+    def _sample(self, content: str, calls: Sequence[ToolCall], outside: bool) -> None:
         thought = "I multiply the boxes of a crate by the parts of a box, and check the units of the result. "
         reasoning = f"{thought * self._paragraphs}{self._text}".strip()
         count = 20 * self._paragraphs + self._random.randrange(30)
@@ -203,7 +204,7 @@ class _Episode:
         self._nodes.append(
             StoredNode(
                 len(self._nodes) - 1,
-                (StoredMessage("assistant", content, tuple(calls), reasoning=reasoning),),
+                (Message("assistant", content, tuple(calls), reasoning=reasoning),),
                 packed_tokens(ids) if ids else b"",
                 count,
                 packed_floats([-0.1] * count) if ids else b"",
@@ -217,7 +218,7 @@ class _Episode:
         score = None
         if self._score is not None:
             steps = (f"found the number {answer} {self._text}".strip(), "compared it with the right answer")
-            score = StoredScore(self._score, "number", "scored", answer, self._parts(), steps)
+            score = ScoreResult(self._score, answer, parts=self._parts(), steps=steps, scorer="number")
         text = "" if score is None else f"The crate holds {answer} parts. {self._text}".strip()
         agent = StoredAgent("agent", tuple(self._nodes), tuple(self._calls))
         return EpisodeContent((agent,), tuple(self._uses), (), score, text)

@@ -4,17 +4,16 @@ import json
 import random
 from pathlib import Path
 
+from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
-    StoredCall,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
@@ -60,9 +59,7 @@ def write_step(folder: Path, first: int, episodes: int, turns: int) -> None:
         row = task_row(index, index + 2, step + 3)
         task, episode, key = recorder.task(row), f"{rng.getrandbits(64):016x}", f"uid{step}-{index}_{attempt}"
         recorder.begin(episode, task, step=step, phase="train", attempt=attempt, key=key)
-        prompt = SharedNode(
-            (StoredMessage("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT))
-        )
+        prompt = StoredNode(-1, (Message("user", row["prompt"][0]["content"]),), packed_tokens(range(PROMPT)))
         content = _content(rng, texts, recorder.blob(encoded(prompt)), tools, turns, step)
         reward = float(rng.random() < 0.6)
         figures = {
@@ -84,7 +81,7 @@ def write_step(folder: Path, first: int, episodes: int, turns: int) -> None:
             "seconds": 20 * rng.random(),
             "weights": [step - 1, step - 1],
         }
-        recorder.end(episode, figures, content)
+        recorder.end(episode, figures_of(figures), content)
         trained.append(TrainedRow(f"{key}_0", reward - 0.6, turns * SAMPLED))
     recorder.trained(step, trained)
     recorder.close()
@@ -101,8 +98,8 @@ def _content(
     for turn in range(turns):
         is_last, call_id = turn == turns - 1, f"call{turn:05d}"
         arguments = json.dumps({"a": turn, "b": rng.randrange(1_000)})
-        use = () if is_last else (StoredCall("calculator", arguments, call_id),)
-        message = StoredMessage("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
+        use = () if is_last else (ToolCall("calculator", arguments, call_id),)
+        message = Message("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
         logprobs = packed_floats([-round(rng.expovariate(4), 4) for _ in range(SAMPLED)])
         versions = (step - 1, step - 1)
         calls.append(
@@ -116,24 +113,24 @@ def _content(
         if not is_last:
             result, failed = f"{rng.choice(texts)} {rng.random()}", rng.random() < 0.1
             uses.append(
-                ToolUse(
+                ToolCallRecord(
                     "calculator",
                     arguments,
                     result,
                     failed,
                     BEGAN + turn,
                     0.1,
-                    "local",
+                    server="local",
                     call_id=call_id,
                 )
             )
-            shown = StoredMessage("tool", result, call_id=call_id, name="calculator")
+            shown = Message("tool", result, call_id=call_id, name="calculator")
             nodes.append(StoredNode(len(nodes) - 1, (shown,), tokens(RESULT), RESULT))
     sampled = tuple(call.node for call in calls)
     return EpisodeContent(
         (StoredAgent("agent", tuple(nodes), tuple(calls)),),
         tuple(uses),
         (StoredRow(0, tuple(range(len(nodes))), sampled, PROMPT),),
-        StoredScore(1.0, "number", "scored", "6", {}, ("found 6",)),
+        ScoreResult(1.0, "6", steps=("found 6",), scorer="number"),
         rng.choice(texts),
     )

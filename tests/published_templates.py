@@ -7,16 +7,20 @@ compared with the whole history as the template renders it.
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from aworld_train.adapter.verl.images import image_tokens
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import EpisodeLimits
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.token_episode import TokenEpisode

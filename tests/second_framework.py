@@ -71,7 +71,7 @@ class Counting(TrainingFramework):
 
 class StepReader:
     def __init__(self, file: Path):
-        self.lines = JsonLinesTail(file)
+        self.lines = JsonLinesTail(file, json.loads)
 
     def read(self) -> list[StepRow]:
         return [StepRow(**line, raw=line["figures"]) for line in self.lines.read()]

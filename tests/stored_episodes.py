@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from aworld_train.episode.figures import EpisodeFigures, figures_of
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredCall,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     packed_floats,
     packed_tokens,
 )
@@ -41,18 +41,22 @@ def stored_episode(
         attempt=0,
         began=1_800_000_000.0,
         ended=1_800_000_100.0,
-        figures={"outcome": "answered", "reward": 1.0, "scorer": "number", "suspicions": []} | figures,
+        accuracy=None,
+        trained_step=None,
+        advantage=None,
+        has_content=content is not None,
+        figures=figures_of({"outcome": "answered", "reward": 1.0, "scorer": "number"} | figures),
     )
-    return StoredEpisode(head, {}, {}, content, uses, tools or {})
+    return StoredEpisode(head, EpisodeFigures(), {}, content, uses, tools or {})
 
 
 def sampled_node(
-    parent: int, text: str, tokens: list[int], *calls: StoredCall, received: bool = True
+    parent: int, text: str, tokens: list[int], *calls: ToolCall, received: bool = True
 ) -> StoredNode:
     """A turn of the model; the logprob of token ``n`` is ``-n / 8``."""
     return StoredNode(
         parent,
-        (StoredMessage("assistant", text, calls, reasoning="hm"),),
+        (Message("assistant", text, calls, reasoning="hm"),),
         packed_tokens(tokens),
         len(tokens),
         packed_floats([-token / 8 for token in tokens]),
@@ -61,7 +65,7 @@ def sampled_node(
     )
 
 
-def context_node(parent: int, tokens: list[int], *messages: StoredMessage) -> StoredNode:
+def context_node(parent: int, tokens: list[int], *messages: Message) -> StoredNode:
     """What the model was shown."""
     return StoredNode(parent, messages, packed_tokens(tokens), len(tokens))
 
@@ -72,17 +76,15 @@ def branching_content() -> EpisodeContent:
     The nodes: a prompt, a turn that calls a tool, its result and an answer; another result and another answer; and a
     result with an answer that was not delivered.
     """
-    call = StoredCall("calculator", '{"a": 2, "b": 3}', "call-1")
+    call = ToolCall("calculator", '{"a": 2, "b": 3}', "call-1")
     nodes = (
-        context_node(
-            -1, [1, 2], StoredMessage("system", "Be right."), StoredMessage("user", "What is 2 times 3?")
-        ),
+        context_node(-1, [1, 2], Message("system", "Be right."), Message("user", "What is 2 times 3?")),
         sampled_node(0, "", [3, 4], call),
-        context_node(1, [5], StoredMessage("tool", "6", call_id="call-1", name="calculator")),
+        context_node(1, [5], Message("tool", "6", call_id="call-1", name="calculator")),
         sampled_node(2, "It is 6.", [6, 7, 8]),
-        context_node(1, [9], StoredMessage("tool", "7", call_id="call-1", name="calculator")),
+        context_node(1, [9], Message("tool", "7", call_id="call-1", name="calculator")),
         sampled_node(4, "It is 7.", [10]),
-        context_node(3, [11], StoredMessage("user", "Sure?")),
+        context_node(3, [11], Message("user", "Sure?")),
         sampled_node(6, "Lost.", [12], received=False),
     )
     calls = tuple(
@@ -91,11 +93,18 @@ def branching_content() -> EpisodeContent:
     )
     rows = (StoredRow(0, (0, 1, 2, 3), (1, 3), 2), StoredRow(0, (0, 1, 4, 5), (5,), 2))
     uses = (
-        ToolUse(
-            "calculator", '{"a": 2, "b": 3}', "6", False, 1_800_000_001.6, 0.1, "local", call_id="call-1"
+        ToolCallRecord(
+            "calculator",
+            '{"a": 2, "b": 3}',
+            "6",
+            False,
+            1_800_000_001.6,
+            0.1,
+            server="local",
+            call_id="call-1",
         ),
     )
-    score = StoredScore(1.0, "number", "scored", "6", {"format": 1.0}, ("found 6",))
+    score = ScoreResult(1.0, "6", parts={"format": 1.0}, steps=("found 6",), scorer="number")
     return EpisodeContent((StoredAgent("solver", nodes, calls),), uses, rows, score, "It is 6.")
 
 

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import figures_of
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
-    StoredCall,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
@@ -175,12 +174,12 @@ def record_episode(
     text = recorder.redactor.text
 
     def sampled(
-        parent: int, content: str, reasoning: str = "", calls: tuple[StoredCall, ...] = ()
+        parent: int, content: str, reasoning: str = "", calls: tuple[ToolCall, ...] = ()
     ) -> StoredNode:
         tokens = [rng.randrange(1000) for _ in range(5)]
         return StoredNode(
             parent,
-            (StoredMessage("assistant", text(content), calls, reasoning=text(reasoning)),),
+            (Message("assistant", text(content), calls, reasoning=text(reasoning)),),
             packed_tokens(tokens),
             len(tokens),
             packed_floats([-rng.random() for _ in tokens]),
@@ -188,28 +187,28 @@ def record_episode(
         )
 
     prompt = packed_tokens(range(100, 108))
-    shared = SharedNode((StoredMessage("user", text(row["prompt"][0]["content"])),), prompt)
+    shared = StoredNode(-1, (Message("user", text(row["prompt"][0]["content"])),), prompt)
     tools = recorder.blob(json.dumps(TOOLS).encode())
     nodes = [StoredNode(-1, token_count=8, shared=recorder.blob(encoded(shared)))]
     calls = []
     uses = []
     if with_tool:
         arguments = json.dumps({"a": a, "b": b})
-        call = StoredCall("calculator", arguments, "call00001")
+        call = ToolCall("calculator", arguments, "call00001")
         nodes.append(sampled(0, "", f"I had better compute it. {say}", (call,)))
         result = f"{a * b} {say}".strip() if right else f"Error: out of order {say}".strip()
-        message = StoredMessage("tool", text(result), call_id="call00001", name="calculator")
+        message = Message("tool", text(result), call_id="call00001", name="calculator")
         nodes.append(StoredNode(1, (message,), packed_tokens(range(200, 204)), 4))
         calls.append(ModelCall(1, BEGAN, 0.5, "tool_calls", 8, 1.0, tools=tools))
         uses.append(
-            ToolUse(
+            ToolCallRecord(
                 "calculator",
                 arguments,
                 text(result),
                 not right,
                 BEGAN + 0.5,
                 0.1,
-                "local",
+                server="local",
                 call_id="call00001",
             )
         )
@@ -225,8 +224,12 @@ def record_episode(
         (row_of,),
         None
         if timed_out
-        else StoredScore(
-            reward, "number", "scored", answer.split()[3].rstrip("."), {"format": 1.0}, ("found a number",)
+        else ScoreResult(
+            reward,
+            answer.split()[3].rstrip("."),
+            parts={"format": 1.0},
+            steps=("found a number",),
+            scorer="number",
         ),
         text(answer),
     )
@@ -259,7 +262,8 @@ def record_episode(
         }
         if attempt == 1:
             figures["suspicions"] = ["answer_in_query"]
-    recorder.end(episode, figures, content if recorder.keep.content_of(episode, figures) else None)
+    typed = figures_of(figures)
+    recorder.end(episode, typed, content if recorder.keep.content_of(episode, typed) else None)
     return episode
 
 

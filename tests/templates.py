@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.images import Image
 from aworld_train.rollout.formats import FORMATS, read_turn
-from aworld_train.rollout.images import Image
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 

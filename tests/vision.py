@@ -8,7 +8,7 @@ import io
 from functools import cache
 from typing import Any
 
-from aworld_train.rollout.images import Image
+from aworld_train.episode.images import Image
 from tests.published_templates import backend
 
 VISION_TEMPLATES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5_think", "qwen3_5_nothink", "qwen3_6", "qwen3_8")

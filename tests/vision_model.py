@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.model.tiny import SHIPPED
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import Message, ToolCall
 from tests.package_members import pypi_members
 
 IMAGE, VIDEO, START, END = "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"

@@ -18,8 +18,8 @@ import httpx
 
 from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
 from aworld_train.agent.task import AgentTask, EpisodeContext
+from aworld_train.episode.message import content_text
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
-from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 from aworld_train.rollout.tls import tls_context
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from aworld_train.rollout.messages import content_text
+from aworld_train.episode.message import content_text
 from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 

@@ -15,9 +15,9 @@ from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
+    from aworld_train.episode.score import ScoreResult
     from aworld_train.evaluation.ground_truths import GroundTruth
     from aworld_train.evaluation.prediction_files import ScoredLine
-    from aworld_train.reward.score_types import ScoreResult
     from aworld_train.reward.settings import RewardSettings
 
 _MAX_ROWS = 30  # lines of a file in the table; `--json` prints all

@@ -40,7 +40,9 @@ def explain(
         aworld-train reward explain --answer 1/2 --prediction '<answer>0.5</answer>' --scorer math
         aworld-train reward explain --dataset data/val.parquet --id 17 --prediction @reply.txt
     """
-    from dataclasses import asdict, replace
+    from dataclasses import replace
+
+    from msgspec.structs import asdict
 
     from aworld_train.reward.assistant_text import assistant_text
     from aworld_train.reward.scoring import score_now

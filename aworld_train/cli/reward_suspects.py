@@ -2,13 +2,16 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from aworld_train.cli import console
 from aworld_train.errors import UsageError, suggestion
+
+if TYPE_CHECKING:
+    from aworld_train.episode.figures import EpisodeFigures
 
 
 def suspects(
@@ -29,7 +32,8 @@ def suspects(
       aworld-train reward suspects runs/quickstart
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.json_lines import read_lines
+    from aworld_train.episode.figures import read_figures
+    from aworld_train.json_lines import JsonLinesTail
     from aworld_train.reward.hacking import Suspicion
 
     file = run / "traces" / "episodes.jsonl"
@@ -39,17 +43,15 @@ def suspects(
     if sign is not None and sign not in signs:
         raise UsageError(f"--sign {sign!r} is not one of {', '.join(signs)}.{suggestion(sign, signs)}")
     try:
-        lines = [line for line in read_lines(file) if not line.get("retried")]
+        lines = [line for line in JsonLinesTail(file, read_figures).read() if not line.retried]
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}.") from error
-    suspicious = [
-        line for line in lines if sign in line.get("suspicions", ()) or (not sign and line.get("suspicions"))
-    ]
+    suspicious = [line for line in lines if line.suspicions and (sign is None or sign in line.suspicions)]
     if as_json:
         for line in suspicious:
-            console.print_json(line)
+            console.print_json(line.line())
         return
-    counts = Counter(name for line in suspicious for name in line["suspicions"])
+    counts = Counter(name for line in suspicious for name in line.suspicions or ())
     console.out.print(f"of {len(lines)} episodes")
     console.print_table(
         ("sign", "episodes", "what it means"),
@@ -59,17 +61,20 @@ def suspects(
         console.out.print(_describe(line), soft_wrap=True)
 
 
-def _describe(line: dict[str, Any]) -> Text:
-    excerpt = line["look"]
-    phase = "validation" if line["validate"] else "training"
+def _describe(figures: "EpisodeFigures") -> Text:
+    excerpt = figures.look or {}
+    phase = "validation" if figures.validate else "training"
     return Text.assemble(
-        (f"\nstep {line['step']} {phase}, task {line['index']}: {', '.join(line['suspicions'])}\n", "bold"),
+        (
+            f"\nstep {figures.step} {phase}, task {figures.index}: {', '.join(figures.suspicions or ())}\n",
+            "bold",
+        ),
         ("asked   ", "dim"),
-        f"{_short(excerpt['query'])}\n",
+        f"{_short(excerpt.get('query') or '')}\n",
         ("said    ", "dim"),
-        f"{_short(excerpt['said'])}\n",
+        f"{_short(excerpt.get('said') or '')}\n",
         ("answer  ", "dim"),
-        f"{excerpt['extracted']} (right: {excerpt['ground_truth']})",
+        f"{excerpt.get('extracted')} (right: {excerpt.get('ground_truth')})",
     )
 
 

@@ -122,7 +122,9 @@ def rollout(
 
 def _plain(episode: "SingleEpisode") -> dict[str, Any]:
     return {
-        **masked({key: value for key, value in episode.line.items() if key not in ("step", "validate")}),
+        **masked(
+            {key: value for key, value in episode.figures.line().items() if key not in ("step", "validate")}
+        ),
         "answer": episode.result.answer,
         "scores": episode.score.figures() if episode.score else None,
         "reward": episode.score.value if episode.score else None,
@@ -159,7 +161,7 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
     from rich.panel import Panel
     from rich.text import Text
 
-    line = episode.line
+    figures = episode.figures
     for agent, row in episode.rows:
         sampled = sum(row.mask)
         length = len(row.prompt) + len(row.response)
@@ -183,34 +185,33 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
                 )
             )
     facts = [
-        f"outcome {line['outcome']} ({line['treatment']})",
-        f"reward {episode.score.value:g} by {line['scorer']}" if episode.score else "no reward",
-        f"{_count(line['tool_calls'], 'tool call')}, {_count(line['tool_errors'], 'error')}, "
-        f"{line['tool_seconds']:.2f} s",
-        f"model {line['generate_seconds']:.2f} s",
-        f"in all {line['seconds']:.2f} s",
+        f"outcome {figures.outcome} ({figures.treatment})",
+        f"reward {episode.score.value:g} by {figures.scorer}" if episode.score else "no reward",
+        f"{_count(figures.tool_calls, 'tool call')}, {_count(figures.tool_errors, 'error')}, "
+        f"{figures.tool_seconds or 0:.2f} s",
+        f"model {figures.generate_seconds or 0:.2f} s",
+        f"in all {figures.seconds or 0:.2f} s",
     ]
-    if line["branches"]:
-        facts.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
-    if line["format_misses"]:
-        misses = line["format_misses"].items()
-        facts.append("format misses " + ", ".join(f"{kind} {count}" for kind, count in misses))
-    if line["undelivered"]:
-        facts.append(f"{_count(line['undelivered'], 'answer')} that did not reach the agent")
+    for name, counts in (("branches", figures.branches), ("format misses", figures.format_misses)):
+        if counts:
+            facts.append(f"{name} " + ", ".join(f"{kind} {count}" for kind, count in counts.items()))
+    if figures.undelivered:
+        facts.append(f"{_count(figures.undelivered, 'answer')} that did not reach the agent")
     console.out.print(Text(" · ".join(facts)), soft_wrap=True)
-    for point in line["branch_points"]:
+    for point in figures.branch_points or ():
         console.out.print(
             Text(
-                f"branch of {point['agent']}: {point['cause']} at message {point['message']} {point['role']}, "
-                f"character {point['position']}: {mask(repr(point['recorded']))}, now {mask(repr(point['sent']))}"
+                f"branch of {point.agent}: {point.cause} at message {point.message} {point.role}, "
+                f"character {point.position}: {mask(repr(point.recorded))}, now {mask(repr(point.sent))}"
             ),
             soft_wrap=True,
         )
-    if line.get("cause"):
-        console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
+    if figures.cause:
+        console.out.print(Text(f"cause: {mask(figures.cause)}"), soft_wrap=True)
 
 
-def _count(number: int, noun: str) -> str:
+def _count(number: int | None, noun: str) -> str:
+    number = number or 0
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -167,18 +167,18 @@ def _print_heads(heads: "list[EpisodeHead]") -> None:
     rows = []
     for head in heads:
         figures = head.figures
-        outcome, treatment = figures["outcome"] or head.status, figures["treatment"]
-        errors = f" ({figures['tool_errors']}!)" if figures["tool_errors"] else ""
+        outcome, treatment = figures.outcome or head.status, figures.treatment
+        errors = f" ({figures.tool_errors}!)" if figures.tool_errors else ""
         rows.append(
             (
                 head.id,
                 f"{head.phase} {head.step}",
                 f"{head.index}.{head.attempt}",
                 outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
-                _number(figures["reward"]),
-                _number(figures["turns"]),
-                _number(figures["tool_calls"]) + errors,
-                _number(figures["seconds"]),
+                _number(figures.reward),
+                _number(figures.turns),
+                _number(figures.tool_calls) + errors,
+                _number(figures.seconds),
                 _line(head.question, room) if room >= _MIN_QUESTION else "",
             )
         )
@@ -194,11 +194,9 @@ def _print_episode(episode: "StoredEpisode", max_chars: int | None) -> None:
         "episode",
         f"{head.id}: task {head.index} of {head.source}, {head.phase} step {head.step}, attempt {head.attempt}",
     )
-    _fact("outcome", f"{figures['outcome'] or head.status} ({figures['treatment'] or '–'})")
-    if figures["cause"]:
-        _fact("cause", figures["cause"])
-    if figures["left_out"]:
-        _fact("left out", figures["left_out"])
+    _fact("outcome", f"{figures.outcome or head.status} ({figures.treatment or '–'})")
+    if figures.cause:
+        _fact("cause", figures.cause)
     _fact("answer", f"right is {_line(head.correct_answer, 200)!r}")
     if episode.content is None:
         note("Its texts and tokens are not kept (store.keep, store.max_gb or `runs prune`).")
@@ -261,8 +259,8 @@ def _origin_facts(origin: "TokenOrigin") -> dict[str, str]:
         }
     facts |= {
         "text": " | ".join(_line(f"{message.role}: {message.content}", 200) for message in origin.messages),
-        "episode": f"{head.id}, row {origin.row}, outcome {head.figures['outcome']}, "
-        f"reward {_number(head.figures['reward'])}",
+        "episode": f"{head.id}, row {origin.row}, outcome {head.figures.outcome}, "
+        f"reward {_number(head.figures.reward)}",
         "task": f"{head.index} of {head.source}: {_line(head.question, 200)}",
     }
     return facts

@@ -37,7 +37,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         level: Stratum of the task, such as GAIA's level; every split gets its share of each.
         tags: Other labels, by which evaluations are grouped.
         attachments: Paths of the task's files inside the tool environment.
-        images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`rollout.images`).
+        images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`episode.images`).
         line: Line in the base-named ``file``, from 1; 0 where the task was generated.
     """
 

@@ -12,12 +12,12 @@ from aworld_train.adapter.base import LoadedModel, framework_of
 from aworld_train.dataset.check import open_parquet, read_batches
 from aworld_train.dataset.schema import check_schema
 from aworld_train.doctor.finding import Finding, fail, ok, warn
+from aworld_train.episode.message import Message
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.masking import mask
 from aworld_train.model.check import check_model
 from aworld_train.recipe.device import sampling_type
 from aworld_train.recipe.schema import Recipe, RolloutCorrection, SamplingType
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.training.alarms import MAX_EXACT_DIFFERENCE, MAX_MEAN_DIFFERENCE

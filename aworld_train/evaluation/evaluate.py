@@ -20,13 +20,12 @@ from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgen
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
-from aworld_train.evaluation.episode_lines import PHASE
 from aworld_train.evaluation.eval_store import EvalStore
 from aworld_train.evaluation.folder import EvalFolder
 from aworld_train.evaluation.no_model import NoModel
 from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
-from aworld_train.evaluation.tally import Tally
+from aworld_train.evaluation.tally import PHASE, Tally
 from aworld_train.interruptible import run_interruptible
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
@@ -177,8 +176,8 @@ class _EvaluationRun:
         from aworld_train.store.reading import Store
 
         with Store(database.place) as store:
-            for key, line in store.ended_lines(PHASE):
-                self._tally.add(key.task, line)
+            for key, figures in store.ended_figures(PHASE):
+                self._tally.add(key.task, figures)
         self._tally.begin()
 
     def _player(self, scratch: Path, health: HealthWatch) -> Player:

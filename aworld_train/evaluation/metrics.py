@@ -210,18 +210,18 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         majority=_by_k(ladder, lambda k: majority(votes, k)) if votes else {},
         tasks_at={k: sum(len(each) >= k for each in scores.values()) for k in ladder},
         groups=_groups(evaluation),
-        tool_calls=sum(attempt.tool_calls for attempt in attempts),
-        tool_errors=sum(attempt.tool_errors for attempt in attempts),
+        tool_calls=sum(attempt.figures.tool_calls or 0 for attempt in attempts),
+        tool_errors=sum(attempt.figures.tool_errors or 0 for attempt in attempts),
         correct_with_tool=_correct_with_tool(scored),
-        outcomes=_counted(attempt.outcome for attempt in attempts),
+        outcomes=_counted(attempt.figures.outcome or "" for attempt in attempts),
         unscored=_counted(attempt.unscored for attempt in attempts if attempt.unscored),
         causes=_causes(attempt for attempt in attempts if attempt.is_error),
         parts=_part_means(attempts),
-        suspicions=_counted(sign for attempt in attempts for sign in attempt.suspicions),
-        faults=_summed(attempt.faults for attempt in attempts),
+        suspicions=_counted(sign for attempt in attempts for sign in attempt.figures.suspicions or ()),
+        faults=_summed(attempt.figures.faults or {} for attempt in attempts),
         turns=_turns(scored),
-        prompt_tokens=_quantity([attempt.prompt_tokens for attempt in attempts]),
-        sampled_tokens=_quantity([attempt.sampled_tokens for attempt in attempts]),
+        prompt_tokens=_quantity([attempt.figures.given_tokens or 0 for attempt in attempts]),
+        sampled_tokens=_quantity([attempt.figures.sampled_tokens or 0 for attempt in attempts]),
         cost=_cost(attempts),
         latency=_latency(scored),
         calibration=calibration_of(
@@ -304,7 +304,7 @@ def natural(label: str) -> list[tuple[int, int, str]]:
 
 def _correct_with_tool(scored: Sequence[TaskAttempt]) -> float | None:
     correct = sum(attempt.score or 0.0 for attempt in scored)
-    with_tool = sum(attempt.score or 0.0 for attempt in scored if attempt.tool_calls)
+    with_tool = sum(attempt.score or 0.0 for attempt in scored if attempt.figures.tool_calls)
     return with_tool / correct if correct else None
 
 
@@ -314,7 +314,9 @@ def _counted(values: Iterable[str]) -> dict[str, int]:
 
 
 def _causes(errors: Iterable[TaskAttempt]) -> dict[str, int]:
-    causes = _counted((attempt.cause or attempt.outcome)[:_MAX_CAUSE_CHARS] for attempt in errors)
+    causes = _counted(
+        (attempt.figures.cause or attempt.figures.outcome or "")[:_MAX_CAUSE_CHARS] for attempt in errors
+    )
     return dict(islice(causes.items(), _MAX_CAUSES))
 
 
@@ -334,7 +336,7 @@ def _part_means(attempts: Sequence[TaskAttempt]) -> dict[str, float]:
 
 
 def _turns(scored: Sequence[TaskAttempt]) -> Turns | None:
-    turns = sorted(attempt.turns for attempt in scored)
+    turns = sorted(attempt.figures.turns or 0 for attempt in scored)
     return Turns(fmean(turns), percentile(turns, 0.5), turns[-1]) if turns else None
 
 
@@ -348,22 +350,22 @@ def _cost(attempts: Sequence[TaskAttempt]) -> Cost | None:
         return None
     total = sum(costs)
     right = sum(attempt.score or 0.0 for attempt in attempts)
-    tasks = len({attempt.task for attempt in attempts})
+    tasks = len({attempt.key.task for attempt in attempts})
     return Cost(total, total / tasks, total / len(attempts), total / right if right else None)
 
 
 def _latency(scored: Sequence[TaskAttempt]) -> Latency | None:
     if not scored:
         return None
-    seconds = sorted(attempt.seconds for attempt in scored)
+    seconds = sorted(attempt.figures.seconds or 0.0 for attempt in scored)
     total = sum(seconds) or 1.0
     return Latency(
         mean=fmean(seconds),
         median=percentile(seconds, 0.5),
         p90=percentile(seconds, 0.9),
         p99=percentile(seconds, 0.99),
-        model_share=sum(attempt.model_seconds for attempt in scored) / total,
-        tool_share=sum(attempt.tool_seconds for attempt in scored) / total,
+        model_share=sum(attempt.figures.generate_seconds or 0.0 for attempt in scored) / total,
+        tool_share=sum(attempt.figures.tool_seconds or 0.0 for attempt in scored) / total,
     )
 
 
@@ -374,4 +376,4 @@ def _seconds(evaluation: Evaluation) -> float:
     attempts = evaluation.attempts
     if not attempts:
         return 0.0
-    return max(each.began + each.seconds for each in attempts) - min(each.began for each in attempts)
+    return max(each.ended for each in attempts) - min(each.key.began for each in attempts)

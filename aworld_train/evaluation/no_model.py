@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_model import ChatModel
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 

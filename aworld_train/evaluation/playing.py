@@ -14,9 +14,8 @@ from aworld_train.adapter.base import EpisodeModel
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.single import close_gateways, close_store, play_row
 from aworld_train.errors import AworldTrainError, EvaluationFailure, ModelError
-from aworld_train.evaluation.episode_lines import PHASE
 from aworld_train.evaluation.plan import EvalPlan, PlannedAttempt
-from aworld_train.evaluation.tally import Tally
+from aworld_train.evaluation.tally import PHASE, Tally
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.training.environment import HealthWatch
 
@@ -130,7 +129,7 @@ class Player:
             agent=self._agent,
             on_played=played.set,
         )
-        self._tally.add(str(attempt.row), episode.line)
+        self._tally.add(str(attempt.row), episode.figures)
         self._look_for_faults()
 
     def _is_over(self) -> bool:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.score import ScoreResult
 from aworld_train.errors import AworldTrainError, EnvironmentFailure, RewardError
 from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth
 from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
 from aworld_train.reward.code_tests import check_code_tests
-from aworld_train.reward.score_types import ScoreResult
 from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings

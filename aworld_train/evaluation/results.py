@@ -6,14 +6,15 @@ in no average. Everything else is scored, whatever the agent did.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.episode_lines import PHASE, cost_of, score_of
 from aworld_train.evaluation.statistics import Scores
+from aworld_train.evaluation.tally import PHASE, cost_of
 from aworld_train.store.reading import EpisodeKey, Store, TaskKey
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_files import SETTINGS
@@ -49,62 +50,39 @@ class EvalTask:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """One attempt at a task.
+    """One attempt at a task: its episode in the store, and the figures of that; ``cost`` as ``cost_of`` has it."""
 
-    Attributes:
-        episode: Its episode in the store.
-        task: The task's id.
-        number: Its number among the task's attempts, from 0.
-        seed: The seed of its sampling; None where it was greedy.
-        score: From 0 to 1; None for an error.
-        outcome: How it ended (see ``rollout.outcome``).
-        cause: Why it failed; None if it did not.
-        answer: The answer that the scorer found; None where it found none.
-        scorer: What scored it; empty for an error.
-        turns: Model calls.
-        tool_calls: Tool calls.
-        tool_errors: How many of these returned an error.
-        prompt_tokens: Tokens of all prompts, as they were given to the model.
-        sampled_tokens: Tokens that the model wrote.
-        seconds: Its duration.
-        model_seconds: How much of it the model took.
-        tool_seconds: How much of it tools took.
-        cost: Its price by the recipe's table; None without prices for its model.
-        parts: Parts of the score by name.
-        suspicions: Signs of reward hacking.
-        faults: Failed requests to the model's endpoint that were sent again, by kind.
-        began: Unix time, seconds.
-        unscored: Where an answer could not be scored, the scorer and how the scoring ended; else empty.
-    """
+    key: EpisodeKey
+    figures: EpisodeFigures
+    cost: float | None = None
 
-    episode: str
-    task: str
-    number: int
-    seed: int | None
-    score: float | None
-    outcome: str
-    cause: str | None
-    answer: str | None
-    scorer: str
-    turns: int
-    tool_calls: int
-    tool_errors: int
-    prompt_tokens: int
-    sampled_tokens: int
-    seconds: float
-    model_seconds: float
-    tool_seconds: float
-    cost: float | None
-    parts: Mapping[str, float] = field(default_factory=dict)
-    suspicions: tuple[str, ...] = ()
-    faults: Mapping[str, int] = field(default_factory=dict)
-    began: float = 0.0
-    unscored: str = ""
+    @property
+    def score(self) -> float | None:
+        """From 0 to 1; None for an error."""
+        return self.figures.accuracy
+
+    @property
+    def ended(self) -> float:
+        return self.key.began + (self.figures.seconds or 0.0)
 
     @property
     def is_error(self) -> bool:
-        """Whether it could not be scored."""
         return self.score is None
+
+    @property
+    def scorer(self) -> str:
+        """What scored it; empty for an error."""
+        return "" if self.is_error else self.figures.scorer or ""
+
+    @property
+    def unscored(self) -> str:
+        """Where an answer could not be scored, the scorer and how the scoring ended; else empty."""
+        figures = self.figures
+        return f"{figures.scorer or ''}: {figures.scoring}" if self.is_error and figures.scoring else ""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {name: float(part) for name, part in (self.figures.parts or {}).items() if part is not None}
 
 
 @dataclass(frozen=True)
@@ -141,19 +119,19 @@ class Evaluation:
     @cached_property
     def scores(self) -> Scores:
         """The scores of each task's attempts, by the task's id, in the order of the attempts."""
-        ordered = sorted(self.attempts, key=lambda attempt: attempt.number)
-        scores: dict[str, list[float]] = {task: [] for task in self.tasks}
-        for attempt in ordered:
-            if attempt.score is not None:
-                scores[attempt.task].append(attempt.score)
-        return scores
+        return {
+            task: [
+                attempt.score for attempt in self.attempts_by_task.get(task, ()) if attempt.score is not None
+            ]
+            for task in self.tasks
+        }
 
     @cached_property
     def attempts_by_task(self) -> Mapping[str, Sequence[TaskAttempt]]:
         """The attempts at each task, by the task's id, in their order."""
         found: dict[str, list[TaskAttempt]] = defaultdict(list)
-        for attempt in sorted(self.attempts, key=lambda each: each.number):
-            found[attempt.task].append(attempt)
+        for attempt in sorted(self.attempts, key=lambda each: each.key.attempt):
+            found[attempt.key.task].append(attempt)
         return found
 
 
@@ -194,42 +172,5 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
 
 
 def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[TaskAttempt]:
-    return [attempt_of(key, line, prices) for key, line in store.ended_lines(PHASE)]
-
-
-def attempt_of(
-    key: EpisodeKey, line: Mapping[str, Any], prices: Mapping[str, float] | None = None
-) -> TaskAttempt:
-    """The attempt that an episode was.
-
-    Args:
-        key: Which episode it is.
-        line: Its line of ``traces/episodes.jsonl``.
-        prices: As in ``cost_of``.
-    """
-    score = score_of(line)
-    return TaskAttempt(
-        key.id,
-        key.task,
-        key.attempt,
-        line.get("seed"),
-        score,
-        str(line.get("outcome") or ""),
-        line.get("cause"),
-        line.get("extracted"),
-        str(line.get("scorer") or "") if score is not None else "",
-        int(line.get("turns") or 0),
-        int(line.get("tool_calls") or 0),
-        int(line.get("tool_errors") or 0),
-        int(line.get("given_tokens") or 0),
-        int(line.get("sampled_tokens") or 0),
-        float(line.get("seconds") or 0.0),
-        float(line.get("generate_seconds") or 0.0),
-        float(line.get("tool_seconds") or 0.0),
-        cost_of(line, prices),
-        line.get("parts") or {},
-        tuple(line.get("suspicions") or ()),
-        line.get("faults") or {},
-        key.began,
-        f"{line.get('scorer') or ''}: {line['scoring']}" if score is None and line.get("scoring") else "",
-    )
+    ended = store.ended_figures(PHASE)
+    return [TaskAttempt(key, figures, cost_of(figures, prices)) for key, figures in ended]

@@ -3,11 +3,22 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from aworld_train.evaluation.episode_lines import cost_of, score_of
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.evaluation.statistics import average, average_interval
 from aworld_train.training.progress import Status
+
+PHASE = "eval"
+"""The phase of an evaluation's episodes in the store."""
+_MILLION = 1e6
+
+
+def cost_of(figures: EpisodeFigures, prices: Mapping[str, float] | None) -> float | None:
+    """What an attempt costs by the prices of a million tokens, ``input`` and ``output``; None without prices."""
+    if prices is None:
+        return None
+    given, sampled = figures.given_tokens or 0, figures.sampled_tokens or 0
+    return (given * prices["input"] + sampled * prices["output"]) / _MILLION
 
 
 @dataclass
@@ -48,20 +59,19 @@ class Tally:
         self._began, self._before = time.monotonic(), self.ended
         self.errors_in_a_row = 0
 
-    def add(self, task: str, line: Mapping[str, Any]) -> None:
-        """Count an attempt by its line of ``traces/episodes.jsonl``."""
+    def add(self, task: str, figures: EpisodeFigures) -> None:
         self.ended += 1
-        self.tokens += int(line.get("given_tokens") or 0) + int(line.get("sampled_tokens") or 0)
-        self.cost += cost_of(line, self.prices) or 0.0
-        self.tool_calls += int(line.get("tool_calls") or 0)
-        for kind, count in (line.get("faults") or {}).items():
+        self.tokens += (figures.given_tokens or 0) + (figures.sampled_tokens or 0)
+        self.cost += cost_of(figures, self.prices) or 0.0
+        self.tool_calls += figures.tool_calls or 0
+        for kind, count in (figures.faults or {}).items():
             self.faults[kind] = self.faults.get(kind, 0) + count
-        score = score_of(line)
+        score = figures.accuracy
         if score is None:
             self.errors += 1
             self.errors_in_a_row += 1
-            self.refusal = str(line.get("refusal") or "")
-            self.last_cause = str(line.get("cause") or line.get("outcome") or "")
+            self.refusal = figures.refusal or ""
+            self.last_cause = figures.cause or figures.outcome or ""
             return
         self.errors_in_a_row = 0
         self._scores.setdefault(task, []).append(score)

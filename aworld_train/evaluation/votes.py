@@ -35,7 +35,7 @@ def votes_of(evaluation: Evaluation, ladder: Sequence[int]) -> Votes:
         task: [attempt for attempt in attempts if attempt.score is not None]
         for task, attempts in evaluation.attempts_by_task.items()
     }
-    if all(attempt.answer is None for attempts in scored.values() for attempt in attempts):
+    if all(attempt.figures.extracted is None for attempts in scored.values() for attempt in attempts):
         return {}
     return run_interruptible(_votes(scored, evaluation.tasks, ladder))
 
@@ -56,7 +56,7 @@ async def _votes(
 async def _votes_at(
     task: EvalTask, attempts: Sequence[TaskAttempt], ladder: Sequence[int]
 ) -> list[tuple[str | None, float]]:
-    pairs = [(attempt.answer, attempt.score or 0.0) for attempt in attempts]
+    pairs = [(attempt.figures.extracted, attempt.score or 0.0) for attempt in attempts]
     scorer = (
         next((name for name in (attempts[0].scorer, task.scorer) if name in COMPARING), "")
         if attempts

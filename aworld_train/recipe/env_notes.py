@@ -37,7 +37,7 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
         return f"{text}."
     return (
         f"{text}, which is longer than env.queue_timeout ({section.queue_timeout:g}): some may end without a worker, "
-        "and are then left out. Raise it or env.workers, or give the environment more cores and memory."
+        "and are then dropped. Raise it or env.workers, or give the environment more cores and memory."
     )
 
 

@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
+from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.bounds import (
     AT_MOST_1E9,
     AboveOne,
@@ -351,40 +352,32 @@ class AlgorithmSection:
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
 
-class EpisodeUse(Enum):
-    """How an episode is used: trained on; only counted in the group's baseline; left out."""
-
-    trained = "trained"
-    masked = "masked"
-    dropped = "dropped"
-
-
 @dataclass
-class OutcomesSection:
-    answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
-    format: EpisodeUse = _doc(
+class TreatmentSection:
+    answered: Treatment = _doc("The agent came to an answer.", Treatment.trained)
+    format: Treatment = _doc(
         "The last turn began a tool call that cannot be read, or a thought that it did not end.",
-        EpisodeUse.trained,
+        Treatment.trained,
     )
-    max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
-    overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
-    repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)
-    refused: EpisodeUse = _doc("The model refused to answer, as its endpoint says.", EpisodeUse.trained)
-    filtered: EpisodeUse = _doc(
-        "A content filter of the model's endpoint stopped the conversation.", EpisodeUse.trained
+    max_turns: Treatment = _doc("The model used up its turns.", Treatment.trained)
+    overlong: Treatment = _doc("The model used up its tokens.", Treatment.trained)
+    repetition: Treatment = _doc("The model repeated itself.", Treatment.trained)
+    refused: Treatment = _doc("The model refused to answer, as its endpoint says.", Treatment.trained)
+    filtered: Treatment = _doc(
+        "A content filter of the model's endpoint stopped the conversation.", Treatment.trained
     )
-    timeout: EpisodeUse = _doc(
+    timeout: Treatment = _doc(
         "The episode's time ran out in a tool call, or the engine did not take the most of it.",
-        EpisodeUse.trained,
+        Treatment.trained,
     )
-    broken_tools: EpisodeUse = _doc(
-        "Its tool worker was lost, and nothing shows that the episode did not do it.", EpisodeUse.trained
+    broken_tools: Treatment = _doc(
+        "Its tool worker was lost, and nothing shows that the episode did not do it.", Treatment.trained
     )
-    environment: EpisodeUse = _doc("The tool environment evidently went away.", EpisodeUse.dropped)
-    tool: EpisodeUse = _doc("A helper that tools depend on failed.", EpisodeUse.dropped)
-    provider: EpisodeUse = _doc("The engine, or another language model, failed.", EpisodeUse.dropped)
-    agent: EpisodeUse = _doc("The agent program failed.", EpisodeUse.dropped)
-    infrastructure: EpisodeUse = _doc("Something else failed around the episode.", EpisodeUse.dropped)
+    environment: Treatment = _doc("The tool environment evidently went away.", Treatment.dropped)
+    tool: Treatment = _doc("A helper that tools depend on failed.", Treatment.dropped)
+    provider: Treatment = _doc("The engine, or another language model, failed.", Treatment.dropped)
+    agent: Treatment = _doc("The agent program failed.", Treatment.dropped)
+    infrastructure: Treatment = _doc("Something else failed around the episode.", Treatment.dropped)
 
 
 class SamplingType(Enum):
@@ -406,7 +399,7 @@ class RolloutSection:
     max_response_tokens: Count = _doc("Longest episode after the prompt, tool results included.", 1024)
     max_running: PositiveInt = _doc("Most sequences one engine decodes at the same time.", 256)
     agent_workers: PositiveInt = _doc("Processes that play episodes.", 1)
-    outcomes: OutcomesSection = field(default_factory=OutcomesSection)
+    treatment: TreatmentSection = field(default_factory=TreatmentSection)
     min_group: PositiveInt | None = _doc(
         "Fewest healthy episodes that a group is trained on with; default: 2, or 1 where n is 1."
     )

@@ -7,8 +7,11 @@ from functools import cache
 from numbers import Real
 from typing import Any
 
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.score import ScoreResult
 from aworld_train.reward.loading import absolute_reference, load_reward
-from aworld_train.reward.score_types import ScoreResult, ScoringContext
+from aworld_train.reward.score_types import ScoringContext
 from aworld_train.reward.scorers import Scorer, ScorerKind, is_async
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings
@@ -18,7 +21,7 @@ async def score_by_function(function: str, settings: RewardSettings, **arguments
     scorer = reward_function_scorer(function)
     context = ScoringContext(info=arguments, settings=settings)
     result = await score_extracted(scorer, "", str(arguments["ground_truth"]), context)
-    return replace(result, extracted=None)
+    return changed(result, extracted=None)
 
 
 def reward_function_scorer(spec: str) -> Scorer:

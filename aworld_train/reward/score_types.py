@@ -1,28 +1,14 @@
-"""The input and output of scorers, and the result of scoring an answer.
+"""The input and output of scorers.
 
-Where a judge abstains, or a scorer fails for a reason that is not the answer, the score is None and the episode is left
-out. An answer that a scorer cannot cope with is wrong: were it left out, a policy would learn to write such answers.
+Where a judge abstains, or a scorer fails for a reason that is not the answer, there is no score and the episode is
+dropped. An answer that a scorer cannot cope with is wrong: were it dropped, a policy would learn to write such answers.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from aworld_train.reward.settings import RewardSettings
-
-JUDGES_REFUSE = "judges_refuse"
-"""The part of a score that says that no judge takes any request, as with a wrong key or a spent quota."""
-
-
-class ScoreOutcome(StrEnum):
-    scored = "scored"
-    no_answer = "no_answer"
-    too_hard = "too_hard"
-    """The scorer fails on this answer and copes with the ground truth; the score is 0."""
-    abstained = "abstained"
-    timeout = "timeout"
-    error = "error"
 
 
 class TooHard(Exception):
@@ -56,21 +42,3 @@ class ScoringContext:
     info: Mapping[str, Any] = field(default_factory=dict)
     episode: Mapping[str, Any] = field(default_factory=dict)
     settings: RewardSettings = field(default_factory=RewardSettings)
-
-
-@dataclass(frozen=True)
-class ScoreResult:
-    """The result of scoring an answer; ``score`` is None for ``abstained``, ``timeout`` and ``error``."""
-
-    score: float | None
-    extracted: str | None
-    outcome: ScoreOutcome
-    parts: Mapping[str, float]
-    steps: tuple[str, ...]
-    cause: str | None
-    scorer: str
-
-    @property
-    def judges_refuse(self) -> bool:
-        """Whether there is no score because no judge takes any request; ``composite`` names parts by their scorer."""
-        return self.score is None and any(name.endswith(JUDGES_REFUSE) for name in self.parts)

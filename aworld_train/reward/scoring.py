@@ -15,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.interruptible import run_interruptible
 from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.choices import as_label
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
-from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
+from aworld_train.reward.score_types import Score, ScoringContext, TooHard
 from aworld_train.reward.scorers import COMPARING, Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool
@@ -75,7 +78,7 @@ async def score_extracted(
         question = f"{context.query}\n\n{context.info.get('question') or ''}"
         label = as_label(answer, ground_truth, question)
         if label != answer:
-            return replace(await _score_by(replace(attempt, answer=label)), extracted=answer)
+            return changed(await _score_by(replace(attempt, answer=label)), extracted=answer)
     references = _references(context)
     if len(references) < 2 or scorer.delegates or scorer.kind is ScorerKind.reward_function:
         return await _score_by(attempt)
@@ -190,7 +193,7 @@ async def _provoked(attempt: _Attempt, first: Score) -> ScoreResult:
         return attempt.result(score)
     step = f"the scorer {attempt.scorer.name} has a verdict on the ground truth and none on this answer"
     result = attempt.zero(ScoreOutcome.too_hard, step)
-    return replace(result, parts={**score.parts, "provoked": 1.0}, steps=(*score.steps, step))
+    return changed(result, parts={**score.parts, "provoked": 1.0}, steps=(*score.steps, step))
 
 
 async def _run_in_process(attempt: _Attempt) -> Score:

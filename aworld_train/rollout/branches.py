@@ -4,33 +4,14 @@ Each branch costs a training row; the place shows why an agent makes them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
-from typing import Any, Literal
+from typing import Any
 
-from aworld_train.rollout.messages import Message, canonical_arguments
-
-Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not continue the newest turn: ``new`` begins another conversation, ``resampled`` repeats a history,
-``edited`` changed another's message and ``rewritten`` the assistant's, and a context policy ``reset`` the history."""
+from aworld_train.episode.branch_point import BranchPoint, Cause
+from aworld_train.episode.message import Message, canonical_arguments
 
 _CHARS_BEFORE = 30
 _CHARS_AFTER = 90
-
-
-@dataclass(frozen=True)
-class BranchPoint:
-    """The first message and character that differ from the newest conversation, with the text around it in both.
-
-    ``role`` is empty where no message differs; for a chat template, ``sent`` is its reason.
-    """
-
-    cause: Cause
-    message: int
-    role: str
-    position: int
-    recorded: str
-    sent: str
 
 
 def branch_point(

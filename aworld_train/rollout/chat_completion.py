@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Literal
 
-from aworld_train.rollout.messages import Finish, Message, ToolCall, content_text
-from aworld_train.rollout.whole_text import whole_text
+from aworld_train.episode.message import Message, content_text
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import Finish
+from aworld_train.whole_text import whole_text
 
 FaultKind = Literal["429", "5xx", "other_status", "timeout", "connection", "cut", "no_json", "no_completion"]
 Scope = Literal["passing", "request", "too_long", "filtered", "endpoint"]

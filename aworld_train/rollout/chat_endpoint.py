@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.errors import ModelError, ModelNotFound
 from aworld_train.rollout.adaptive_limit import AdaptiveLimit
 from aworld_train.rollout.chat_client import KEY_VARIABLE, ChatClient, EndpointAddress
 from aworld_train.rollout.chat_completion import ChatAnswer, ChatFault, message_for
 from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.http_client import RequestFailed
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure

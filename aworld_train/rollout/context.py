@@ -6,10 +6,12 @@ results can be condensed before the model sees them, by another model.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aworld_train.rollout.messages import Message
+from msgspec.structs import replace
+
+from aworld_train.episode.message import Message
 from aworld_train.rollout.outcome import EpisodeFailure, ToolHelperFailed
 
 Policy = Literal["discard_tools", "summarize", "keep_last_k"]

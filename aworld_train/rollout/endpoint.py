@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from aworld_train.episode.message import Message
 from aworld_train.rollout.chat_client import ChatClient, EndpointAddress
 from aworld_train.rollout.chat_completion import ChatFault
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
 

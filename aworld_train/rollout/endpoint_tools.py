@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_model import ChatModel
-from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.serving.tool_results import valid_parameters
 
@@ -99,8 +102,8 @@ def _renamed(message: Message, names: Mapping[str, str]) -> Message:
     if not names or not (message.tool_calls or message.name in names):
         return message
     calls = _renamed_calls(message.tool_calls, names)
-    return replace(message, tool_calls=calls, name=names.get(message.name, message.name))
+    return changed(message, tool_calls=calls, name=names.get(message.name, message.name))
 
 
 def _renamed_calls(calls: Sequence[ToolCall], names: Mapping[str, str]) -> tuple[ToolCall, ...]:
-    return tuple(replace(call, name=names[call.name]) if call.name in names else call for call in calls)
+    return tuple(changed(call, name=names[call.name]) if call.name in names else call for call in calls)

@@ -19,10 +19,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from aworld_train.rollout.branches import BranchPoint
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
@@ -290,7 +293,7 @@ class Episode(ABC):
             if shorter is not None:
                 prepared = await self._prepare(record, shorter, request)
                 branch = prepared.branch or BranchPoint("reset", len(shorter), "", 0, "", "")
-                prepared = replace(prepared, branch=replace(branch, cause="reset"))
+                prepared = replace(prepared, branch=changed(branch, cause="reset"))
         if prepared.match.context is not None and record.lost:
             again = record.deliver_again(prepared.match.context, request)
             if again is not None:
@@ -431,4 +434,4 @@ def with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
     if index < 0:
         return [*messages, Message("user", wish)]
     content = f"{messages[index].content}\n\n{wish}"
-    return [*messages[:index], replace(messages[index], content=content), *messages[index + 1 :]]
+    return [*messages[:index], changed(messages[index], content=content), *messages[index + 1 :]]

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from aworld_train.rollout.branches import BranchPoint, Cause, branch_point
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import Message
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.branch_point import BranchPoint, Cause
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.rollout.branches import branch_point
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 
 MAX_BRANCH_POINTS = 20  # how many branches of an agent are described; the others are only counted
@@ -88,7 +91,7 @@ class Node:
     def _key_with_stop(self) -> tuple[Any, ...]:
         """The key of a message that a client completed with the stop text."""
         (message,) = self.messages
-        return replace(message, content=message.content + self.stop).key
+        return changed(message, content=message.content + self.stop).key
 
     @property
     def path(self) -> list["Node"]:

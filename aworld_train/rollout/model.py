@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ToolCall
+from aworld_train.episode.images import Image
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.template import ChatTemplate
 
 

@@ -3,9 +3,9 @@
 Every episode has exactly one outcome. Outcomes that the model caused (a good or bad answer, a malformed call, too many
 turns, too many tokens, repetition, too much time, a tool worker that its calls brought down) are trained on. Outcomes
 that it did not cause (a lost tool environment, a failed engine, a crashed agent program) are never scored 0: such an
-episode is left out and counted. The recipe's ``rollout.outcomes`` maps outcomes to these two kinds.
+episode is dropped and counted. The recipe's ``rollout.treatment`` says it for each outcome.
 
-What is left out can be gamed, so a failure is the environment's only by evidence that the episode cannot make:
+What is dropped can be gamed, so a failure is the environment's only by evidence that the episode cannot make:
 ``loss_evidence`` looks for it.
 """
 

@@ -5,9 +5,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
-from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord, ToolCounts
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
+from aworld_train.rollout.messages import ChatRequest, Conversation
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCounts
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
 from aworld_train.waits import waiting
 

@@ -12,14 +12,17 @@ becomes tokens, because tokenizers find a special token only in its whole text.
 import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from os.path import commonprefix
 from typing import Any
 
+from msgspec.structs import replace
+
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.rollout import template_cache
-from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
-from aworld_train.rollout.messages import Message, Role
+from aworld_train.rollout.images import NO_IMAGES, ImageTokens, NoImages
 from aworld_train.rollout.tokens import encoder, special_tokens
 
 Tools = Sequence[Mapping[str, Any]]
@@ -98,7 +101,7 @@ class ChatTemplate:
         self._frames: dict[Hashable, template_cache.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
         self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
-        self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
+        self.anew: dict[str, str] = {}  # why nothing is continued with messages of a role
         self._control_tokens = _pattern([*images.reserved, *end_texts, *self._control_token_texts()])
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:

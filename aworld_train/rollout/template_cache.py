@@ -8,10 +8,12 @@ with, at the median of tests/bench/test_gateway.py.
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from aworld_train.rollout.messages import Message
+from msgspec.structs import replace
+
+from aworld_train.episode.message import Message
 
 Render = Callable[[Sequence[Message]], str | None]
 """The text that a template writes for messages; None if it refuses them."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.template import CannotContinue, ChatTemplate, TemplateFailure
 
 _TOOL: Any = {

@@ -8,7 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aworld_train.rollout.branches import BranchPoint
+from msgspec.structs import replace as changed
+
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import (
     PLAIN,
     AgentRecord,
@@ -20,7 +24,7 @@ from aworld_train.rollout.episode import (
     with_wish,
 )
 from aworld_train.rollout.graph import Match, Node
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
 from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
@@ -177,7 +181,7 @@ def _with_ids(calls: Sequence[ToolCall]) -> list[ToolCall]:
     named: dict[str, ToolCall] = {}
     for call in calls:
         call_id = call.call_id if call.call_id and call.call_id not in named else _call_id()
-        named[call_id] = replace(call, call_id=call_id)
+        named[call_id] = changed(call, call_id=call_id)
     return list(named.values())
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import aiohttp
 
-from aworld_train.rollout.whole_text import load_whole
+from aworld_train.whole_text import load_whole
 
 MAX_BYTES = 32 << 20  # after decompression; room for one image of the most bytes, in Base64
 MAX_VALUES = 2 << 20  # in one answer: an empty array is 3 bytes of JSON and 64 of memory

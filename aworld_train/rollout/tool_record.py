@@ -5,25 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCallRecord
+
 UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
-
-
-@dataclass(frozen=True)
-class ToolCallRecord:
-    """One tool call.
-
-    ``result`` is the whole text, ``UNANSWERED`` if there is none; ``began`` is Unix time. ``call_id`` is the model's,
-    and empty where an outside agent made the call.
-    """
-
-    name: str
-    arguments: str
-    result: str
-    is_error: bool
-    began: float
-    seconds: float
-    replayed: bool = False
-    call_id: str = ""
 
 
 @dataclass

@@ -22,10 +22,10 @@ from typing import Any, Self
 
 import aiohttp
 
+from aworld_train.episode.images import MAX_IMAGES, Image, NoImage
 from aworld_train.network import proxy_for
 from aworld_train.rollout.episode_clock import waiting_for_worker
 from aworld_train.rollout.http_client import UVICORN_KEEPALIVE_SECONDS, SessionPerLoop
-from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost

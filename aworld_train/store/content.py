@@ -10,32 +10,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-
-class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A tool call that the model wrote; ``arguments`` is JSON text that may be anything."""
-
-    name: str
-    arguments: str
-    call_id: str = ""
-
-
-class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An image in a message: the character that it comes before, and the SHA-256 of its file, a blob of the store."""
-
-    position: int
-    digest: str
-
-
-class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One message of a conversation; see ``rollout.messages.Message``."""
-
-    role: str
-    content: str = ""
-    tool_calls: tuple[StoredCall, ...] = ()
-    call_id: str = ""
-    name: str = ""
-    reasoning: str = ""
-    images: tuple[StoredImage, ...] = ()
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.episode.tool_calls import ToolCallRecord
 
 
 class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -48,12 +26,12 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         ended: Whether the model ended a sampled turn itself, or else with ``stop``.
         received: Whether a client received a sampled turn.
         versions: First and last version of the weights of a sampled turn.
-        shared: Digest of the blob that holds this node's messages and tokens; empty where they are here.
+        shared: Digest of the blob, a node too, that has its messages and tokens; empty where they are here.
         redacted: Whether a text was redacted; the tokens would still spell it, so they are not kept.
     """
 
-    parent: int
-    messages: tuple[StoredMessage, ...] = ()
+    parent: int = -1
+    messages: tuple[Message, ...] = ()
     tokens: bytes = b""
     token_count: int = 0
     logprobs: bytes | None = None
@@ -83,14 +61,6 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return unpacked_floats(self.logprobs or b"")
 
 
-class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Messages and tokens of nodes that many episodes have in common: a task's prompt."""
-
-    messages: tuple[StoredMessage, ...]
-    tokens: bytes
-    redacted: bool = False
-
-
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One model call, which sampled a node.
 
@@ -114,45 +84,13 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     misses: tuple[str, ...] = ()
 
 
-class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One tool call that was made.
-
-    Attributes:
-        arguments: JSON text as it was sent.
-        result: The text of the result, before it was shortened for the model.
-        server: The tool server, as ``rollout.cassette.server_identity`` names it.
-        call_id: The model's identifier of the call; empty where an outside agent made it.
-    """
-
-    name: str
-    arguments: str
-    result: str
-    is_error: bool
-    began: float
-    seconds: float
-    server: str = ""
-    replayed: bool = False
-    call_id: str = ""
-
-
-class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Where a request did not continue the newest conversation; see ``rollout.branches.BranchPoint``."""
-
-    cause: str
-    message: int = 0
-    role: str = ""
-    position: int = 0
-    recorded: str = ""
-    sent: str = ""
-
-
 class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One agent's conversations: nodes with parents first, and the model calls in order."""
 
     name: str
     nodes: tuple[StoredNode, ...]
     calls: tuple[ModelCall, ...] = ()
-    branches: tuple[StoredBranch, ...] = ()
+    branches: tuple[BranchPoint, ...] = ()
 
     def path(self, node: int) -> list[int]:
         """The nodes from the root to ``node``, which is the last."""
@@ -180,25 +118,13 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     prompt_tokens: int
 
 
-class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How the answer was scored; see ``reward.score_types.ScoreResult``."""
-
-    score: float | None = None
-    scorer: str = ""
-    outcome: str = ""
-    extracted: str | None = None
-    parts: dict[str, float] = {}
-    steps: tuple[str, ...] = ()
-    cause: str | None = None
-
-
 class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Everything of an episode that is not a figure."""
 
     agents: tuple[StoredAgent, ...] = ()
-    tool_calls: tuple[ToolUse, ...] = ()
+    tool_calls: tuple[ToolCallRecord, ...] = ()
     rows: tuple[StoredRow, ...] = ()
-    score: StoredScore | None = None
+    score: ScoreResult | None = None
     answer: str = ""
 
     @property
@@ -228,7 +154,7 @@ class RowSpan(NamedTuple):
     own: bool
 
 
-def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
+def image_digests(messages: Sequence[Message]) -> set[str]:
     return {image.digest for message in messages for image in message.images}
 
 
@@ -255,6 +181,6 @@ def unpacked_floats(data: bytes) -> list[float]:
     return values
 
 
-encoded: Callable[[EpisodeContent | SharedNode], bytes] = msgspec.msgpack.Encoder().encode
+encoded: Callable[[EpisodeContent | StoredNode], bytes] = msgspec.msgpack.Encoder().encode
 decoded_content: Callable[[bytes], EpisodeContent] = msgspec.msgpack.Decoder(EpisodeContent).decode
-decoded_shared: Callable[[bytes], SharedNode] = msgspec.msgpack.Decoder(SharedNode).decode
+decoded_node: Callable[[bytes], StoredNode] = msgspec.msgpack.Decoder(StoredNode).decode

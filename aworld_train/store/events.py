@@ -1,9 +1,8 @@
 """What the processes of a run report about episodes, in the order in which it happens."""
 
-from typing import Any
-
 import msgspec
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store.content import EpisodeContent
 
 
@@ -45,11 +44,11 @@ class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun")
 
 
 class EpisodeEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
-    """An episode is over: its figures, as in ``traces/episodes.jsonl``, and its content, if that is kept."""
+    """An episode is over; ``content`` is None for one that is not kept."""
 
     id: str
     ended: float
-    figures: dict[str, Any]
+    figures: EpisodeFigures
     content: EpisodeContent | None = None
 
 
@@ -74,11 +73,11 @@ class RowsTrained(msgspec.Struct, frozen=True, omit_defaults=True, tag="trained"
     rows: tuple[TrainedRow, ...]
 
 
-class GroupsLeftOut(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
-    """Episodes whose keys begin so were not trained on."""
+class GroupsDropped(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
+    """Groups, by the beginnings of their episodes' keys, that are dropped as a whole."""
 
     keys: tuple[str, ...]
     reason: str
 
 
-Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsLeftOut
+Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsDropped

@@ -18,6 +18,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
+from aworld_train.episode.figures import EpisodeFigures
+from aworld_train.episode.treatment import Treatment
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief
@@ -27,7 +29,7 @@ from aworld_train.store.events import (
     EpisodeBegun,
     EpisodeEnded,
     Event,
-    GroupsLeftOut,
+    GroupsDropped,
     RowsTrained,
     TaskSeen,
 )
@@ -93,7 +95,7 @@ def close_running(database: Database) -> int:
             .values(
                 status="lost",
                 outcome="infrastructure",
-                treatment="dropped",
+                treatment=Treatment.dropped.value,
                 cause="the process that played it ended before it",
             )
         )
@@ -285,14 +287,11 @@ def _without_values(event: Event, reason: str) -> Event | None:
         case TaskSeen():
             return TaskSeen(event.id, 0, "", "", "", "", "{}")
         case EpisodeEnded():
-            outcome, treatment = (
-                str(event.figures.get(name) or "")[:50] for name in ("outcome", "treatment")
+            figures = EpisodeFigures(
+                outcome=(event.figures.outcome or "")[:50] or None,
+                treatment=(event.figures.treatment or "")[:50] or None,
+                cause=f"the store's database refused its content and figures: {reason}",
             )
-            figures = {
-                "outcome": outcome or None,
-                "treatment": treatment or None,
-                "cause": f"the store's database refused its content and figures: {reason}",
-            }
             return EpisodeEnded(event.id, event.ended, figures)
     return None
 
@@ -335,9 +334,9 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
             case RowsTrained():
                 _flush(connection, database, rows, ends)
                 _train(connection, run, event, final)
-            case GroupsLeftOut():
+            case GroupsDropped():
                 _flush(connection, database, rows, ends)
-                _leave_out(connection, run, event, final)
+                _drop(connection, run, event, final)
     _flush(connection, database, rows, ends)
 
 
@@ -427,13 +426,17 @@ def _weighted_mean(values: Sequence[tuple[float, int]]) -> float | None:
     return sum(value * count for value, count in values) / weight if weight else None
 
 
-def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bool) -> None:
+def _drop(connection: Connection, run: str, event: GroupsDropped, final: bool) -> None:
     table = tables.episodes
     for key in event.keys:
+        is_of_group = table.c.key.startswith(f"{key}_", autoescape=True)
         result = connection.execute(
             update(table)
-            .where(table.c.run == run, table.c.key.startswith(f"{key}_", autoescape=True))
-            .values(left_out=event.reason)
+            .where(table.c.run == run, table.c.status == "ended", is_of_group)
+            .values(
+                treatment=Treatment.dropped.value,
+                cause=func.coalesce(table.c.cause, event.reason),
+            )
         )
         if not result.rowcount and not final:
             raise NotYet
@@ -451,7 +454,7 @@ def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[s
                 table.c.run == run,
                 table.c.key.in_(ordered[begin : begin + 500]),
                 table.c.status == "ended",
-                func.coalesce(table.c.treatment, "") != "dropped",
+                func.coalesce(table.c.treatment, "") != Treatment.dropped.value,
             )
             .order_by(table.c.began)
         )

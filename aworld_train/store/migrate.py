@@ -4,14 +4,17 @@ The file of a new run gets that form at once: Alembic takes most of a second to 
 """
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Column, MetaData, String, Table, inspect, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import CreateColumn
 
+from aworld_train.episode.figures import COLUMNS
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 
-NEWEST = "0004"
+NEWEST = "0005"
 """The newest revision below ``migrations/versions``."""
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
@@ -23,6 +26,7 @@ def upgrade(connection: Connection) -> None:
         _make(connection)
         return
     if revision == NEWEST:
+        _add_columns(connection)
         return
     if revision is not None and revision > NEWEST:
         raise UsageError(
@@ -37,6 +41,26 @@ def upgrade(connection: Connection) -> None:
     config.attributes["connection"] = connection
     command.upgrade(config, NEWEST)
     connection.commit()
+    _add_columns(connection)
+
+
+def _add_columns(connection: Connection) -> None:
+    """Add the columns of figures that the table of episodes lacks: those of a later version of the package."""
+    if not _missing_columns(connection):
+        connection.rollback()
+        return
+    connection.rollback()
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    for column in _missing_columns(connection):
+        definition = CreateColumn(column).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {tables.episodes.name} ADD COLUMN {definition}")
+    connection.commit()
+
+
+def _missing_columns(connection: Connection) -> list[Column[Any]]:
+    names = {column["name"] for column in inspect(connection).get_columns(tables.episodes.name)}
+    return [tables.episodes.c[name] for name in COLUMNS if name not in names]
 
 
 def _make(connection: Connection) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
 from aworld_train.store.conditions import where
-from aworld_train.store.content import decoded_content, decoded_shared, image_digests
+from aworld_train.store.content import decoded_content, decoded_node, image_digests
 from aworld_train.store.database import Database
 
 _CONTENT_TABLES = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
@@ -94,7 +94,7 @@ def _remove_unused_blobs(connection: Connection) -> int:
             select(tables.blobs.c.data).where(tables.blobs.c.digest == digest)
         ).scalar_one()
         try:
-            used |= image_digests(decoded_shared(decompressed(data)).messages)
+            used |= image_digests(decoded_node(decompressed(data)).messages)
         except ValueError:
             continue  # an image, or the tools' schemas
     unused = sorted(known - used)

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import visitors
 
+from aworld_train.episode.figures import COLUMNS, FIGURES, EpisodeFigures, PerStep, figures_of, per_step
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
@@ -19,7 +20,7 @@ from aworld_train.store.content import (
     EpisodeContent,
     StoredNode,
     decoded_content,
-    decoded_shared,
+    decoded_node,
     unpacked_floats,
 )
 from aworld_train.store.database import Database
@@ -28,24 +29,27 @@ from aworld_train.store.store_location import StorePlace
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
-"""Columns of ``tables.episodes`` that are not figures of an episode's head."""
-_SORTED_FIGURES = "reward accuracy seconds turns tool_calls tool_errors sampled_tokens advantage outcome"
+"""Columns of ``tables.episodes`` that are not in an episode's head."""
+_SORTED_FIGURES = [
+    name for name, kind in COLUMNS.items() if kind is not dict and not FIGURES[name][0].is_text
+]
 SORTS: Mapping[str, Any] = {
-    name: tables.episodes.c[name] for name in ("began", "step", *_SORTED_FIGURES.split())
+    name: tables.episodes.c[name] for name in ("began", "step", "accuracy", "advantage", *_SORTED_FIGURES)
 } | {"index": tables.tasks.c.index}
 """What a list of episodes can be sorted by."""
 
 
 @dataclass(frozen=True)
 class EpisodeHead:
-    """The figures of an episode, as a list shows it.
+    """An episode, as a list shows it.
 
     Attributes:
         status: ``running``, ``ended``, ``lost`` or ``superseded``.
         phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the task's episodes in this step.
         began: Unix time, seconds, as ``ended``.
-        figures: All other figures by name (see ``tables.episodes``): outcome, reward, turns, ...
+        trained_step: The step that trained on it, with ``advantage`` as the mean over its tokens.
+        figures: Those that are columns of ``tables.episodes``.
     """
 
     id: str
@@ -60,10 +64,19 @@ class EpisodeHead:
     attempt: int
     began: float
     ended: float | None
-    figures: Mapping[str, Any]
+    accuracy: float | None
+    trained_step: int | None
+    advantage: float | None
+    has_content: bool
+    figures: EpisodeFigures
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _HEAD_FIELDS} | dict(self.figures)
+        first, last = self.figures.weights or (None, None)
+        return (
+            {name: getattr(self, name) for name in _HEAD_FIELDS}
+            | {name: getattr(self.figures, name) for name in COLUMNS}
+            | {"weights_first": first, "weights_last": last, "suspicions": self.figures.suspicions or []}
+        )
 
 
 _HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name != "figures")
@@ -90,13 +103,13 @@ class StoredEpisode:
     """An episode with everything that is kept of it.
 
     Attributes:
-        line: The whole line of ``traces/episodes.jsonl``; empty for one that has not ended.
+        figures: All figures; of one that has not ended none.
         content: None where it is not kept; nodes that the episode shares with others are filled in.
         tools: The tools' schemas by digest, as the model calls name them.
     """
 
     head: EpisodeHead
-    line: Mapping[str, Any]
+    figures: EpisodeFigures
     task_row: Mapping[str, Any] = field(repr=False)
     content: EpisodeContent | None = field(repr=False)
     rows: Sequence[RowUse]
@@ -247,11 +260,8 @@ class Store:
         )
         return [TaskHead(**row) for row in self._records(query)]
 
-    def ended_lines(self, phase: str) -> Iterator[tuple[EpisodeKey, dict[str, Any]]]:
-        """The episodes of a phase that have ended, in order of their begin: which they are, and their whole lines.
-
-        A line is that of ``traces/episodes.jsonl``. Episodes that were played again are not among them.
-        """
+    def ended_figures(self, phase: str) -> Iterator[tuple[EpisodeKey, EpisodeFigures]]:
+        """The episodes of a phase that have ended, in order of their begin, without those that were played again."""
         columns = tables.episodes.c
         query = (
             select(columns.id, columns.task, columns.attempt, columns.began, columns.ended, columns.figures)
@@ -260,7 +270,10 @@ class Store:
         )
         with self._database.begin() as connection:
             for row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
-                yield EpisodeKey(row.id, row.task, row.attempt, row.began, row.ended), row.figures or {}
+                yield (
+                    EpisodeKey(row.id, row.task, row.attempt, row.began, row.ended),
+                    figures_of(row.figures or {}),
+                )
 
     def task_rows(self) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
         """The tasks, in the order of the dataset: which they are, and their dataset's rows."""
@@ -277,7 +290,7 @@ class Store:
     def step_figures(self) -> list[dict[str, Any]]:
         """By phase and step: number of episodes, and the means of their figures."""
         columns = tables.episodes.c
-        means = ("reward", "accuracy", "turns", "tool_calls", "response_tokens", "sampled_tokens", "seconds")
+        means = ("accuracy", *per_step(PerStep.mean))
         query = (
             select(
                 columns.phase,
@@ -446,12 +459,17 @@ class Store:
         task_rows = self._task_rows(connection, {row["task"] for row in rows})
         episodes = []
         for row in rows:
-            line = row.pop("figures") or {}
+            figures = figures_of(row.pop("figures") or {})
             head = _head(row)
             content = contents.get(head.id)
             episodes.append(
                 StoredEpisode(
-                    head, line, task_rows[head.task], content, uses.get(head.id, []), _tools(content, blobs)
+                    head,
+                    figures,
+                    task_rows[head.task],
+                    content,
+                    uses.get(head.id, []),
+                    _tools(content, blobs),
                 )
             )
         return episodes
@@ -524,12 +542,15 @@ def _head_query(*columns: ColumnElement[Any]) -> Select[Any]:
     )
 
 
-def _head(figures: dict[str, Any]) -> EpisodeHead:
+def _head(columns: Mapping[str, Any]) -> EpisodeHead:
     """The head of an episode, from the columns of ``_head_query`` by name."""
-    values = {name: figures.pop(name) for name in _HEAD_FIELDS}
-    suspicions = figures["suspicions"]
-    figures["suspicions"] = suspicions.strip(",").split(",") if suspicions else []
-    return EpisodeHead(**values, figures=figures)
+    suspicions, first, last = columns["suspicions"], columns["weights_first"], columns["weights_last"]
+    figures = EpisodeFigures(
+        **{name: columns[name] for name in COLUMNS},
+        weights=None if first is None else (first, last),
+        suspicions=suspicions.strip(",").split(",") if suspicions else None,
+    )
+    return EpisodeHead(**{name: columns[name] for name in _HEAD_FIELDS}, figures=figures)
 
 
 class _Blobs:
@@ -569,7 +590,7 @@ def _filled_node(node: StoredNode, blobs: _Blobs) -> StoredNode:
     data = blobs.get(node.shared)
     if data is None:
         return changed(node, redacted=True)
-    shared = decoded_shared(data)
+    shared = decoded_node(data)
     return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
 
 

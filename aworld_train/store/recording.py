@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
+from aworld_train.episode.figures import EpisodeFigures, figures_of
 from aworld_train.store.content import EpisodeContent
 from aworld_train.store.event_files import EventWriter
 from aworld_train.store.events import (
     Blob,
     EpisodeBegun,
     EpisodeEnded,
-    GroupsLeftOut,
+    GroupsDropped,
     RowsTrained,
     TaskSeen,
     TrainedRow,
@@ -74,16 +77,17 @@ class StoreRecorder:
             self._writer.add(Blob(digest, data))
         return digest
 
-    def end(self, episode: str, figures: Mapping[str, Any], content: EpisodeContent | None) -> None:
+    def end(self, episode: str, figures: EpisodeFigures, content: EpisodeContent | None) -> None:
         """Report that an episode is over; ``content`` is None for one that is not kept."""
-        self._writer.add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
+        redacted = figures_of(self.redactor.tree(to_builtins(figures)))
+        self._writer.add(EpisodeEnded(episode, time.time(), redacted, content))
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
         self._writer.add(RowsTrained(step, tuple(rows)))
 
-    def left_out(self, keys: Sequence[str], reason: str) -> None:
-        """Report episodes, by the beginnings of their keys, that are not trained on."""
-        self._writer.add(GroupsLeftOut(tuple(keys), reason))
+    def dropped(self, keys: Sequence[str], reason: str) -> None:
+        """Report groups, by the beginnings of their episodes' keys, that are dropped."""
+        self._writer.add(GroupsDropped(tuple(keys), reason))
 
     async def written(self) -> None:
         await self._writer.written()

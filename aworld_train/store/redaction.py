@@ -1,8 +1,10 @@
 """Keeps secrets out of the store: values of environment variables, and what ``store.redact`` describes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from aworld_train.masking import mask
 
@@ -40,6 +42,20 @@ class Redactor:
         if isinstance(value, dict):
             return {storable(str(key)): self.tree(item) for key, item in value.items()}
         return [self.tree(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A struct, or a tuple or dict of them, with every text in it changed, except roles and digests."""
+    if type(value) is str:
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple([map_texts(item, change) for item in value])
+    if isinstance(value, dict):
+        return {change(name): map_texts(item, change) for name, item in value.items()}
+    if not isinstance(value, msgspec.Struct):
+        return value
+    names = [name for name in value.__struct_fields__ if name not in ("role", "digest")]
+    return msgspec.structs.replace(value, **{name: map_texts(getattr(value, name), change) for name in names})
 
 
 def storable(text: str) -> str:

@@ -4,7 +4,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+from aworld_train.episode.figures import EpisodeFigures
 
 _SAMPLE = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
 KEEP_FORMS = "all, failures, sample:SHARE (as sample:0.1) or off"
@@ -30,7 +31,7 @@ class Keep:
     def is_on(self) -> bool:
         return self.kind is not KeepKind.off
 
-    def content_of(self, episode: str, figures: dict[str, Any]) -> bool:
+    def content_of(self, episode: str, figures: EpisodeFigures) -> bool:
         """Whether the content of an episode is kept.
 
         ``failures`` are those that were not answered, not scored, or not right. A sample is drawn by the episode's id.
@@ -44,8 +45,8 @@ class Keep:
                 fraction = int(hashlib.sha256(episode.encode()).hexdigest()[:8], 16) / (1 << 32)
                 return fraction < self.share
             case KeepKind.failures:
-                accuracy = (figures.get("scores") or {}).get("acc", figures.get("reward"))
-                return figures.get("outcome") != "answered" or accuracy is None or accuracy < 1.0
+                accuracy = figures.accuracy
+                return figures.outcome != "answered" or accuracy is None or accuracy < 1.0
 
 
 def parse_keep(text: str) -> Keep:

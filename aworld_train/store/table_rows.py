@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import asdict
 from sqlalchemy.schema import Table
 
+from aworld_train.episode.figures import COLUMNS
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.content import EpisodeContent, encoded
@@ -14,10 +15,6 @@ from aworld_train.store.events import EpisodeBegun, EpisodeEnded, TaskSeen
 Rows = dict[Table, list[dict[str, Any]]]
 _MAX_SEARCHED_CHARS = 8_000
 _MAX_NAME_CHARS = 200
-_FIGURES = (
-    "outcome treatment cause reward scorer scoring turns tool_calls tool_errors rows prompt_tokens response_tokens "
-    "sampled_tokens seconds generate_seconds tool_seconds parts"
-)
 
 
 def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
@@ -31,18 +28,17 @@ def begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
 def end_values(event: EpisodeEnded) -> dict[str, Any]:
     """What the end of an episode sets in its row, which ``episode`` names."""
     figures = event.figures
-    weights = figures.get("weights") or (None, None)
-    scorer = figures.get("scorer")
-    return {name: figures.get(name) for name in _FIGURES.split()} | {
+    weights = figures.weights or (None, None)
+    return {name: getattr(figures, name) for name in COLUMNS} | {
         "episode": event.id,
-        "scorer": None if scorer is None else _name(str(scorer)),
+        "scorer": None if figures.scorer is None else _name(figures.scorer),
         "status": "ended",
         "ended": event.ended,
-        "accuracy": (figures.get("scores") or {}).get("acc", figures.get("reward")),
+        "accuracy": figures.accuracy,
         "weights_first": weights[0],
         "weights_last": weights[1],
-        "suspicions": f",{','.join(figures['suspicions'])}," if figures.get("suspicions") else None,
-        "figures": figures,
+        "suspicions": f",{','.join(figures.suspicions)}," if figures.suspicions else None,
+        "figures": figures.line(),
         "has_content": event.content is not None,
     }
 

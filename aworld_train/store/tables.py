@@ -21,7 +21,10 @@ from sqlalchemy import (
     Text,
 )
 
+from aworld_train.episode.figures import COLUMNS, FIGURES
+
 metadata = MetaData()
+_TYPES = {int: Integer, float: Float, str: String, dict: JSON}
 
 runs = Table(
     "runs",
@@ -83,24 +86,8 @@ episodes = Table(
     Column("key", String, nullable=False),
     Column("began", Float, nullable=False),
     Column("ended", Float),
-    Column("outcome", String),
-    Column("treatment", String),
-    Column("cause", Text),
-    Column("left_out", Text),
-    Column("reward", Float),
+    *(Column(name, Text if FIGURES[name][0].is_text else _TYPES[kind]) for name, kind in COLUMNS.items()),
     Column("accuracy", Float),
-    Column("scorer", String),
-    Column("scoring", String),
-    Column("turns", Integer),
-    Column("tool_calls", Integer),
-    Column("tool_errors", Integer),
-    Column("rows", Integer),
-    Column("prompt_tokens", Integer),
-    Column("response_tokens", Integer),
-    Column("sampled_tokens", Integer),
-    Column("seconds", Float),
-    Column("generate_seconds", Float),
-    Column("tool_seconds", Float),
     Column("weights_first", BigInteger),
     Column("weights_last", BigInteger),
     # The step that trained on it; null for one that was not.
@@ -108,7 +95,6 @@ episodes = Table(
     Column("advantage", Float),
     # Comma-separated, with a comma at both ends.
     Column("suspicions", String),
-    Column("parts", JSON),
     # The whole line of traces/episodes.jsonl.
     Column("figures", JSON),
     Column("has_content", Boolean, nullable=False, default=False),

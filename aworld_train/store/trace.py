@@ -5,8 +5,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from aworld_train.episode.message import Message
 from aworld_train.errors import UsageError
-from aworld_train.store.content import ModelCall, StoredMessage
+from aworld_train.store.content import ModelCall
 from aworld_train.store.reading import EpisodeHead, Store
 
 
@@ -35,7 +36,7 @@ class TokenOrigin:
     agent: str
     node: int
     place: int
-    messages: tuple[StoredMessage, ...]
+    messages: tuple[Message, ...]
     call_number: int | None
     call: ModelCall | None
     weights: tuple[int, int] | None
@@ -65,7 +66,7 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
     agent, place = content.agents[row.agent], token - span.begin
     node = agent.nodes[span.node]
     call_number = agent.call_of(span.node)
-    under_mask = span.own and episode.head.figures.get("treatment") == "trained"
+    under_mask = span.own and episode.head.figures.treatment == "trained"
     advantage = use.advantage
     if use.advantages:
         advantage = use.advantages[token - row.prompt_tokens] if token >= row.prompt_tokens else None

@@ -1,7 +1,7 @@
 """Signs that a run no longer learns: shown when they appear, and kept in the summary.
 
-A single step proves little, so most signs count once they last for some steps. What is left out of training can be
-gamed, so a step or a task of which more than its share is left out is a sign at once. A loss that is not finite also
+A single step proves little, so most signs count once they last for some steps. What is dropped can be gamed, so a
+step or a task of which more than its share is dropped is a sign at once. A loss that is not finite also
 ends the run when it lasts: nothing that comes after is learned from.
 """
 
@@ -32,12 +32,12 @@ _TEXTS = {
     "computes, so it trains on another policy than it believes; algorithm.rollout_correction=token corrects for what "
     "rounding in bf16 does, and in fp32 such a difference means that the engine has other weights:",
     "one_outcome": f"in {STEPS} steps in a row no episode came to an answer, and all ended as",
-    "dropped_step": "more episodes of the step were left out than of others (traces/episodes.jsonl has the causes):",
-    "dropped_task": "more episodes of a task are left out than of others; the model may have found out how to have bad "
-    "ones left out (traces/episodes.jsonl has the causes):",
+    "dropped_step": "more episodes of the step were dropped than of others (traces/episodes.jsonl has the causes):",
+    "dropped_task": "more episodes of a task are dropped than of others; the model may have found out how to have bad "
+    "ones dropped (traces/episodes.jsonl has the causes):",
 }
 _AT_ONCE = {"not_finite", "dropped_step", "dropped_task"}
-_MIN_DROPPED, _MAX_DROPPED_RATIO = 3, 3.0  # episodes; of the share that is left out of others
+_MIN_DROPPED, _MAX_DROPPED_RATIO = 3, 3.0  # episodes; of the share that is dropped of others
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class AlarmWatch:
         yield from self._drops(episodes)
 
     def _drops(self, episodes: EpisodeCounts) -> Iterator[tuple[str, str]]:
-        """Signs that a step, or a task over all other steps, has more than its share of what is left out."""
+        """Signs that a step, or a task over all other steps, has more than its share of what is dropped."""
         dropped, played = episodes.dropped.total(), episodes.played.total()
         if _is_more(dropped, played, self._all_dropped, self._all_played):
             yield "dropped_step", f" {dropped} of {played}"

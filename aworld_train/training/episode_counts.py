@@ -1,11 +1,17 @@
 """Counts of the episodes of a run, by kind and step."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+
+from aworld_train.episode.figures import EpisodeFigures, PerStep, per_step
 
 _MAX_CAUSE_CHARS = 200  # in the summary
 _WITHIN_STEP = ("rewards", "compared", "played")  # figures of EpisodeCounts
+
+
+TOTALS, COUNTS = per_step(PerStep.total), per_step(PerStep.total, counts=True)
+_MEANS = per_step(PerStep.mean)
 
 
 @dataclass
@@ -16,16 +22,13 @@ class EpisodeCounts:
     scored: int = 0
     correct: float = 0.0
     correct_with_tool: float = 0.0
-    tool_calls: int = 0
-    tool_errors: int = 0
-    tool_seconds: float = 0.0
     environment_losses: int = 0
-    rows: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+    """Of the figures that have a total in a step, and of those with a mean, over episodes with a reward."""
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Of the figures that count something by kind: the figure's name and the kind."""
     row_tokens: int = 0
     unique_tokens: int = 0
-    branches: Counter[str] = field(default_factory=Counter)
-    format_misses: Counter[str] = field(default_factory=Counter)
-    undelivered: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     """Of those that are not trained on."""
@@ -37,67 +40,69 @@ class EpisodeCounts:
     suspicions: Counter[str] = field(default_factory=Counter)
     parts: Counter[str] = field(default_factory=Counter)
     part_counts: Counter[str] = field(default_factory=Counter)
-    reward: float = 0.0
-    turns: int = 0
-    scored_response_tokens: int = 0
     rewards: dict[tuple[int, str], set[float]] = field(default_factory=dict)
     """Those that are compared, by task and by agent; with an empty name those of agents without an own one."""
     compared: Counter[int] = field(default_factory=Counter)
     played: Counter[int] = field(default_factory=Counter)
     """Episodes by task."""
     dropped: Counter[int] = field(default_factory=Counter)
-    """Those that are left out, by task."""
+    """Those that are dropped, by task."""
 
-    def add(self, line: dict[str, Any]) -> None:
-        if line.get("cause") and line.get("treatment") != "trained":
-            self.causes[line["cause"]] += 1
-        self.environment_losses += line["outcome"] == "environment"
-        if line.get("retried"):
+    def add(self, figures: EpisodeFigures) -> None:
+        outcome, cause = figures.outcome or "", figures.cause
+        if cause and figures.treatment != "trained":
+            self.causes[cause] += 1
+        self.environment_losses += outcome == "environment"
+        if figures.retried:
             return
         self.episodes += 1
-        task = line.get("index", -1)
-        self.played[task] += 1
-        if line.get("treatment") == "dropped":
-            self.dropped[task] += 1
-        self.tool_calls += line.get("tool_calls", 0)
-        self.tool_errors += line.get("tool_errors", 0)
-        self.tool_seconds += line.get("tool_seconds", 0.0)
-        self.outcomes[line["outcome"]] += 1
-        if cause := line.get("cause"):
-            self.outcome_causes[f"{line['outcome']}: {cause[:_MAX_CAUSE_CHARS]}"] += 1
-        self.branches.update(line.get("branches", {}))
-        self.format_misses.update(line.get("format_misses", {}))
-        self.undelivered += line.get("undelivered", 0)
-        if line.get("rows"):
-            self.rows += line["rows"]
-            self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
-            self.unique_tokens += line["unique_tokens"]
-            self.sampled_tokens += line["sampled_tokens"]
+        self.played[figures.index] += 1
+        if figures.treatment == "dropped":
+            self.dropped[figures.index] += 1
+        self._sum(TOTALS, figures)
+        for name in COUNTS:
+            self.kinds.update({(name, kind): count for kind, count in (getattr(figures, name) or {}).items()})
+        self.outcomes[outcome] += 1
+        if cause:
+            self.outcome_causes[f"{outcome}: {cause[:_MAX_CAUSE_CHARS]}"] += 1
+        if figures.rows:
+            self.row_tokens += (figures.prompt_tokens or 0) + (figures.response_tokens or 0)
+            self.unique_tokens += figures.unique_tokens or 0
+            self.sampled_tokens += figures.sampled_tokens or 0
             self.sampled_episodes += 1
-        if line.get("scoring") and line.get("reward") is None:
-            self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
+        if figures.scoring and figures.reward is None:
+            self.unscored[f"{figures.scorer}: {figures.scoring}"] += 1
         # Parts count without a score too, because a judge that returned no verdict has been paid as well.
-        self.parts.update(line.get("parts", {}))
-        self.part_counts.update(list(line.get("parts", {})))
-        self.suspicions.update(line.get("suspicions", ()))
-        if line.get("reward") is None:
-            return
-        self._compare(line)
-        self.scored += 1
-        self.reward += line["reward"]
-        self.turns += line.get("turns", 0)
-        self.scored_response_tokens += line.get("response_tokens", 0)
-        correct = float(line["scores"].get("acc", line["reward"]))
-        self.correct += correct
-        self.correct_with_tool += correct if line.get("tool_calls") else 0.0
+        parts = {name: part for name, part in (figures.parts or {}).items() if part is not None}
+        self.parts.update(parts)
+        self.part_counts.update(list(parts))
+        self.suspicions.update(figures.suspicions or ())
+        if figures.reward is not None:
+            self._add_scored(figures, figures.reward)
 
-    def _compare(self, line: dict[str, Any]) -> None:
-        task, scores = line.get("index", -1), line["scores"]
+    def _sum(self, names: Iterable[str], figures: EpisodeFigures) -> None:
+        for name in names:
+            self.totals[name] += getattr(figures, name) or 0
+
+    def _add_scored(self, figures: EpisodeFigures, reward: float) -> None:
+        self._compare(figures, reward)
+        self.scored += 1
+        self._sum(_MEANS, figures)
+        correct = float(figures.accuracy or 0.0)
+        self.correct += correct
+        self.correct_with_tool += correct if figures.tool_calls else 0.0
+
+    def counts(self, name: str) -> dict[str, int]:
+        """What one of ``COUNTS`` counts, by kind."""
+        return {kind: count for (figure, kind), count in self.kinds.items() if figure == name}
+
+    def _compare(self, figures: EpisodeFigures, reward: float) -> None:
+        task, scores = figures.index, figures.scores or {}
         self.compared[task] += 1
-        own = {agent: scores.get(f"score/{agent}") for agent in line.get("agents") or [""]}
-        for agent, reward in own.items():
-            key = (task, "" if reward is None else agent)
-            self.rewards.setdefault(key, set()).add(line["reward"] if reward is None else reward)
+        for agent in figures.agents or [""]:
+            own = scores.get(f"score/{agent}")
+            key = (task, "" if own is None else agent)
+            self.rewards.setdefault(key, set()).add(reward if own is None else own)
 
     def merge(self, other: "EpisodeCounts") -> None:
         for name in (each.name for each in fields(self) if each.name not in _WITHIN_STEP):
@@ -119,8 +124,7 @@ class EpisodeCounts:
 
     @property
     def means(self) -> dict[str, float]:
-        totals = {"reward": self.reward, "turns": self.turns, "response_tokens": self.scored_response_tokens}
-        return {name: total / self.scored for name, total in totals.items()} if self.scored else {}
+        return {name: self.totals[name] / self.scored for name in _MEANS} if self.scored else {}
 
     @property
     def part_means(self) -> dict[str, float]:
@@ -143,10 +147,10 @@ class CountsByStep(dict[int, EpisodeCounts]):
         self.first: EpisodeCounts | None = None
         self._earlier = EpisodeCounts()
 
-    def add(self, line: dict[str, Any]) -> None:
-        counts = self.setdefault(line["step"], EpisodeCounts())
+    def add(self, figures: EpisodeFigures) -> None:
+        counts = self.setdefault(figures.step, EpisodeCounts())
         self.first = self.first or counts
-        counts.add(line)
+        counts.add(figures)
 
     def sum_up(self, step: int) -> None:
         """Add up the steps before this one; the last, and step 0, the validation before training, stay."""

@@ -1,16 +1,15 @@
 """Reads the files that the framework and the episodes append to, and sums them up."""
 
-import json
 import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from aworld_train.atomic import write_bytes
-from aworld_train.json_lines import JsonLinesTail, split_lines
+from aworld_train.episode.figures import EpisodeFigures, read_figures
+from aworld_train.json_lines import JsonLinesTail, decoded_lines
 from aworld_train.training.alarms import AlarmWatch
-from aworld_train.training.episode_counts import CountsByStep, EpisodeCounts
+from aworld_train.training.episode_counts import COUNTS, TOTALS, CountsByStep, EpisodeCounts
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.sparkline import means
 from aworld_train.training.step_rows import StepRows
@@ -45,7 +44,7 @@ class RunMetrics:
         self._refusals: list[str] = []  # since an episode was scored
         self._rewards = self.rows.figures("reward")
         self._steps = folder.framework.step_rows(metrics_file)
-        self._episodes = JsonLinesTail(folder.episodes)
+        self._episodes = JsonLinesTail(folder.episodes, read_figures)
         self._earlier_seconds = summary.seconds
 
     def refresh(self, seconds: float) -> bool:
@@ -53,11 +52,11 @@ class RunMetrics:
         # An episode's line is written before the step that trains on it is.
         step_rows = self._steps.read()
         episodes = self._episodes.read()
-        for line in episodes:
-            kind = self.validation if line["validate"] else self.training
-            kind.add(line)
-            if line["step"] > self.from_step or not self.from_step:
-                self._note_refusal(line)
+        for figures in episodes:
+            kind = self.validation if figures.validate else self.training
+            kind.add(figures)
+            if figures.step > self.from_step or not self.from_step:
+                self._note_refusal(figures)
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
             for step in sorted(updated_steps):
@@ -98,13 +97,13 @@ class RunMetrics:
     def reason_to_stop(self) -> str | None:
         """Why the run is to be ended, if it is."""
         if len(self._refusals) >= _REFUSALS:
-            return f"{self._refusals[-1]} (every such episode would be left out, so the run was ended)."
+            return f"{self._refusals[-1]} (every such episode would be dropped, so the run was ended)."
         return self.alarms.reason_to_stop
 
-    def _note_refusal(self, line: dict[str, Any]) -> None:
-        if refusal := line.get("refusal"):
-            self._refusals.append(refusal)
-        elif line.get("reward") is not None:
+    def _note_refusal(self, figures: EpisodeFigures) -> None:
+        if figures.refusal:
+            self._refusals.append(figures.refusal)
+        elif figures.reward is not None:
             self._refusals.clear()
 
     def worst_cause(self) -> str | None:
@@ -119,15 +118,11 @@ class RunMetrics:
             tally = self.training[step]
             row |= {
                 **tally.means,
+                **{name: tally.totals[name] for name in TOTALS},
+                **{name: tally.counts(name) for name in COUNTS},
                 "episodes": tally.episodes,
-                "tool_calls": tally.tool_calls,
-                "tool_errors": tally.tool_errors,
                 "outcomes": dict(tally.outcomes),
                 "dropped": tally.dropped.total(),
-                "rows": tally.rows,
-                "branches": dict(tally.branches),
-                "format_misses": dict(tally.format_misses),
-                "undelivered": tally.undelivered,
                 # 1 if every conversation only grew; below 1, tokens that paths share are processed more than once.
                 "unique_tokens_share": tally.unique_tokens / tally.row_tokens if tally.row_tokens else None,
                 "reward_parts": tally.part_means,
@@ -142,7 +137,7 @@ class RunMetrics:
                 "val_accuracy": self.accuracies[step],
                 "val_n": tally.scored,
                 "val_errors": tally.episodes - tally.scored,
-                "val_format_misses": dict(tally.format_misses),
+                "val_format_misses": tally.counts("format_misses"),
                 "val_reward_parts": tally.part_means,
             }
 
@@ -169,8 +164,8 @@ class RunMetrics:
         summary.checkpoint = str(checkpoint.model) if checkpoint else None
         training, validation = self.training.total(), self.validation.total()
         summary.episodes, summary.trained_episodes = training.episodes, training.scored
-        summary.tool_calls = training.tool_calls + validation.tool_calls
-        summary.tool_errors = training.tool_errors + validation.tool_errors
+        summary.tool_calls = sum(counts.totals["tool_calls"] for counts in (training, validation))
+        summary.tool_errors = sum(counts.totals["tool_errors"] for counts in (training, validation))
         summary.environment_losses = training.environment_losses + validation.environment_losses
         summary.outcomes = dict(training.outcomes)
         summary.causes = dict(training.outcome_causes.most_common(_MAX_CAUSES))
@@ -196,14 +191,16 @@ def _validation(tally: EpisodeCounts) -> Validation:
 
 def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[str]:
     """Set aside broken lines and the episodes after ``step``, which are played again; returns what, in sentences."""
-    lines, broken = split_lines(folder.episodes)
+    lines, broken = decoded_lines(folder.episodes, lambda line: (line + b"\n", read_figures(line)))
     remaining: list[bytes] = []
     later: list[bytes] = []
-    for line in lines:
-        is_done = 0 < step >= line.get("step", step + 1) and (
-            validated or line["step"] < step or not line["validate"]
+    for line, figures in lines:
+        is_done = (
+            0 <= figures.step <= step
+            and step > 0
+            and (validated or figures.step < step or not figures.validate)
         )
-        (remaining if is_done else later).append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        (remaining if is_done else later).append(line)
     if not later and not broken:
         return []
     with folder.superseded.open("ab") as file:

@@ -84,7 +84,9 @@ class RunStatus:
             outcomes=dict(shown.outcomes.most_common()),
             outcomes_of=shown_of,
             tool_errors=summary.tool_errors,
-            tool_seconds=shown.tool_seconds / shown.tool_calls if shown.tool_calls else None,
+            tool_seconds=shown.totals["tool_seconds"] / calls
+            if (calls := shown.totals["tool_calls"])
+            else None,
             staleness=last.get("staleness"),
             max_staleness=last.get("max_staleness"),
             updates={name: last[name] for name in _UPDATES if last.get(name) is not None},

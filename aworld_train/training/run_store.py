@@ -5,9 +5,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import StoreFailure, UsageError, nearest
 from aworld_train.recipe.interpolation import resolved
-from aworld_train.recipe.schema import EpisodeUse, StoreSection
+from aworld_train.recipe.schema import StoreSection
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.store.conditions import compared_values
 from aworld_train.store.database import Database, StoreUnreachable
@@ -26,7 +27,7 @@ _VALUES: Mapping[str, Collection[str]] = {
     "phase": ("train", "val", "eval", "rollout"),
     "status": ("running", "ended", "lost", "superseded"),
     "outcome": [outcome.value for outcome in Outcome],
-    "treatment": [use.value for use in EpisodeUse],
+    "treatment": [treatment.value for treatment in Treatment],
 }
 """Columns of episodes that have one of some values; a run may have others by another program."""
 

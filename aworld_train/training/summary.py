@@ -29,7 +29,7 @@ class RunSummary:
         episodes: Training episodes, with any outcome; ``trained_episodes`` of them were scored.
         environment_losses: Episodes that lost their tool environment, those that were played again included.
         causes: Training episodes by outcome and cause, for the most frequent causes.
-        dropped: Training episodes that were left out, by task, for the tasks with most of them.
+        dropped: Training episodes that were dropped, by task, for the tasks with most of them.
         unscored: Training episodes without a score, by scorer and reason.
         suspicions: Training episodes by sign of reward hacking (see ``reward suspects``).
         rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.

@@ -5,7 +5,10 @@ from typing import Any
 
 from msgspec import structs
 
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode, StoredScore
+from aworld_train.episode.figures import COLUMNS, shown_figures
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
+from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode
 from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
 from aworld_train.view.filters import EpisodeFilter
 from aworld_train.view.plain import shortened
@@ -18,7 +21,7 @@ MAX_ATTEMPTS = 500
 """The most attempts at one task that are shown."""
 
 
-def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
+def episode_list(store: Store, filters: EpisodeFilter) -> dict[str, Any]:
     heads = store.episodes(
         filters.condition,
         search=filters.search,
@@ -28,7 +31,12 @@ def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
         limit=filters.limit,
         offset=filters.offset,
     )
-    return [head_json(head) for head in heads]
+    return list_json(heads)
+
+
+def list_json(heads: Sequence[EpisodeHead]) -> dict[str, Any]:
+    """Episodes, and the figures that are columns of their list."""
+    return {"episodes": [head_json(head) for head in heads], "figures": shown_figures()}
 
 
 def head_json(head: EpisodeHead) -> dict[str, Any]:
@@ -45,7 +53,8 @@ def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[
     head = episode.head.to_json() | {"question": shortened(episode.head.question, max_chars)}
     return {
         "head": head,
-        "line": {key: value for key, value in episode.line.items() if key in _OF_LINE},
+        "figures": shown_figures(),
+        "line": {key: value for key, value in episode.figures.line().items() if key not in _IN_HEAD},
         "content": None if content is None else _content(content, max_chars),
         "rows": [
             {name: getattr(use, name) for name in ("trained_step", "position", "masked_in", "advantage")}
@@ -55,10 +64,8 @@ def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[
     }
 
 
-_OF_LINE = (
-    *("branches", "branch_points", "format_misses", "undelivered", "retried", "look"),
-    *("agents", "given_tokens", "seed", "cost", "faults"),
-)
+_IN_HEAD = (*COLUMNS, "episode", "step", "index", "validate", "weights", "suspicions", "scores", "extracted")
+"""Figures that the head or the score has."""
 
 
 def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) -> dict[str, Any]:
@@ -108,7 +115,7 @@ def _content(content: EpisodeContent, max_chars: int) -> dict[str, Any]:
     }
 
 
-def _score(score: StoredScore, max_chars: int) -> dict[str, Any]:
+def _score(score: ScoreResult, max_chars: int) -> dict[str, Any]:
     return structs.asdict(score) | {
         "extracted": None if score.extracted is None else shortened(score.extracted, max_chars),
         "steps": [shortened(step, max_chars) for step in score.steps],
@@ -138,7 +145,7 @@ def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
     }
 
 
-def _message(message: StoredMessage, max_chars: int) -> dict[str, Any]:
+def _message(message: Message, max_chars: int) -> dict[str, Any]:
     return structs.asdict(message) | {
         "content": shortened(message.content, max_chars),
         "reasoning": shortened(message.reasoning, max_chars),

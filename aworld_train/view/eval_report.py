@@ -71,7 +71,7 @@ def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
 def update_reports(evaluation: Evaluation, figures: Figures) -> Path:
     """The page, written with the other reports unless these are of the same attempts and figures."""
     html, summary = evaluation.run.path / REPORT, evaluation.run.path / MARKDOWN
-    ended = max((attempt.began + attempt.seconds for attempt in evaluation.attempts), default=0.0)
+    ended = max((attempt.ended for attempt in evaluation.attempts), default=0.0)
     with suppress(OSError, ValueError):
         is_later = html.is_file() and summary.stat().st_mtime > ended
         if is_later and summary.read_text(encoding="utf-8") == markdown_report(evaluation, figures):
@@ -123,7 +123,7 @@ class _Conversations:
     def add_all(self, store: Store, evaluation: Evaluation) -> None:
         # The order of ids is that of digests, so what there is no room for is spread over the dataset.
         ids = [
-            attempt.episode
+            attempt.key.id
             for task in sorted(evaluation.tasks)
             for attempt in evaluation.attempts_by_task.get(task, ())
         ]
@@ -157,25 +157,26 @@ def _task(evaluation: Evaluation, task: EvalTask, kept: set[str]) -> dict[str, A
         "question": shortened(task.question, _MAX_QUESTION),
         "answer": task.correct_answer[:_MAX_ANSWER],
         "attempts": [
-            _attempt(attempt, attempt.episode in kept)
+            _attempt(attempt, attempt.key.id in kept)
             for attempt in evaluation.attempts_by_task.get(task.id, ())
         ],
     }
 
 
 def _attempt(attempt: TaskAttempt, kept: bool) -> dict[str, Any]:
+    figures = attempt.figures
     return {
-        "episode": attempt.episode,
-        "number": attempt.number,
+        "episode": attempt.key.id,
+        "number": attempt.key.attempt,
         "score": attempt.score,
-        "outcome": attempt.outcome,
-        "cause": attempt.cause and attempt.cause[:_MAX_ANSWER],
-        "answer": attempt.answer and attempt.answer[:_MAX_ANSWER],
-        "turns": attempt.turns,
-        "tool_calls": attempt.tool_calls,
-        "tool_errors": attempt.tool_errors,
-        "tokens": attempt.sampled_tokens,
-        "seconds": round(attempt.seconds, 3),
-        "suspicions": attempt.suspicions,
+        "outcome": figures.outcome or "",
+        "cause": figures.cause and figures.cause[:_MAX_ANSWER],
+        "answer": figures.extracted and figures.extracted[:_MAX_ANSWER],
+        "turns": figures.turns or 0,
+        "tool_calls": figures.tool_calls or 0,
+        "tool_errors": figures.tool_errors or 0,
+        "tokens": figures.sampled_tokens or 0,
+        "seconds": round(figures.seconds or 0.0, 3),
+        "suspicions": figures.suspicions or [],
         "readable": kept,
     }

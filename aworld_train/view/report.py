@@ -9,6 +9,7 @@ from typing import Any
 
 from aworld_train import __version__
 from aworld_train.atomic import write_text
+from aworld_train.episode.figures import shown_figures
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_store import find_run_store
@@ -98,6 +99,7 @@ def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: i
             "has_store": store is not None,
         },
         "episodes": episodes,
+        "figures": shown_figures(),
         "tokens": tokens,
         "images": images.addresses,
     }

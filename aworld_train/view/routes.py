@@ -99,10 +99,10 @@ def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
     store, filters = _store(folder, run), parse_filter(parameters)
     if not filters.search.strip():
-        return {"episodes": episodes.episode_list(store, filters)}
+        return episodes.episode_list(store, filters)
     ids = _search(folder, run, store, filters)
     heads = store.heads(ids[filters.offset : filters.offset + filters.limit])
-    return {"episodes": [episodes.head_json(head) for head in heads]}
+    return episodes.list_json(heads)
 
 
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -141,7 +141,7 @@ def task(folder: RunsFolder, parameters: _Parameters) -> Any:
         f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS
     )
     attempts = episodes.episode_list(_store(folder, _run(folder, parameters)), filters)
-    return {"task": name, "episodes": attempts}
+    return {"task": name, **attempts}
 
 
 def one_episode(folder: RunsFolder, parameters: _Parameters) -> Any:

@@ -191,7 +191,7 @@ def _per_turn(seconds: float) -> float:
 
 async def _warm() -> None:
     """What is done once in a process is not a turn's."""
-    from aworld_train.rollout.messages import Message
+    from aworld_train.episode.message import Message
 
     _template().initial([Message("user", "hello")], TOOLS)
     _template().rendered_tokens = 0
@@ -243,7 +243,7 @@ class BareRollout:
 
 
 def _message(message: dict[str, Any]) -> Any:
-    from aworld_train.rollout.messages import Message
+    from aworld_train.episode.message import Message
 
     if message["role"] == "tool":
         return Message("tool", message["content"], call_id=message["tool_call_id"], name="calc")
@@ -251,7 +251,8 @@ def _message(message: dict[str, Any]) -> Any:
 
 
 def _spoken(turn: Any) -> Any:
-    from aworld_train.rollout.messages import Message, ToolCall
+    from aworld_train.episode.message import Message
+    from aworld_train.rollout.messages import ToolCall
 
     calls = [ToolCall(call.name, call.arguments, "c") for call in turn.calls]
     return Message("assistant", turn.content, tuple(calls))
@@ -430,7 +431,8 @@ def calls_of(episode: int) -> list[float]:
 
 async def play_slowly(server: Any, episode: int) -> None:
     """An episode of our own loop whose model takes no time and whose tools take long."""
-    from aworld_train.rollout.messages import Completion, Message, ToolCall
+    from aworld_train.episode.message import Message
+    from aworld_train.rollout.messages import Completion, ToolCall
     from aworld_train.rollout.react import play
     from aworld_train.rollout.tool_record import ToolCounts
     from aworld_train.rollout.tools import ToolSession

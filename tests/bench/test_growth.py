@@ -232,7 +232,10 @@ def test_an_evaluation_grows_with_its_tasks(tmp_path: Path) -> None:
     for tasks in TASKS:
         make_evaluation(tmp_path, str(tasks), tasks=tasks, attempts=1)
         evaluation = open_evaluation(str(tasks), tmp_path)
-        evaluation = replace(evaluation, attempts=[replace(each, began=0.0) for each in evaluation.attempts])
+        evaluation = replace(
+            evaluation,
+            attempts=[replace(each, key=replace(each.key, began=0.0)) for each in evaluation.attempts],
+        )
         figures = figures_of(evaluation, seconds=1.0)
         seconds.append(least(write_reports, evaluation, figures, rounds=1))
         again = least(figures_of, evaluation) + least(update_reports, evaluation, figures)

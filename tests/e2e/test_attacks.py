@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,12 @@ OUTCOMES = {SLEEPS: "timeout", **({ENDS_WORKER: "broken_tools"} if CAN_END_WORKE
 """Of the moves after which the model cannot go on."""
 
 
+def _move(line: dict[str, Any]) -> str:
+    """What the agent wrote into its episode's line."""
+    (move,) = line["faults"]
+    return str(move)
+
+
 def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played_again(
     workspace: Workspace,
 ) -> None:
@@ -51,7 +58,7 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
     assert done.returncode == 0, done.stderr
     summary, rows = json.loads(done.stdout), workspace.metrics("attacks")
     episodes = [line for line in workspace.episodes("attacks") if not line["validate"]]
-    moves = Counter(line["move"] for line in episodes)
+    moves = Counter(_move(line) for line in episodes)
     for cause, count in summary["causes"].items():
         sys.stdout.write(f"| {count} | {cause} |\n")
     # Half of them attack, in every way, and each was played once.
@@ -67,7 +74,7 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
     assert not [alarm for alarm in summary["alarms"] if alarm["kind"].startswith("dropped")]
     # By outcome, and by cause.
     for move, outcome in OUTCOMES.items():
-        assert {line["outcome"] for line in episodes if line["move"] == move} == {outcome}
+        assert {line["outcome"] for line in episodes if _move(line) == move} == {outcome}
     broken = {outcome: moves[move] for move, outcome in OUTCOMES.items()}
     assert {outcome: summary["outcomes"].get(outcome) for outcome in broken} == broken
     assert summary["outcomes"].keys() <= {
@@ -85,8 +92,8 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
     assert {line["reward"] for line in episodes if line["outcome"] in broken} == {0.0}
     # A call that gave no result is an error that the model reads.
     read = [
-        (line["move"], line["tool_errors"])
+        (_move(line), line["tool_errors"])
         for line in episodes
-        if line["move"] not in (HONEST, ENDS_WORKER, *OUTCOMES)
+        if _move(line) not in (HONEST, ENDS_WORKER, *OUTCOMES)
     ]
     assert read and [(move, errors) for move, errors in read if errors != (move not in READ_AS_TEXT)] == []

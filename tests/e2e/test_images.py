@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import Message
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.store.content import EpisodeContent
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import open_run

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.images import Image
 from aworld_train.rollout.episode import EpisodeLimits
-from aworld_train.rollout.images import Image
 from aworld_train.rollout.model import SampledTokens, SamplingParams
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests.aworld_environment import KEPT_IN

@@ -161,9 +161,9 @@ def cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("played", "name"), list(cases()), indirect=["played"], scope="module")
 def test_no_move_pays(played: Played, name: str) -> None:
     episode, move = played.episodes[name], played.table[name]
-    line = episode.line
-    assert (line["treatment"], line.get("reward")) == ("trained", 0.0), line
-    assert name not in played.second_tries, line
+    figures = episode.figures
+    assert (figures.treatment, figures.reward) == ("trained", 0.0), figures
+    assert name not in played.second_tries, figures
     results = [record.result for record in episode.result.tools.records]
     if move.reads:
         assert move.reads in results[-1], results

@@ -16,10 +16,10 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.env import down
+from aworld_train.episode.score import ScoreOutcome
 from aworld_train.model import attempt
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe import shipped_folder
-from aworld_train.reward.score_types import ScoreOutcome
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings, ToolSettings
 from tests import warm

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from aworld_train.env import EnvConnection, down, up
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.reward.code_tests import check_code_tests
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import CompositeSettings, RewardSettings, ToolSettings
 from tests.unit.reward.attacks.code_programs import ADD, ATTACKS, Attack

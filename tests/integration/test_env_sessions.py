@@ -15,7 +15,7 @@ from mcp.types import EmbeddedResource, ImageContent, TextContent
 
 from aworld_train.env import EnvConnection, down, find, up
 from aworld_train.env.record import Record
-from aworld_train.reward.score_types import ScoreOutcome
+from aworld_train.episode.score import ScoreOutcome
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings, ToolSettings
 from aworld_train.rollout.outcome import EnvironmentLost

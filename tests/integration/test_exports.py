@@ -13,14 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from aworld_train.store.content import (
-    EpisodeContent,
-    ModelCall,
-    StoredAgent,
-    StoredCall,
-    StoredImage,
-    StoredMessage,
-)
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent
 from aworld_train.store.export.atif import AtifWriter
 from aworld_train.store.export.exporting import ExportCounts, export
 from aworld_train.store.export.formats import ExportFormat
@@ -211,14 +207,14 @@ def tool(name: str, **parameters: Any) -> dict[str, Any]:
 
 
 def conversation(
-    arguments: str | None, *tools: dict[str, Any], images: tuple[StoredImage, ...] = ()
+    arguments: str | None, *tools: dict[str, Any], images: tuple[Image, ...] = ()
 ) -> StoredEpisode:
     """An episode whose first turn calls a tool with these arguments."""
-    called = () if arguments is None else (StoredCall("f", arguments, "c"),)
+    called = () if arguments is None else (ToolCall("f", arguments, "c"),)
     nodes = (
-        context_node(-1, [1], StoredMessage("user", "Go", images=images)),
+        context_node(-1, [1], Message("user", "Go", images=images)),
         sampled_node(0, "12", [2], *called),
-        context_node(1, [3], StoredMessage("tool", '{"x": 1}', call_id="c")),
+        context_node(1, [3], Message("tool", '{"x": 1}', call_id="c")),
         sampled_node(2, "34", [4]),
     )
     calls = tuple(ModelCall(node, 1.0, 1.0, "stop", 1, 1.0, tools="all") for node in (1, 3))
@@ -239,7 +235,7 @@ def test_datasets_loads_messages_as_they_were_written(order: tuple[int, ...], tm
         conversation("no json", tool("f")),
         conversation("[1]", tool("f", a={"type": ["string", "null"]})),
         conversation("{}"),
-        conversation('{"q": 1.5}', tool("f"), images=(StoredImage(0, "picture"),)),
+        conversation('{"q": 1.5}', tool("f"), images=(Image(0, "picture"),)),
     ]
     file = tmp_path / "messages.jsonl"
     writer = MessagesWriter(file, exported_run({"picture": b"\x89PNG"}.get))

@@ -7,10 +7,11 @@ import pytest
 
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.images import image_tokens
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import NoImages
-from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.tool_record import ToolCounts
 from tests.published_templates import Played, Scenario, Step, Tokenizer, played, templates
@@ -89,7 +90,7 @@ def test_verl_takes_the_rows_as_its_own(texts: str) -> None:
 
     _, episode, _ = play("qwen2_5_vl", scenario(texts=texts))
     result = EpisodeResult(episode, ToolCounts(), Outcome.answered)
-    (row,) = output_rows(FinishedEpisode(result, episode.rows(), EpisodeUse.trained, ""))
+    (row,) = output_rows(FinishedEpisode(result, episode.rows(), Treatment.trained, ""))
     worker: Any = SimpleNamespace(
         processor=processor(), tokenizer=processor().tokenizer, _get_mm_processor_kwargs=lambda audio: {}
     )

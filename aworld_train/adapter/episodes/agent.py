@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.episode.message import Message
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.tools import ToolServer
 
 

@@ -17,9 +17,9 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES
+from aworld_train.episode.message import Message
 from aworld_train.recipe.schema import AGENT_KINDS
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import model_gateway
 from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 

@@ -14,10 +14,10 @@ import yaml
 
 from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
+from aworld_train.episode.message import Message
 from aworld_train.interruptible import run_interruptible
 from aworld_train.model.turns import has_fast_tokenizer, leave_out_torch, turns_line
 from aworld_train.rollout.cassette import RecordedTools
-from aworld_train.rollout.messages import Message
 
 _SHOWN_TOOLS = 3
 

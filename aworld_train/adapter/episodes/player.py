@@ -15,8 +15,10 @@ from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.dataset.schema import IMAGES
 from aworld_train.env import health_url
+from aworld_train.episode.message import Message
+from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
-from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
+from aworld_train.recipe.schema import AGENT_KINDS
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.endpoint_tools import FittedTools
@@ -24,7 +26,7 @@ from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_clock import EpisodeClock
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
-from aworld_train.rollout.messages import Message, RequestRefused
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model import LanguageModel
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolsBroken
 from aworld_train.rollout.token_episode import TokenEpisode
@@ -41,22 +43,22 @@ _NEVER_ASKED = "the agent ended without asking the model in training, which is a
 class FinishedEpisode:
     """A finished episode, ready for a training framework.
 
-    Rows come with their agent, in the order of the conversation; there are none for an episode that is left out, nor
+    Rows come with their agent, in the order of the conversation; there are none for an episode that is dropped, nor
     where the model's tokens are not known. Rows of an episode that only counts in its group's baseline have a mask of
     zeros.
     """
 
     result: EpisodeResult
     rows: list[tuple[str, Row]]
-    use: EpisodeUse
+    treatment: Treatment
     query: str
     asks_model: bool = True
 
     @property
     def is_scored(self) -> bool:
-        """Whether it is to be scored: it is not left out, and the model was asked if the agent asks one."""
+        """Whether it is to be scored: it is not dropped, and the model was asked if the agent asks one."""
         was_played = self.result.episode.turns > 0 or not self.asks_model
-        return was_played and self.use is not EpisodeUse.dropped
+        return was_played and self.treatment is not Treatment.dropped
 
 
 class EpisodePlayer:
@@ -85,15 +87,15 @@ class EpisodePlayer:
         limits = self.settings.limits(sampling_params, prompt=max_prompt_tokens, response=max_response_tokens)
         began = time.monotonic()
         result = await self._play_until_over(model, limits, messages, task, model_name)
-        use = self.settings.use(result.outcome)
+        treatment = self.settings.treatment(result.outcome)
         rows = result.episode.rows(self.settings.agent["trainable"])
-        record.finish(result, rows, use, time.monotonic() - began)
-        if use is EpisodeUse.dropped:
+        record.finish(result, rows, treatment, time.monotonic() - began)
+        if treatment is Treatment.dropped:
             rows = []
-        if use is EpisodeUse.masked:
+        if treatment is Treatment.masked:
             rows = [(agent, replace(row, mask=[0] * len(row.mask))) for agent, row in rows]
         query = "\n".join(message.content for message in messages if message.role == "user")
-        return FinishedEpisode(result, rows, use, query, self.agent.asks_model)
+        return FinishedEpisode(result, rows, treatment, query, self.agent.asks_model)
 
     async def _play_until_over(
         self,

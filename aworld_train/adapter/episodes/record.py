@@ -8,17 +8,20 @@ import json
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.figures import EpisodeFigures
+from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
-from aworld_train.recipe.schema import EpisodeUse
-from aworld_train.reward.hacking import ToolUse, look, suspicions
+from aworld_train.reward.hacking import look, suspicions
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
@@ -33,7 +36,7 @@ class EpisodeRecord:
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
         self.id = os.urandom(8).hex()
-        self.line: dict[str, Any] = {"episode": self.id, "step": step, "validate": validate, "index": index}
+        self.figures = EpisodeFigures(episode=self.id, step=step, validate=validate, index=index)
         self.result: EpisodeResult | None = None
         self.is_written = False
         self._recorder: StoreRecorder | None = None
@@ -60,62 +63,74 @@ class EpisodeRecord:
         self._recorder = store_recorder(Path(folder), settings) if folder else None
         if self._recorder is not None:
             stored = self._recorder.task(task)
-            step = self.line["step"]
+            step = self.figures.step
             self._recorder.begin(self.id, stored, step=step, phase=phase, attempt=attempt, key=key)
 
     @property
     def is_usable(self) -> bool:
         """Whether the episode has a place in its group: it was played, not dropped, and could be scored."""
-        return "reward" in self.line
+        return self.figures.scores is not None
 
     def finish(
-        self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
+        self, result: EpisodeResult, rows: list[tuple[str, Row]], treatment: Treatment, seconds: float
     ) -> None:
         self.result, self._rows, episode = result, rows, result.episode
-        agents = episode.agents.values()
-        self.line |= {
-            "outcome": result.outcome.value,
-            "treatment": use.value,
-            "turns": episode.turns,
-            "tool_calls": result.tools.calls,
-            "tool_errors": result.tools.errors,
-            "rows": len(rows),
-            **_token_counts(episode, rows),
-            "unique_tokens": sum(
-                episode.agents[name].graph.unique_tokens for name in {name for name, _ in rows}
-            ),
-            "given_tokens": episode.given_tokens,
-            "branches": dict(episode.branches),
-            "branch_points": _branch_points(episode),
-            "format_misses": dict(episode.misses),
-            "undelivered": sum(agent.graph.undelivered for agent in agents),
-            "weights": episode.versions,
-            "agents": {agent.name: len(agent.completions) for agent in agents},
-            "seconds": round(seconds, 4),
-            "generate_seconds": round(episode.generate_seconds, 4),
-            "tool_seconds": round(result.tools.seconds, 4),
-            "cause": result.cause,
-        }
+        agents, figures, tools = list(episode.agents.values()), self.figures, result.tools
+        figures.outcome, figures.cause, figures.treatment = (
+            result.outcome.value,
+            result.cause,
+            treatment.value,
+        )
+        figures.turns, figures.rows = episode.turns, len(rows)
+        figures.tool_calls, figures.tool_errors = tools.calls, tools.errors
+        self._count_tokens(episode, rows)
+        figures.branches, figures.format_misses = dict(episode.branches), dict(episode.misses)
+        figures.branch_points = _branch_points(episode)
+        figures.undelivered = sum(agent.graph.undelivered for agent in agents)
+        figures.weights = episode.versions
+        figures.agents = {agent.name: len(agent.completions) for agent in agents}
+        figures.seconds, figures.generate_seconds = round(seconds, 4), round(episode.generate_seconds, 4)
+        figures.tool_seconds = round(tools.seconds, 4)
         if (failure := episode.failure) is not None and failure.is_permanent:
-            self.line["refusal"] = f"An endpoint refuses all requests: {failure}"
+            figures.refusal = f"An endpoint refuses all requests: {failure}"
+
+    def _count_tokens(self, episode: Episode, rows: list[tuple[str, Row]]) -> None:
+        """The tokens of an episode's rows; without rows those that were counted."""
+        figures = self.figures
+        figures.given_tokens = episode.given_tokens
+        trained_agents = {name for name, _ in rows}
+        figures.unique_tokens = sum(episode.agents[name].graph.unique_tokens for name in trained_agents)
+        if rows:
+            figures.prompt_tokens = sum(len(row.prompt) for _, row in rows)
+            figures.response_tokens = sum(len(row.response) for _, row in rows)
+            figures.sampled_tokens = sum(sum(row.mask) for _, row in rows)
+            return
+        nodes = [node for agent in episode.agents.values() for node in agent.graph.nodes()]
+        figures.prompt_tokens = sum(node.token_count for node in nodes if node.parent is None)
+        figures.response_tokens = sum(node.token_count for node in nodes) - figures.prompt_tokens
+        figures.sampled_tokens = sum(node.token_count for node in nodes if node.sampled)
 
     def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
-        """Record how the episode was scored; returns whether it has a score: one without is left out."""
-        self._score, result = score, score.result
-        self.line |= {"scorer": result.scorer, "scoring": result.outcome.value, "parts": dict(result.parts)}
+        """Record how the episode was scored; returns whether it has a score: one without is dropped."""
+        self._score, result, figures = score, score.result, self.figures
+        figures.scorer, figures.scoring, figures.parts = (
+            result.scorer,
+            result.outcome.value,
+            dict(result.parts),
+        )
         if score.value is None:
-            self.line |= {"treatment": EpisodeUse.dropped.value, "cause": result.cause}
+            figures.treatment, figures.cause = Treatment.dropped.value, result.cause
             if result.judges_refuse:
-                self.line["refusal"] = f"The judges refuse all requests: {result.cause}"
+                figures.refusal = f"The judges refuse all requests: {result.cause}"
             return False
-        self.line["extracted"] = None if result.extracted is None else result.extracted[:_MAX_EXTRACTED_CHARS]
+        figures.extracted = None if result.extracted is None else result.extracted[:_MAX_EXTRACTED_CHARS]
         self.reward(score.value, score.figures())
         self._suspect(score, task)
         return True
 
-    def reward(self, reward: float | None, figures: Mapping[str, Any]) -> None:
-        self.line["reward"] = reward
-        self.line["scores"] = {name: value for name, value in figures.items() if _is_figure(value)}
+    def reward(self, reward: float | None, scores: Mapping[str, Any]) -> None:
+        self.figures.reward = reward
+        self.figures.scores = {name: value for name, value in scores.items() if _is_figure(value)}
 
     def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
         result = self.result
@@ -140,24 +155,22 @@ class EpisodeRecord:
         )
         if signs:
             truth = str((task.get("reward_model") or {}).get("ground_truth") or "")
-            self.line["suspicions"] = [sign.value for sign in signs]
-            self.line["look"] = look(query, result.answer, extracted, truth)
+            self.figures.suspicions = [sign.value for sign in signs]
+            self.figures.look = dict(look(query, result.answer, extracted, truth))
 
     def environment_lost(self, cause: str) -> None:
         """Write at once that the environment was lost; the episode itself may still be played again."""
-        _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
+        lost = replace(self.figures, outcome=Outcome.environment.value, retried=True, cause=cause)
+        _append(lost)
 
     def write(self, error: BaseException | None) -> None:
         """Append the line, and close the episode in the store. An agent loop that raised leaves a dropped episode."""
-        if "outcome" not in self.line or error is not None:
-            for name in ("reward", "scores"):
-                self.line.pop(name, None)
-            self.line |= {
-                "outcome": Outcome.infrastructure.value,
-                "treatment": EpisodeUse.dropped.value,
-                "cause": one_line(error) if error else "the agent loop reported nothing",
-            }
-        _append(self.line)
+        figures = self.figures
+        if figures.outcome is None or error is not None:
+            figures.reward = figures.scores = None
+            figures.outcome, figures.treatment = Outcome.infrastructure.value, Treatment.dropped.value
+            figures.cause = one_line(error) if error else "the agent loop reported nothing"
+        _append(figures)
         self._store()
         self.is_written = True
 
@@ -172,27 +185,12 @@ class EpisodeRecord:
         if recorder is None:
             return
         content = None
-        if result is not None and recorder.keep.content_of(self.id, self.line):
-            parts = self.line.get("scores") or {}
+        if result is not None and recorder.keep.content_of(self.id, self.figures):
+            parts = {
+                name: float(value) for name, value in (self.figures.scores or {}).items() if value is not None
+            }
             content = episode_content(recorder, result, self._rows, self._score, parts)
-        recorder.end(self.id, self.line, content)
-
-
-def _token_counts(episode: Episode, rows: list[tuple[str, Row]]) -> dict[str, int]:
-    """The tokens of an episode's rows; without rows those that were counted."""
-    if rows:
-        return {
-            "prompt_tokens": sum(len(row.prompt) for _, row in rows),
-            "response_tokens": sum(len(row.response) for _, row in rows),
-            "sampled_tokens": sum(sum(row.mask) for _, row in rows),
-        }
-    nodes = [node for agent in episode.agents.values() for node in agent.graph.nodes()]
-    prompt = sum(node.token_count for node in nodes if node.parent is None)
-    return {
-        "prompt_tokens": prompt,
-        "response_tokens": sum(node.token_count for node in nodes) - prompt,
-        "sampled_tokens": sum(node.token_count for node in nodes if node.sampled),
-    }
+        recorder.end(self.id, self.figures, content)
 
 
 def _is_figure(value: Any) -> bool:
@@ -200,29 +198,28 @@ def _is_figure(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
-def _branch_points(episode: Episode) -> list[dict[str, Any]]:
-    """Where histories did not simply go on: the message, and the characters that differ."""
+def _branch_points(episode: Episode) -> list[BranchPoint]:
     return [
-        {"agent": agent.name, **asdict(point)}
+        replace(point, agent=agent.name)
         for agent in episode.agents.values()
         for point in agent.graph.branch_points
     ]
 
 
-def tool_uses(episode: Episode) -> list[ToolUse]:
-    """The calls of an episode with their results, in the order of the conversation; each once."""
-    uses: list[ToolUse] = []
+def tool_uses(episode: Episode) -> list[tuple[str, str]]:
+    """The arguments and results of an episode's calls, in the order of the conversation; each once."""
+    uses: list[tuple[str, str]] = []
     for agent in episode.agents.values():
         arguments: dict[str, str] = {}
         for node in agent.graph.nodes():
             for message in node.messages:
                 arguments |= {call.call_id: call.arguments for call in message.tool_calls}
                 if message.role == "tool":
-                    uses.append(ToolUse(arguments.get(message.call_id, ""), message.content))
+                    uses.append((arguments.get(message.call_id, ""), message.content))
     return uses
 
 
-def _append(line: dict[str, Any]) -> None:
+def _append(figures: EpisodeFigures) -> None:
     folder = os.environ.get(RUN_DIR_VARIABLE)
     if not folder:
         return
@@ -230,7 +227,7 @@ def _append(line: dict[str, Any]) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         # One write with O_APPEND, so that lines of several processes do not mix; a full disk may take a part of it.
-        rest = (json.dumps(masked(line), ensure_ascii=False) + "\n").encode()
+        rest = (json.dumps(masked(figures.line()), ensure_ascii=False) + "\n").encode()
         while rest:
             rest = rest[os.write(descriptor, rest) :]
     finally:

@@ -10,12 +10,12 @@ from typing import Any
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.dataset.schema import GROUND_TRUTHS
+from aworld_train.episode.message import Message
 from aworld_train.errors import UsageError
 from aworld_train.reward.answer_forms import with_answer
 from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.reward.settings import ANSWER_SCHEMA, RewardSettings
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import AgentFailed
 
 _MAX_QUOTED = 200  # characters of an answer in a message

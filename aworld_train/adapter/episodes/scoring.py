@@ -1,7 +1,7 @@
 """Scores an episode with the task's scorer or the recipe's reward function, and the facts of the episode.
 
 ``reward.yaml`` in the run folder says how a run scores. A score that cannot be computed affects only its own episode:
-``EpisodeScore.value`` is None, and the caller leaves the episode out.
+``EpisodeScore.value`` is None, and the caller drops the episode.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from aworld_train.adapter.episodes.paths import absolute_function
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.assistant_text import without_tool_text
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 

@@ -11,6 +11,7 @@ import yaml
 
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
+from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
@@ -18,7 +19,6 @@ from aworld_train.recipe.schema import (
     AgentSection,
     CassetteSection,
     EnvBackend,
-    EpisodeUse,
     Recipe,
     Requests,
     SmallGroup,
@@ -41,7 +41,7 @@ class EpisodeSettings:
 
     agent: Mapping[str, Any]
     env: Mapping[str, Any]
-    outcomes: Mapping[str, str]
+    treatments: Mapping[str, str]
     repetition: RepetitionLimits
     context: ContextSettings
     replay_below: int
@@ -52,8 +52,8 @@ class EpisodeSettings:
         """The cassette that records or replays tool calls; all episodes of a process share it."""
         return open_cassette(**self.env["cassette"]) if self.env["has_tools"] else _NO_TOOLS
 
-    def use(self, outcome: Outcome) -> EpisodeUse:
-        return EpisodeUse(self.outcomes[outcome.value])
+    def treatment(self, outcome: Outcome) -> Treatment:
+        return Treatment(self.treatments[outcome.value])
 
     def limits(self, sampling_params: Mapping[str, Any], *, prompt: int, response: int) -> EpisodeLimits:
         return EpisodeLimits(
@@ -84,7 +84,7 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
                 "recovery_timeout": recipe.env.recovery_timeout,
                 "cassette": _cassette(recipe.env.cassette),
             },
-            "outcomes": _plain(asdict(recipe.rollout.outcomes)),
+            "treatments": _plain(asdict(recipe.rollout.treatment)),
             "endpoints": _plain(recipe.endpoints),
             "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
             "store": {"keep": recipe.store.keep, "redact": list(recipe.store.redact)},
@@ -107,7 +107,7 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
     return EpisodeSettings(
         agent=agent,
         env=data["env"],
-        outcomes=data["outcomes"],
+        treatments=data["treatments"],
         repetition=RepetitionLimits(**agent["repetition"]),
         context=ContextSettings(
             policy=None if context["policy"] == "off" else context["policy"],

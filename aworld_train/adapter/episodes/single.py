@@ -16,6 +16,7 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.episodes.stored import store_recorder
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -25,9 +26,9 @@ from aworld_train.rollout.template_proof import prove
 
 @dataclass(frozen=True)
 class SingleEpisode:
-    """One episode with everything that can be shown of it; ``line`` is that of ``traces/episodes.jsonl``."""
+    """One episode with everything that can be shown of it."""
 
-    line: Mapping[str, Any]
+    figures: EpisodeFigures
     result: EpisodeResult
     rows: list[tuple[str, Row]]
     score: EpisodeScore | None
@@ -60,7 +61,7 @@ async def play_row(
     record = open_record(step, validate, int(row["extra_info"]["index"]))
     record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
     if (seed := sampling_params.get("seed")) is not None:
-        record.line["seed"] = seed
+        record.figures.seed = seed
     episode_model = model.for_episode()
     finished = await player.play(
         episode_model,
@@ -72,7 +73,7 @@ async def play_row(
     )
     on_played()
     if isinstance(episode_model, ChatModel) and episode_model.faults:
-        record.line["faults"] = dict(episode_model.faults)
+        record.figures.faults = dict(episode_model.faults)
     rows, score = finished.rows, None
     if finished.is_scored:
         score = await score_episode(
@@ -85,7 +86,7 @@ async def play_row(
         if not record.score(score, task):
             rows, score = [], None
     record.write(None)
-    return SingleEpisode(record.line, finished.result, rows, score)
+    return SingleEpisode(record.figures, finished.result, rows, score)
 
 
 def _response(model: EpisodeModel, finished: FinishedEpisode) -> str:

@@ -11,32 +11,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreResult
 from aworld_train.rollout.cassette import server_identity
 from aworld_train.rollout.episode import AgentRecord
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Node, Row
-from aworld_train.rollout.messages import Message
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
     StoredAgent,
-    StoredBranch,
-    StoredCall,
-    StoredImage,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    ToolUse,
     encoded,
     packed_floats,
     packed_tokens,
 )
 from aworld_train.store.recording import StoreRecorder
-from aworld_train.store.redaction import Redactor
+from aworld_train.store.redaction import Redactor, map_texts, storable
 from aworld_train.store.retention import parse_keep
 
 
@@ -68,17 +65,7 @@ def episode_content(
     return EpisodeContent(
         tuple(agents),
         tuple(
-            ToolUse(
-                text(call.name),
-                text(call.arguments),
-                text(call.result),
-                call.is_error,
-                call.began,
-                round(call.seconds, 6),
-                _server(),
-                call.replayed,
-                text(call.call_id),
-            )
+            replace(map_texts(call, text), seconds=round(call.seconds, 6), server=_server())
             for call in result.tools.records
         ),
         tuple(_row(numbers[name], row, places) for name, row in rows),
@@ -109,9 +96,7 @@ def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int])
         for turn in record.turns
     )
     branches = tuple(
-        StoredBranch(
-            point.cause, point.message, point.role, point.position, text(point.recorded), text(point.sent)
-        )
+        replace(point, recorded=text(point.recorded), sent=text(point.sent))
         for point in record.graph.branch_points
     )
     stored = tuple(_node(recorder, node, places) for node in nodes)
@@ -119,11 +104,12 @@ def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int])
 
 
 def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> StoredNode:
-    messages = tuple(_message(recorder, message) for message in node.messages)
-    redacted = any(map(_differs, node.messages, messages))
+    messages = map_texts(node.messages, recorder.redactor.text)
+    redacted = messages != map_texts(node.messages, storable)
+    messages = tuple([_stored(recorder, message) for message in messages])
     tokens = b"" if redacted else packed_tokens(node.tokens)
     if node.parent is None:
-        shared = recorder.blob(encoded(SharedNode(messages, tokens, redacted)))
+        shared = recorder.blob(encoded(StoredNode(-1, messages, tokens, redacted=redacted)))
         return StoredNode(-1, token_count=node.token_count, shared=shared)
     return StoredNode(
         places[id(node.parent)],
@@ -139,34 +125,9 @@ def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> Sto
     )
 
 
-def _message(recorder: StoreRecorder, message: Message) -> StoredMessage:
-    text = recorder.redactor.text
-    return StoredMessage(
-        message.role,
-        text(message.content),
-        tuple(
-            StoredCall(text(call.name), text(call.arguments), text(call.call_id))
-            for call in message.tool_calls
-        ),
-        text(message.call_id),
-        text(message.name),
-        text(message.reasoning),
-        tuple(StoredImage(image.position, recorder.blob(image.file)) for image in message.images),
-    )
-
-
-def _differs(message: Message, stored: StoredMessage) -> bool:
-    """Whether something was redacted, not only what a database cannot hold."""
-    from aworld_train.store.redaction import storable
-
-    calls = [text for call in message.tool_calls for text in (call.name, call.arguments)]
-    stored_calls = [text for call in stored.tool_calls for text in (call.name, call.arguments)]
-    return [storable(text) for text in (message.content, message.reasoning, message.name, *calls)] != [
-        stored.content,
-        stored.reasoning,
-        stored.name,
-        *stored_calls,
-    ]
+def _stored(recorder: StoreRecorder, message: Message) -> Message:
+    images = tuple([Image(image.position, recorder.blob(image.file)) for image in message.images])
+    return replace(message, images=images)
 
 
 def _row(agent: int, row: Row, places: Mapping[int, int]) -> StoredRow:
@@ -178,19 +139,12 @@ def _row(agent: int, row: Row, places: Mapping[int, int]) -> StoredRow:
 
 def _score(
     recorder: StoreRecorder, score: EpisodeScore | None, parts: Mapping[str, float]
-) -> StoredScore | None:
+) -> ScoreResult | None:
     if score is None:
-        return StoredScore(parts=dict(parts)) if parts else None
-    text, result = recorder.redactor.text, score.result
-    return StoredScore(
-        result.score,
-        result.scorer,
-        result.outcome.value,
-        None if result.extracted is None else text(result.extracted),
-        {text(name): float(part) for name, part in result.parts.items()},
-        tuple(text(step) for step in result.steps),
-        None if result.cause is None else text(result.cause),
-    )
+        return ScoreResult(parts=dict(parts)) if parts else None
+    result = replace(score.result, parts={name: float(part) for name, part in score.result.parts.items()})
+    redacted: ScoreResult = map_texts(result, recorder.redactor.text)
+    return redacted
 
 
 def _tools(recorder: StoreRecorder, tools: Sequence[Mapping[str, Any]]) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from aworld_train.rollout.images import TEXT_ONLY, Image, ImageTokens, NoImages
+from aworld_train.episode.images import Image
+from aworld_train.rollout.images import TEXT_ONLY, ImageTokens, NoImages
 
 _FAMILY = "Qwen2VLImageProcessor"
 _MAX_COUNTS = 4096

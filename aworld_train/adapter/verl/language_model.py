@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.adapter.verl.log import error_line
+from aworld_train.episode.images import Image
 from aworld_train.rollout.formats import CallFormat, read_turn
 from aworld_train.rollout.formats.choose import choose_for
-from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
+from aworld_train.rollout.images import NO_IMAGES, ImageTokens, NoImages
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate

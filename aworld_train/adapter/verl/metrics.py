@@ -1,5 +1,6 @@
 """Reads VeRL's metrics, a line per log call, and gives them the names that all frameworks share."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ _NAMES = {
 
 class VerlStepReader:
     def __init__(self, file: Path):
-        self._lines = JsonLinesTail(file)
+        self._lines = JsonLinesTail(file, json.loads)
 
     def read(self) -> list[StepRow]:
         return [_row(line) for line in self._lines.read()]

@@ -10,7 +10,7 @@ from typing import Any
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from aworld_train.adapter.verl import liveness
-from aworld_train.adapter.verl.trained_rows import report_left_out
+from aworld_train.adapter.verl.trained_rows import report_dropped
 
 _POLL_SECONDS = 0.05
 
@@ -39,7 +39,7 @@ class GroupSampler(ReplayBuffer):  # type: ignore[misc]
         chosen = set(selected_prompt_uids)
         small = {uid for uid in chosen if 0 < healthy[uid] < self._min_group}
         if small:
-            report_left_out(small, f"its group has fewer than {self._min_group} healthy episodes")
+            report_dropped(small, f"its group has fewer than {self._min_group} healthy episodes")
             self._clear_groups(partition_id, small)
             partition_snapshot = {
                 k: tag for k, tag in partition_snapshot.items() if k.split("_")[0] not in small

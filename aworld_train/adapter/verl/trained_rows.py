@@ -25,9 +25,9 @@ def report_trained(step: int, batch: Any) -> None:
         recorder.trained(step, trained_rows(batch))
 
 
-def report_left_out(uids: Collection[str], reason: str) -> None:
+def report_dropped(uids: Collection[str], reason: str) -> None:
     if uids and (recorder := _recorder()) is not None:
-        recorder.left_out(sorted(uids), reason)
+        recorder.dropped(sorted(uids), reason)
 
 
 def trained_rows(batch: Any) -> list[TrainedRow]:

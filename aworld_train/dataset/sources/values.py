@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from aworld_train.episode.images import Image, NoImage
 from aworld_train.errors import DependencyMissing
-from aworld_train.rollout.images import Image, NoImage
 
 NO_ANSWER = "no answer"
 HIDDEN_ANSWER = "answer is hidden"

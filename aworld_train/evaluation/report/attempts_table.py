@@ -16,55 +16,51 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
-from aworld_train.evaluation.results import Evaluation
+from aworld_train.evaluation.results import Evaluation, TaskAttempt
 
 NAME = "results.parquet"
+_TEXT, _INTEGER, _NUMBER = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+_COLUMNS = (
+    ("evaluation", _TEXT, "The name of the evaluation's folder."),
+    ("model", _TEXT, "The model's name."),
+    ("task", _TEXT, "The task's id, the same in every evaluation."),
+    ("index", _INTEGER, "The task's number in its dataset."),
+    ("name", _TEXT, "The task's id in its benchmark, or empty."),
+    ("source", _TEXT, "The task's data source."),
+    ("level", _TEXT, "The task's level, or empty."),
+    ("tags", pyarrow.list_(_TEXT), "The task's other labels."),
+    ("question", _TEXT, "The text of the task's user messages."),
+    ("correct_answer", _TEXT, "The right answer."),
+    ("attempt", _INTEGER, "The attempt's number, from 0."),
+    ("episode", _TEXT, "The attempt's episode in the store."),
+    ("seed", _INTEGER, "Its seed; null where it was greedy."),
+    ("score", _NUMBER, "From 0 to 1; null for an error."),
+    ("outcome", _TEXT, "How it ended."),
+    ("cause", _TEXT, "Why it failed; null if it did not."),
+    ("answer", _TEXT, "The answer that the scorer found."),
+    ("scorer", _TEXT, "What scored it; empty for an error."),
+    ("unscored", _TEXT, "Why its answer has no score, or empty."),
+    ("turns", _INTEGER, "Model calls."),
+    ("tool_calls", _INTEGER, "Tool calls."),
+    ("tool_errors", _INTEGER, "Tool calls that returned an error."),
+    ("prompt_tokens", _INTEGER, "Tokens of all its prompts."),
+    ("sampled_tokens", _INTEGER, "Tokens that the model wrote."),
+    ("began", _NUMBER, "Unix time, seconds."),
+    ("seconds", _NUMBER, "Its duration."),
+    ("model_seconds", _NUMBER, "How much of it the model took."),
+    ("tool_seconds", _NUMBER, "How much of it tools took."),
+    ("cost", _NUMBER, "Its price; null without prices."),
+    ("parts", pyarrow.map_(_TEXT, _NUMBER), "Parts of the score."),
+    ("suspicions", pyarrow.list_(_TEXT), "Signs of reward hacking."),
+    (
+        "faults",
+        pyarrow.map_(_TEXT, _INTEGER),
+        "Requests to the endpoint that failed and were sent again, by kind.",
+    ),
+)
+_NULLABLE = ("seed", "score", "cause", "answer", "cost")
 SCHEMA = pyarrow.schema(
-    [
-        pyarrow.field("evaluation", pyarrow.string(), False, {"doc": "The name of the evaluation's folder."}),
-        pyarrow.field("model", pyarrow.string(), False, {"doc": "The model's name."}),
-        pyarrow.field(
-            "task", pyarrow.string(), False, {"doc": "The task's id, the same in every evaluation."}
-        ),
-        pyarrow.field("index", pyarrow.int64(), False, {"doc": "The task's number in its dataset."}),
-        pyarrow.field("name", pyarrow.string(), False, {"doc": "The task's id in its benchmark, or empty."}),
-        pyarrow.field("source", pyarrow.string(), False, {"doc": "The task's data source."}),
-        pyarrow.field("level", pyarrow.string(), False, {"doc": "The task's level, or empty."}),
-        pyarrow.field("tags", pyarrow.list_(pyarrow.string()), False, {"doc": "The task's other labels."}),
-        pyarrow.field("question", pyarrow.string(), False, {"doc": "The text of the task's user messages."}),
-        pyarrow.field("correct_answer", pyarrow.string(), False, {"doc": "The right answer."}),
-        pyarrow.field("attempt", pyarrow.int64(), False, {"doc": "The attempt's number, from 0."}),
-        pyarrow.field("episode", pyarrow.string(), False, {"doc": "The attempt's episode in the store."}),
-        pyarrow.field("seed", pyarrow.int64(), True, {"doc": "Its seed; null where it was greedy."}),
-        pyarrow.field("score", pyarrow.float64(), True, {"doc": "From 0 to 1; null for an error."}),
-        pyarrow.field("outcome", pyarrow.string(), False, {"doc": "How it ended."}),
-        pyarrow.field("cause", pyarrow.string(), True, {"doc": "Why it failed; null if it did not."}),
-        pyarrow.field("answer", pyarrow.string(), True, {"doc": "The answer that the scorer found."}),
-        pyarrow.field("scorer", pyarrow.string(), False, {"doc": "What scored it; empty for an error."}),
-        pyarrow.field("unscored", pyarrow.string(), False, {"doc": "Why its answer has no score, or empty."}),
-        pyarrow.field("turns", pyarrow.int64(), False, {"doc": "Model calls."}),
-        pyarrow.field("tool_calls", pyarrow.int64(), False, {"doc": "Tool calls."}),
-        pyarrow.field("tool_errors", pyarrow.int64(), False, {"doc": "Tool calls that returned an error."}),
-        pyarrow.field("prompt_tokens", pyarrow.int64(), False, {"doc": "Tokens of all its prompts."}),
-        pyarrow.field("sampled_tokens", pyarrow.int64(), False, {"doc": "Tokens that the model wrote."}),
-        pyarrow.field("began", pyarrow.float64(), False, {"doc": "Unix time, seconds."}),
-        pyarrow.field("seconds", pyarrow.float64(), False, {"doc": "Its duration."}),
-        pyarrow.field("model_seconds", pyarrow.float64(), False, {"doc": "How much of it the model took."}),
-        pyarrow.field("tool_seconds", pyarrow.float64(), False, {"doc": "How much of it tools took."}),
-        pyarrow.field("cost", pyarrow.float64(), True, {"doc": "Its price; null without prices."}),
-        pyarrow.field(
-            "parts", pyarrow.map_(pyarrow.string(), pyarrow.float64()), False, {"doc": "Parts of the score."}
-        ),
-        pyarrow.field(
-            "suspicions", pyarrow.list_(pyarrow.string()), False, {"doc": "Signs of reward hacking."}
-        ),
-        pyarrow.field(
-            "faults",
-            pyarrow.map_(pyarrow.string(), pyarrow.int64()),
-            False,
-            {"doc": "Requests to the endpoint that failed and were sent again, by kind."},
-        ),
-    ]
+    [pyarrow.field(name, kind, name in _NULLABLE, {"doc": doc}) for name, kind, doc in _COLUMNS]
 )
 """The columns; each field's metadata has a ``doc``."""
 
@@ -91,10 +87,37 @@ def _rows(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     for task in evaluation.tasks.values():
         of_task = {name: value for name, value in asdict(task).items() if name not in ("id", "scorer")}
         for attempt in evaluation.attempts_by_task.get(task.id, ()):
-            row = asdict(attempt)
-            row["attempt"] = row.pop("number")
-            row["parts"], row["faults"] = list(attempt.parts.items()), list(attempt.faults.items())
-            yield {name: _writable(value) for name, value in (same | of_task | row).items()}
+            row = same | of_task | _attempt_row(attempt)
+            yield {name: _writable(value) for name, value in row.items()}
+
+
+def _attempt_row(attempt: TaskAttempt) -> dict[str, Any]:
+    key, figures = attempt.key, attempt.figures
+    return {
+        "episode": key.id,
+        "task": key.task,
+        "attempt": key.attempt,
+        "began": key.began,
+        "seed": figures.seed,
+        "score": attempt.score,
+        "outcome": figures.outcome or "",
+        "cause": figures.cause,
+        "answer": figures.extracted,
+        "scorer": attempt.scorer,
+        "unscored": attempt.unscored,
+        "turns": figures.turns or 0,
+        "tool_calls": figures.tool_calls or 0,
+        "tool_errors": figures.tool_errors or 0,
+        "prompt_tokens": figures.given_tokens or 0,
+        "sampled_tokens": figures.sampled_tokens or 0,
+        "seconds": figures.seconds or 0.0,
+        "model_seconds": figures.generate_seconds or 0.0,
+        "tool_seconds": figures.tool_seconds or 0.0,
+        "cost": attempt.cost,
+        "parts": list(attempt.parts.items()),
+        "suspicions": figures.suspicions or [],
+        "faults": list((figures.faults or {}).items()),
+    }
 
 
 def _writable(value: Any) -> Any:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aworld_train import __version__
 from aworld_train.errors import ExportError
-from aworld_train.evaluation.episode_lines import PHASE
 from aworld_train.evaluation.results import Evaluation
+from aworld_train.evaluation.tally import PHASE
 from aworld_train.store.export.exporting import INSPECT_SUFFIX, ExportCounts, export
 from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.writer import ExportedEvaluation, ExportedRun

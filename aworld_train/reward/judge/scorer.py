@@ -6,10 +6,11 @@ are shared by all that one event loop scores with the same settings.
 
 import asyncio
 
+from aworld_train.episode.score import JUDGES_REFUSE
 from aworld_train.reward.judge.forms import Verdict
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
-from aworld_train.reward.score_types import JUDGES_REFUSE, Score, ScoringContext, TooHard
+from aworld_train.reward.score_types import Score, ScoringContext, TooHard
 from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from aworld_train import thinking
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.schemas import Tools, tool_names
-from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
 from aworld_train.thinking import Marks
 

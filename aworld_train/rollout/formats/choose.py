@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.errors import ModelError
 from aworld_train.rollout.formats import AUTO, FORMATS, CallFormat, read_turn, unknown_name
-from aworld_train.rollout.messages import Message, ToolCall
 
 _DEFAULT = "hermes"
 _QUESTION = "a1w2o3r4l5d6"

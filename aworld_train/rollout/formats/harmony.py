@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.call_format import CallFormat, Calls, after, call_of, joined, json_at
 from aworld_train.rollout.formats.schemas import Tools
-from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
 
 _BODY = "<|message|>"

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.call_format import CallFormat, Calls, after, call_of, json_at
 from aworld_train.rollout.formats.schemas import Tools
-from aworld_train.rollout.messages import ToolCall
 
 
 @dataclass(frozen=True)

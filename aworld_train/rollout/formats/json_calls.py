@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.call_format import (
     NONE,
     CallFormat,
@@ -14,7 +15,6 @@ from aworld_train.rollout.formats.call_format import (
     skip_space,
 )
 from aworld_train.rollout.formats.schemas import Tools
-from aworld_train.rollout.messages import ToolCall
 
 _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters")

@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.call_format import NONE, CallFormat, Calls, after, call_of, skip_space
 from aworld_train.rollout.formats.literals import Notation, delimited, pairs_at, python_string_at
 from aworld_train.rollout.formats.schemas import Tools, converted, parameter_schemas, tool_names
-from aworld_train.rollout.messages import ToolCall
 
 _PYTHON = Notation(python_string_at)
 _NAME = re.compile(r"\s*(?P<name>[A-Za-z_][\w.]{0,199})\s*\(")

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.call_format import CallFormat, Calls, after, call_of
 from aworld_train.rollout.formats.schemas import Tools, converted, parameter_schemas
-from aworld_train.rollout.messages import ToolCall
 
 
 @dataclass(frozen=True)

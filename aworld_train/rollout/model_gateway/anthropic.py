@@ -11,7 +11,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content, of_parts
 from aworld_train.rollout.model_gateway.dialect import (

@@ -4,7 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import content
 from aworld_train.rollout.model_gateway.dialect import (
@@ -29,7 +31,7 @@ _READ = frozenset(
         *("top_logprobs", "top_p"),
     }
 )
-_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system"}
+_ROLES: Mapping[str, str] = {"system": "system", "developer": "system"}
 _MAX_CHOICES = 128  # as at OpenAI
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message
+from aworld_train.episode.message import Message
+from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model_gateway import chat, fields, sampling
 from aworld_train.rollout.model_gateway.dialect import (
     EMPTY,

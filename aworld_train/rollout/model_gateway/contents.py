@@ -8,7 +8,7 @@ brought it about, and a refusal would end an episode that is to be scored.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aworld_train.rollout.images import DATA_URI, MAX_IMAGES, Image, NoImage
+from aworld_train.episode.images import DATA_URI, MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.response_constraints import RequestRules

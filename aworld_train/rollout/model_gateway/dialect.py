@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.episode.message import Message
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.tools import OfferedTools
 from aworld_train.rollout.response_constraints import RequestRules

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from aworld_train.rollout.messages import RequestRefused
-from aworld_train.rollout.whole_text import load_whole
+from aworld_train.whole_text import load_whole
 
 Json = dict[str, Any]
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from aworld_train.rollout.messages import Message, RequestRefused, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.contents import Content
 
 

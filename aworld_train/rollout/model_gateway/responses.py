@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content
 from aworld_train.rollout.model_gateway.dialect import (
@@ -33,7 +35,7 @@ _READ = frozenset(
         *("stream", "temperature", "text", "tool_choice", "tools", "top_k", "top_logprobs", "top_p"),
     }
 )
-_ROLES: Mapping[str, Role] = {
+_ROLES: Mapping[str, str] = {
     "system": "system",
     "developer": "system",
     "user": "user",

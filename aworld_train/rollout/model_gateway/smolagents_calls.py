@@ -9,7 +9,7 @@ import ast
 import json
 from typing import Any
 
-from aworld_train.rollout.messages import ToolCall
+from aworld_train.episode.tool_calls import ToolCall
 
 _HEAD = "Calling tools:\n["
 _INTERPRETER = "python_interpreter"

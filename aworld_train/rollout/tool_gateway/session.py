@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from aworld_train import waits
+from aworld_train.episode.tool_calls import ToolCallRecord
 from aworld_train.errors import CassetteError
 from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
@@ -26,10 +27,10 @@ from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import AnswerExceeds, parse
-from aworld_train.rollout.tool_record import ToolCallRecord, ToolCounts, outcome_text
+from aworld_train.rollout.tool_record import ToolCounts, outcome_text
 from aworld_train.rollout.tools import ToolServer
-from aworld_train.rollout.whole_text import whole_text
 from aworld_train.serving.call_limits import read_limits
+from aworld_train.whole_text import whole_text
 
 _CLOSE_SECONDS = 5.0
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.image_files import data_uri, image_type
-from aworld_train.store.content import StoredAgent, StoredMessage
+from aworld_train.store.content import StoredAgent
 from aworld_train.store.export.conversations import (
     arguments_object,
-    content_parts,
     conversation_ends,
     episode_facts,
     image_writer,
@@ -102,7 +102,7 @@ class _StepBuilder:
                     step["is_copied_context"] = True
         return self._steps
 
-    def _add(self, message: StoredMessage) -> None:
+    def _add(self, message: Message) -> None:
         if message.role == "tool":
             self._add_result(message)
             return
@@ -118,7 +118,7 @@ class _StepBuilder:
                     {
                         "tool_call_id": call.call_id or f"call_{number}",
                         "function_name": call.name,
-                        **_arguments(arguments_object(call), call.arguments),
+                        **_arguments(arguments_object(call.arguments), call.arguments),
                     }
                     for number, call in enumerate(message.tool_calls)
                 ]
@@ -126,7 +126,7 @@ class _StepBuilder:
             step["is_copied_context"] = True
         self._steps.append(step)
 
-    def _add_result(self, message: StoredMessage) -> None:
+    def _add_result(self, message: Message) -> None:
         """Put a tool's result into the step that called it, or else into the last one of the agent."""
         result: dict[str, Any] = {"content": self._content(message)}
         step = next(
@@ -169,11 +169,11 @@ class _StepBuilder:
             metrics["completion_token_ids"] = ids
         step["metrics"] = metrics
 
-    def _content(self, message: StoredMessage) -> str | list[Mapping[str, Any]]:
+    def _content(self, message: Message) -> str | list[Mapping[str, Any]]:
         def part(data: bytes) -> Mapping[str, Any]:
             return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
 
-        return content_parts(message, image_writer(self._writer.run.read_blob, part))
+        return message.parts(image_writer(self._writer.run.read_blob, part))
 
 
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}

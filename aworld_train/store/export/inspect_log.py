@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.image_files import data_uri
-from aworld_train.store.content import ModelCall, StoredAgent, StoredCall, StoredMessage, ToolUse
+from aworld_train.store.content import ModelCall, StoredAgent
 from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
-    content_parts,
     episode_facts,
     image_writer,
 )
@@ -207,7 +208,7 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "metadata": {
             "episode": head.id,
             **episode_facts(head, _FACTS),
-            **({"parts": figures["parts"]} if figures.get("parts") else {}),
+            **({"parts": figures.parts} if figures.parts else {}),
         },
         "store": {},
         "events": events.all(),
@@ -218,12 +219,12 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
         "uuid": head.id,
         "started_at": _time(head.began),
         "completed_at": _time(head.ended if head.ended is not None else head.began),
-        "total_time": figures.get("seconds"),
-        "turn_count": figures.get("turns"),
+        "total_time": figures.seconds,
+        "turn_count": figures.turns,
     }
     if scores := _scores(episode):
         sample["scores"] = scores
-    outcome, cause = figures.get("outcome") or "", figures.get("cause") or ""
+    outcome, cause = figures.outcome or "", figures.cause or ""
     if outcome in _LIMITS:
         sample["limit"] = {"type": _LIMITS[outcome], "limit": 0, "reason": cause}
     elif outcome not in _NO_ERRORS:
@@ -233,14 +234,14 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
 
 def _scores(episode: StoredEpisode) -> dict[str, Any]:
     """The score by its scorer; empty for an episode that has none."""
-    figures, score = episode.head.figures, episode.content.score if episode.content else None
-    value = figures.get("reward")
-    if episode.head.phase == _EVALUATION and figures.get("accuracy") is not None:
-        value = figures["accuracy"]
+    head, score = episode.head, episode.content.score if episode.content else None
+    value = head.figures.reward
+    if head.phase == _EVALUATION and head.accuracy is not None:
+        value = head.accuracy
     if value is None:
         return {}
     return {
-        figures.get("scorer") or "reward": {
+        head.figures.scorer or "reward": {
             "value": value,
             "answer": (score.extracted if score else None)
             or (episode.content.answer if episode.content else None),
@@ -358,8 +359,8 @@ class _SampleEvents:
             },
         }
 
-    def _tool_event(self, number: int, use: ToolUse) -> dict[str, Any]:
-        arguments = arguments_object(StoredCall(use.name, use.arguments))
+    def _tool_event(self, number: int, use: ToolCallRecord) -> dict[str, Any]:
+        arguments = arguments_object(use.arguments)
         error = {"error": {"type": "unknown", "message": use.result}} if use.is_error else {}
         return {
             **self._event("tool", f"tool.{number}", use.began),
@@ -383,13 +384,13 @@ class _SampleEvents:
             "working_start": max(0.0, began - self._episode.head.began),
         }
 
-    def _pooled(self, name: str, messages: Sequence[StoredMessage]) -> tuple[int, int]:
+    def _pooled(self, name: str, messages: Sequence[Message]) -> tuple[int, int]:
         begin = len(self.pool)
         self.pool += [self._message(f"{name}.{number}", message) for number, message in enumerate(messages)]
         return begin, len(self.pool)
 
-    def _message(self, name: str, message: StoredMessage) -> dict[str, Any]:
-        content: Any = content_parts(message, self._image_part)
+    def _message(self, name: str, message: Message) -> dict[str, Any]:
+        content: Any = message.parts(self._image_part)
         if message.reasoning:
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             content = [{"type": "reasoning", "reasoning": message.reasoning}, *texts]
@@ -405,8 +406,8 @@ class _SampleEvents:
         return value
 
 
-def _tool_call(number: int, call: StoredCall) -> dict[str, Any]:
-    arguments = arguments_object(call)
+def _tool_call(number: int, call: ToolCall) -> dict[str, Any]:
+    arguments = arguments_object(call.arguments)
     value: dict[str, Any] = {
         "id": call.call_id or f"call_{number}",
         "function": call.name,

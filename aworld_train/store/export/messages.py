@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aworld_train.episode.message import Message
 from aworld_train.image_files import IMAGE_MARK
-from aworld_train.store.content import StoredMessage
 from aworld_train.store.export.conversations import (
     conversation_ends,
     embedded_part,
@@ -50,7 +50,7 @@ class MessagesWriter(JsonLinesWriter):
                 }
 
 
-def _own_prompt(row: Mapping[str, Any], messages: Sequence[StoredMessage]) -> dict[str, Any]:
+def _own_prompt(row: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
     """The task's prompt and its images, where they are not the only messages of system and user that were played."""
     prompt = row.get("prompt") or []
     written = [(message["role"], IMAGE_MARK.sub("", message["content"])) for message in prompt]

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage, ToolUse
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCallRecord
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent
 from aworld_train.store.export.conversations import episode_facts, messages_of, new_messages
 from aworld_train.store.export.writer import json_text
 from aworld_train.store.reading import StoredEpisode
@@ -90,15 +92,15 @@ class _Trace:
         head, figures = self._head, self._head.figures
         agent = agents[0].name if len(agents) == 1 else self._run
         calls = [call for played in agents for call in played.calls]
-        outcome = figures.get("outcome") or ""
+        outcome = figures.outcome or ""
         attributes: dict[str, Any] = {
             **self._common("invoke_agent", "AGENT"),
             "gen_ai.agent.name": agent,
             "gen_ai.request.model": self._model,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
-            "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
-            "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
-            "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
+            "gen_ai.usage.output_tokens": figures.sampled_tokens,
+            "gen_ai.input.messages": _messages([Message("user", head.question)]),
+            "gen_ai.output.messages": _messages([Message("assistant", content.answer)], "stop")
             if content is not None
             else None,
             "input.value": _cut(head.question),
@@ -111,15 +113,15 @@ class _Trace:
             "aworld.outcome": outcome,
             **{f"aworld.{name}": value for name, value in episode_facts(head, _FACTS).items()},
         }
-        if figures.get("reward") is not None:
+        if figures.reward is not None:
             attributes |= {
-                "gen_ai.evaluation.name": figures.get("scorer"),
-                "gen_ai.evaluation.score.value": figures["reward"],
+                "gen_ai.evaluation.name": figures.scorer,
+                "gen_ai.evaluation.score.value": figures.reward,
             }
         error = None
         if outcome != "answered":
             attributes["error.type"] = outcome or head.status
-            error = str(figures.get("cause") or outcome or head.status)
+            error = figures.cause or outcome or head.status
         ended = head.ended if head.ended is not None else head.began
         began = min([head.began, *(call.began for call in calls)])
         return self._span(
@@ -193,7 +195,7 @@ class _Trace:
         schemas = self._episode.tools[digest]
         return json_text([{"type": "function", **_function(schema)} for schema in schemas])
 
-    def _tool(self, parent: bytes, number: int, use: ToolUse) -> Span:
+    def _tool(self, parent: bytes, number: int, use: ToolCallRecord) -> Span:
         attributes = {
             **self._common("execute_tool", "TOOL"),
             "gen_ai.tool.name": use.name,
@@ -247,7 +249,7 @@ class _Trace:
         return Span(name, kind, self._trace, span_id, parent, begin, end, present, error)
 
 
-def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
+def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> str:
     values = []
     for message in messages:
         value: dict[str, Any] = {"role": message.role, "parts": _parts(message)}
@@ -257,7 +259,7 @@ def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = Non
     return json_text(values)
 
 
-def _parts(message: StoredMessage) -> list[dict[str, Any]]:
+def _parts(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
         part = {"type": "tool_call_response", "response": _cut(message.content)}
         return [part | ({"id": message.call_id} if message.call_id else {})]
@@ -283,7 +285,7 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "content": _cut(text)}
 
 
-def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
+def _openinference(prefix: str, messages: Sequence[Message]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for number, message in enumerate(messages):
         key_prefix = f"{prefix}.{number}.message"

@@ -5,8 +5,8 @@ import { button, details, div, h1, h2, h3, li, ol, p, pre, section, span, summar
 import { Link, changed, go } from './address.js';
 import { isLive, useData, useVersion } from './data.js';
 import { Conversation, Use } from './conversation.js';
-import { duration, number, plural, pretty, time } from './format.js';
-import { filterOf, rewardClass } from './episodes.js';
+import { number, pretty, time } from './format.js';
+import { filterOf, rewardClass, shown as shownFigure } from './episodes.js';
 import { Badge, Facts, Failure, Tabs, Text, Waiting, counts } from './parts.js';
 import { Tokens } from './tokens.js';
 import { Tree, leavesOf, pathTo } from './tree.js';
@@ -106,7 +106,7 @@ function Side({ run, data }) {
           ['treatment', head.treatment],
           ['trained in step', head.trained_step],
           ['advantage', head.advantage !== null && number(head.advantage, 4)],
-          ['left out', head.left_out],
+          ['cause', head.treatment === 'dropped' && head.cause],
           ['weights', head.weights_first !== null && (head.weights_first === head.weights_last ? `step ${head.weights_first}` : `steps ${head.weights_first}–${head.weights_last}`)],
         ],
       }),
@@ -140,23 +140,14 @@ export function Score({ data: { head, content } }) {
   );
 }
 
-export function Figures({ data: { head, line }, children }) {
+export function Figures({ data: { head, line, figures }, children }) {
+  const values = { ...line, ...head };
   return section(
     { class: 'card' },
     h2('Figures'),
     h(Facts, {
       values: [
-        ['turns', number(head.turns)],
-        ['tool calls', head.tool_calls && `${number(head.tool_calls)}, ${plural(head.tool_errors, 'error')}`],
-        ['tokens sampled', number(head.sampled_tokens)],
-        ['prompt + response', `${number(head.prompt_tokens)} + ${number(head.response_tokens)}`],
-        ['time', duration(head.seconds)],
-        ['model, tools', head.seconds !== null && `${duration(head.generate_seconds)}, ${duration(head.tool_seconds)}`],
-        ['branches', counts(line.branches)],
-        ['format misses', counts(line.format_misses)],
-        ['seed', line.seed],
-        ['cost', line.cost && line.cost.toFixed(6)],
-        ['requests sent again', counts(line.faults)],
+        ...figures.map((figure) => [figure.label, (values[figure.name] ?? null) !== null && shownFigure(figure, values[figure.name])]),
         ['began', time(head.began)],
         ['status', head.status],
         ['id', head.id],

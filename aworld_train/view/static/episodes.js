@@ -5,22 +5,20 @@ import { button, div, form, input, label, option, p, section, select, span, tabl
 import { Link, changed, go } from './address.js';
 import { isLive, useData, usePages } from './data.js';
 import { duration, number, time } from './format.js';
-import { Badge, Failure, Waiting } from './parts.js';
+import { Badge, Failure, Waiting, counts } from './parts.js';
 
 const PAGE = 100;
 export const FILTERS = ['step', 'phase', 'outcome', 'treatment', 'status', 'scorer', 'tool', 'suspicion', 'task', 'reward_min', 'reward_max', 'where', 'search', 'superseded', 'sort', 'order'];
-const COLUMNS = [
+// Words and order of the columns around the figures that the list itself names.
+const FIRST = [
   ['step', 'step'],
   ['phase', null],
   ['task', 'index'],
   ['outcome', 'outcome'],
   ['reward', 'reward'],
   ['advantage', 'advantage'],
-  ['turns', 'turns'],
-  ['tool calls', 'tool_calls'],
-  ['errors', 'tool_errors'],
-  ['tokens', 'sampled_tokens'],
-  ['time', 'seconds'],
+];
+const LAST = [
   ['question', null],
   ['began (UTC)', 'began'],
 ];
@@ -44,7 +42,7 @@ export function Episodes({ address, version }) {
     h(FilterBar, { filter, values: values.data }),
     h(Failure, { message: list.error }),
     !list.data && !list.error && h(Waiting),
-    list.data && h(EpisodeTable, { run, episodes: list.data.episodes, filter, offset, waiting: list.waiting }),
+    list.data && h(EpisodeTable, { run, ...list.data, filter, offset, waiting: list.waiting }),
     list.data && h(Pager, { offset, shown: list.data.episodes.length, count: count.data?.count ?? null }),
   );
 }
@@ -100,28 +98,30 @@ function Typed({ name, text, value, set, placeholder, search = false, small = fa
   return text ? label({ class: 'typed' }, text, field) : field;
 }
 
-function EpisodeTable({ run, episodes, filter, offset, waiting }) {
+function EpisodeTable({ run, episodes, figures, filter, offset, waiting }) {
   const sorted = filter.sort ?? 'began';
   const down = (filter.order ?? 'down') === 'down';
   const order = (name) => go(changed({ sort: name, order: name === sorted && down ? 'up' : 'down', offset: null }), { replace: true });
-  if (!episodes.length) return p({ class: 'dim', 'data-empty': true }, waiting ? 'Reading …' : 'No episode is so.');
+  const listed = figures.filter((figure) => figure.is_listed);
+  const columns = [...FIRST, ...listed.map((figure) => [figure.label, figure.name]), ...LAST];
+  if (!episodes.length) return p({ class: 'dim', 'data-empty': true }, waiting ? 'Reading …' : 'No episodes match.');
   return div(
     { class: 'busy-while', 'aria-busy': String(waiting) },
     table(
       { class: 'list episodes' },
       thead(
         tr(
-          COLUMNS.map(([name, sort]) =>
+          columns.map(([name, sort]) =>
             th({ key: name, class: LEFT.includes(name) ? '' : 'figure', 'aria-sort': sort === sorted ? (down ? 'descending' : 'ascending') : undefined }, sort ? button({ class: 'sort', type: 'button', onClick: () => order(sort) }, name, sort === sorted ? (down ? ' ↓' : ' ↑') : '') : name),
           ),
         ),
       ),
-      tbody(episodes.map((episode, i) => h(EpisodeRow, { key: episode.id, run, episode, to: { run, episode: episode.id, at: offset + i, ...filter } }))),
+      tbody(episodes.map((episode, i) => h(EpisodeRow, { key: episode.id, run, episode, figures: listed, to: { run, episode: episode.id, at: offset + i, ...filter } }))),
     ),
   );
 }
 
-export function EpisodeRow({ run, episode, to }) {
+export function EpisodeRow({ run, episode, figures, to }) {
   const open = (event) => {
     if (event.target.closest('a, button') || getSelection().toString()) return;
     go(to);
@@ -135,14 +135,17 @@ export function EpisodeRow({ run, episode, to }) {
     td(h(Badge, { kind: episode.outcome ?? episode.status }), episode.suspicions.length > 0 && span({ class: 'badge warn', title: episode.suspicions.join(', ') }, '!')),
     td({ class: `figure ${rewardClass(episode.reward)}` }, number(episode.reward)),
     td({ class: 'figure' }, number(episode.advantage)),
-    td({ class: 'figure' }, number(episode.turns)),
-    td({ class: 'figure' }, number(episode.tool_calls)),
-    td({ class: 'figure' }, episode.tool_errors ? span({ class: 'bad-text' }, episode.tool_errors) : ''),
-    td({ class: 'figure' }, number(episode.sampled_tokens)),
-    td({ class: 'figure' }, duration(episode.seconds)),
+    figures.map((figure) => td({ key: figure.name, class: 'figure' }, shown(figure, episode[figure.name]))),
     td({ class: 'question', dir: 'auto' }, h(Link, { to }, episode.question || episode.id)),
     td({ class: 'dim' }, time(episode.began)),
   );
+}
+
+export function shown({ unit }, value) {
+  // A figure of an episode as its unit asks for; counts by kind are one text.
+  if (unit === 'seconds') return duration(value);
+  if (unit === 'errors') return value ? span({ class: 'bad-text' }, number(value)) : '';
+  return value !== null && typeof value === 'object' ? counts(value) : number(value);
 }
 
 export function rewardClass(reward) {

@@ -21,12 +21,12 @@ function reportSource(data) {
   const found = (wanted) => heads.filter((head) => meets(head, wanted)).sort(order(wanted));
   const queries = {
     run: () => data.run,
-    episodes: (wanted) => ({ episodes: found(wanted).slice(wanted.offset, wanted.offset + wanted.limit) }),
+    episodes: (wanted) => ({ episodes: found(wanted).slice(wanted.offset, wanted.offset + wanted.limit), figures: data.figures }),
     count: (wanted) => ({ count: found(wanted).length }),
     values: () => values(heads, tools),
     episode: ({ episode }) => whole.get(episode),
     tokens: ({ episode }) => data.tokens[episode] ?? { agents: [], rows: [], texts: null },
-    task: ({ task }) => ({ task, episodes: heads.filter((head) => head.task === task) }),
+    task: ({ task }) => ({ task, episodes: heads.filter((head) => head.task === task), figures: data.figures }),
   };
   return {
     live: false,

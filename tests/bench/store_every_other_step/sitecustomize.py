@@ -22,7 +22,7 @@ def keep_every_other_step(module: ModuleType) -> None:
     begin = module.EpisodeRecord.begin
 
     def begin_or_not(self: Any, settings: Any, task: Any, **options: Any) -> None:
-        if has_store(self.line["step"]):
+        if has_store(self.figures.step):
             begin(self, settings, task, **options)
         else:
             self._has_tools = settings.env["has_tools"]

@@ -9,8 +9,8 @@ import pytest
 
 from aworld_train.dataset import build, check_file
 from aworld_train.dataset.schema import IMAGES
+from aworld_train.episode.message import Message
 from aworld_train.errors import DatasetError
-from aworld_train.rollout.messages import Message
 from tests.vision import data_url, png
 
 RED, BLUE = data_url(png(color="red")), data_url(png(color="blue"))

@@ -11,7 +11,7 @@ import yaml
 
 from aworld_train import errors
 from aworld_train.adapter.verl.engine_args import OWNED_ARGS, SGLANG_OWNED_ARGS
-from aworld_train.recipe.schema import OutcomesSection
+from aworld_train.recipe.schema import TreatmentSection
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.settings import ALIASES
@@ -32,7 +32,7 @@ def test_the_table_of_outcomes_has_all_of_them_with_their_treatments_and_meaning
     rows = [(name, meaning.split(" (")[0], treatment) for name, meaning, treatment in found]
     assert rows == [
         (field.name, field.metadata["help"].rstrip("."), field.default.value)
-        for field in fields(OutcomesSection)
+        for field in fields(TreatmentSection)
     ]
 
 

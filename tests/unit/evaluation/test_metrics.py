@@ -10,12 +10,15 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.calibration import calibration_of
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.evaluation.metrics import Figures, figures_of, ks, natural, percentile
 from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt, open_evaluation
+from aworld_train.store.reading import EpisodeKey
 from aworld_train.training.recorded_run import RecordedRun
 from tests.evaluations import make_evaluation
 from tests.stored_runs import make_stored_run
@@ -44,27 +47,18 @@ def figures(runs: Path, **made: object) -> Figures:
 
 
 def attempt(task: str, number: int, score: float | None, **changes: object) -> TaskAttempt:
-    fields: dict[str, object] = {
-        "episode": f"{task}.{number}",
-        "task": task,
-        "number": number,
-        "seed": None,
-        "score": score,
-        "outcome": "answered",
-        "cause": None,
-        "answer": None,
-        "scorer": "number",
-        "turns": 1,
-        "tool_calls": 0,
-        "tool_errors": 0,
-        "prompt_tokens": 10,
-        "sampled_tokens": 5,
-        "seconds": 1.0,
-        "model_seconds": 0.75,
-        "tool_seconds": 0.25,
-        "cost": None,
-    }
-    return TaskAttempt(**(fields | changes))  # type: ignore[arg-type]
+    figures = EpisodeFigures(
+        outcome="answered",
+        scorer="number",
+        reward=score,
+        turns=1,
+        given_tokens=10,
+        sampled_tokens=5,
+        seconds=1.0,
+        generate_seconds=0.75,
+        tool_seconds=0.25,
+    )
+    return TaskAttempt(EpisodeKey(f"{task}.{number}", task, number, 0.0, 0.0), replace(figures, **changes))
 
 
 def evaluation(tasks: list[EvalTask], attempts: list[TaskAttempt], k: int) -> Evaluation:
@@ -147,14 +141,15 @@ def test_tags_put_a_task_into_several_groups() -> None:
 
 def test_faults_parts_and_unscored_answers_are_counted() -> None:
     attempts = [
-        attempt("a", 0, 1.0, faults={"429": 2}, parts={"p": 1.0}, suspicions=("s",)),
+        attempt("a", 0, 1.0, faults={"429": 2}, parts={"p": 1.0}, suspicions=["s"]),
         attempt(
             "a",
             1,
             None,
             faults={"429": 1, "hang": 1},
             parts={"p": 0.0},
-            unscored="math: timeout",
+            scorer="math",
+            scoring="timeout",
             cause="why",
         ),
     ]
@@ -165,14 +160,16 @@ def test_faults_parts_and_unscored_answers_are_counted() -> None:
 
 
 async def test_figures_are_computed_where_a_loop_runs_as_in_a_notebook() -> None:
-    attempts = [attempt("a", number, 0.0, answer=answer) for number, answer in enumerate(("1/2", "0.5"))]
+    attempts = [attempt("a", number, 0.0, extracted=answer) for number, answer in enumerate(("1/2", "0.5"))]
     assert figures_of(evaluation([task("a")], attempts, 2)).majority == {1: 0.0, 2: 0.0}
 
 
 def test_the_majority_needs_answers() -> None:
     tasks = [task("a")]
     assert figures_of(evaluation(tasks, [attempt("a", 0, 1.0)], 1)).majority == {}
-    found = figures_of(evaluation(tasks, [attempt("a", number, 1.0, answer="4") for number in range(2)], 2))
+    found = figures_of(
+        evaluation(tasks, [attempt("a", number, 1.0, extracted="4") for number in range(2)], 2)
+    )
     assert found.majority == {1: 1.0, 2: 1.0}
 
 
@@ -198,7 +195,7 @@ def test_the_majority_is_of_answers_that_the_scorer_takes_for_equal(
     question = "Which?\nA. Quito\nB. Lima\n\nAnswer with A or B."
     asked = EvalTask("a", 0, "", "s", question, "A", scorer=scorer)
     attempts = [
-        attempt("a", number, float(number in places), answer=answer, scorer=scorer)
+        attempt("a", number, float(number in places), extracted=answer, scorer=scorer)
         for number, answer in enumerate(answers)
     ]
     assert figures_of(evaluation([asked], attempts, len(answers))).majority[len(answers)] == share

@@ -10,10 +10,10 @@ import yaml
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.scoring import reward_plan, score_episode
 from aworld_train.adapter.verl.reward import score as training_reward
+from aworld_train.episode.score import ScoreResult
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.prediction_files import score_file
 from aworld_train.evaluation.results import EvalTask
-from aworld_train.reward.score_types import ScoreResult
 from aworld_train.reward.settings import RewardSettings
 from tests.unit.evaluation.test_metrics import attempt, evaluation
 from tests.written_answers import Pair, pairs
@@ -75,7 +75,7 @@ def _is_one_vote(pair: Pair, answer: str) -> bool:
     """Whether an answer and the ground truth, both wrong in this task, outvote its one right answer."""
     task = EvalTask("t", 0, "", "s", "q", "another", scorer=pair.scorer)
     attempts = [
-        attempt("t", number, score, answer=text, scorer=pair.scorer)
+        attempt("t", number, score, extracted=text, scorer=pair.scorer)
         for number, (text, score) in enumerate([(pair.truth, 0.0), (answer, 0.0), ("another", 1.0)])
     ]
     majority = figures_of(evaluation([task], attempts, 3)).majority[3]

@@ -12,9 +12,9 @@ from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.utils.tokenizer.continuous_token import QwenContinuousTokenBuilder
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
+from aworld_train.episode.message import Message
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, TranscriptEncoder, conversation
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.template import ChatTemplate
 
 TOKENIZER = tiny_tokenizer.build()

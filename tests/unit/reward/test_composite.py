@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.errors import RewardError
 from aworld_train.reward.composite import PARTS, check_composite
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.episode.score import ScoreOutcome
 from aworld_train.errors import RewardError
 from aworld_train.reward.reward_function import reward_function_scorer, score_by_function
-from aworld_train.reward.score_types import ScoreOutcome
 from aworld_train.reward.scorers import ScorerKind, find_scorer
 from aworld_train.reward.settings import RewardSettings
 from aworld_train.reward.workers import Job, ScorerPool

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.errors import RewardError
 from aworld_train.reward import scoring
 from aworld_train.reward.results import BadResult, read_result
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.score_types import Score, ScoreOutcome, ScoreResult, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.scorers import BUILT_IN, Scorer, ScorerKind
 from aworld_train.reward.scoring import _plain, score, score_extracted, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings

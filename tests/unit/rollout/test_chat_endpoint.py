@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.rollout import chat_endpoint, outage
 from aworld_train.rollout.chat_client import EndpointAddress
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_endpoint import ChatEndpoint, only_model
 from aworld_train.rollout.chat_model import ContextExceeded
-from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from tests.faulty_endpoint import FaultyEndpoint

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.episode import EpisodeLimits
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.message import Message
 from aworld_train.rollout import context
 from aworld_train.rollout.context import (
     ASK_FOR_SUMMARY,
@@ -12,7 +13,6 @@ from aworld_train.rollout.context import (
     ContextSettings,
     ContextView,
 )
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure, ToolHelperFailed
 from tests.vision import image
 

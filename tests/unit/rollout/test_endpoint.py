@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.episode.message import Message
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.endpoint import Endpoint, EndpointFailed, Failover
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import Outcome, ToolHelperFailed
 
 KEY = "sk-very-secret"

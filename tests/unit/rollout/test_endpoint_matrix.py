@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.reward.judge.panel import Backoff, JudgePanel
 from aworld_train.reward.judge.question import Question
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
@@ -26,7 +28,6 @@ from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_endpoint import ChatEndpoint, EpisodeEndpoint
 from aworld_train.rollout.chat_model import ContextExceeded, FilterRefused
 from aworld_train.rollout.endpoint import Endpoint, EndpointFailed
-from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from tests.server_thread import ServerThread

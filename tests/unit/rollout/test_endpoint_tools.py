@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.chat_model import ChatAnswer, ChatModel
 from aworld_train.rollout.endpoint_tools import FittedTools, fitted_names, fitted_tool
-from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 
 LONG = "a" * 65

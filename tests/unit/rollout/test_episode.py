@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout import episode as episodes
-from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import EpisodeLimits, with_wish
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
@@ -151,7 +153,7 @@ async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_o
     with pytest.raises(RequestRefused, match="context is used up"):
         await talk.ask()
     assert episode.outcome is Outcome.overlong
-    talk.history[-1] = replace(talk.history[-1], content="short")
+    talk.history[-1] = changed(talk.history[-1], content="short")
     await talk.ask()
     assert episode.outcome is Outcome.answered
     assert len(episode.rows()) == 1, "what was refused is no branch"

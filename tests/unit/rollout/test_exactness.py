@@ -3,15 +3,18 @@
 import asyncio
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.episode import EpisodeLimits
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests import templates

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
-from aworld_train.rollout.branches import BranchPoint
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
 from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph, Node, Row
-from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 from tests.properties import examples
 from tests.vision import image
@@ -171,10 +172,10 @@ def ask(
 def test_a_node_knows_what_stands_before_it() -> None:
     graph = ConversationGraph()
     photo, drawing = image(0), image(0, color="blue")
-    context = graph.add_context(graph.match([replace(QUESTION, images=(photo,))], "", "short"), "", [1, 2, 3])
+    context = graph.add_context(graph.match([changed(QUESTION, images=(photo,))], "", "short"), "", [1, 2, 3])
     sampled = SampledTokens([4, 5], [-1.0, -2.0], False, WeightVersions(7, 8))
     turn = graph.add_sampled(context, "", ANSWER, sampled, "STOP")
-    history = [*context.messages, ANSWER, replace(GO_ON, images=(drawing,)), QUESTION]
+    history = [*context.messages, ANSWER, changed(GO_ON, images=(drawing,)), QUESTION]
     later = graph.add_context(graph.match(history, "", "short"), "", [6])
     nodes = [context, turn, later]
     assert list(graph.nodes()) == nodes and later.path == nodes
@@ -206,7 +207,7 @@ def test_tokens_that_an_endpoint_counts_have_lengths_and_no_row() -> None:
 
 def test_rows_hold_each_path_and_train_each_token_once() -> None:
     graph = ConversationGraph()
-    look = replace(QUESTION, images=(image(0),))
+    look = changed(QUESTION, images=(image(0),))
     history: list[Message] = [look]
     leaves = []
     for number, (kept, tokens) in enumerate([(1, [10]), (3, [11]), (3, [12])]):
@@ -302,10 +303,10 @@ def test_a_turn_is_continued_without_its_reasoning_and_not_with_another(
     sent: str, continues: bool, is_newest: bool
 ) -> None:
     graph = ConversationGraph()
-    turn = ask(graph, QUESTION, answer=replace(ANSWER, reasoning="hm"))
+    turn = ask(graph, QUESTION, answer=changed(ANSWER, reasoning="hm"))
     if not is_newest:
         ask(graph, GO_ON)
-    match = graph.match([QUESTION, replace(ANSWER, reasoning=sent), GO_ON], "")
+    match = graph.match([QUESTION, changed(ANSWER, reasoning=sent), GO_ON], "")
     assert match.node is (turn if continues else None)
     if is_newest:
         assert (match.branch and match.branch.cause) == (None if continues else "rewritten")

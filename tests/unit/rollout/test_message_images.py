@@ -3,9 +3,11 @@
 import base64
 from typing import Any
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.context import DISCARDED, ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model import SampledTokens
 from aworld_train.rollout.react import play
 from aworld_train.rollout.tool_record import ToolCounts

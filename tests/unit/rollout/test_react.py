@@ -4,18 +4,21 @@ import asyncio
 import base64
 import json
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.react import play, shorten
-from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord, ToolCounts
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCounts
 from aworld_train.rollout.tools import ToolResult
 from tests.properties import examples
 from tests.vision import image, png

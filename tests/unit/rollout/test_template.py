@@ -3,17 +3,20 @@
 import json
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout import template as template_module
-from aworld_train.rollout.images import TEXT_ONLY, Image, NoImages
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.images import TEXT_ONLY, NoImages
 from aworld_train.rollout.template import (
     CannotContinue,
     ChatTemplate,

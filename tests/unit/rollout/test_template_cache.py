@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.template import _MARKER, _STAND_IN, CannotContinue, ChatTemplate
 from aworld_train.rollout.template_cache import _BORDERS, _Opaque, _probe_texts, shape
 from tests import templates

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aworld_train.rollout.messages import Message
+from aworld_train.episode.message import Message
 from aworld_train.rollout.template import CannotContinue, ChatTemplate
 from aworld_train.rollout.template_proof import prove
 from tests import templates

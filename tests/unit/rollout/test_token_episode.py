@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout import token_episode
-from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.episode import SampledTurn, request_options, with_wish
-from aworld_train.rollout.images import Image
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from aworld_train.rollout.template import TemplateFailure
@@ -148,7 +151,7 @@ async def test_calls_of_an_agent_share_a_request_id_and_an_image_goes_with_its_p
     model = Named(*"abcd")
     monkeypatch.setattr(model.template, "initial", lambda *arguments: [1])
     photo = image(0)
-    request = ChatRequest([replace(QUESTION, images=(photo,))])
+    request = ChatRequest([changed(QUESTION, images=(photo,))])
     first, second = (TokenEpisode(model, LIMITS) for _ in range(2))
     for episode, name in ((first, "planner"), (first, "planner"), (first, "worker"), (second, "planner")):
         await episode.complete(name, request)
@@ -261,7 +264,7 @@ async def test_a_history_with_or_without_the_stop_text_is_the_same_conversation(
     talk = Talk(episode)
     for _ in range(4):
         completion = await talk.ask(stop=("Never", "STOP"))
-        talk.history[-2] = replace(completion.message, content=completion.content + put_back)
+        talk.history[-2] = changed(completion.message, content=completion.content + put_back)
     assert [sampling.stop for sampling, _ in model.sampling_calls] == [("Never", "STOP")] * 4
     assert len(episode.rows()) == 1
     assert not episode.branches
@@ -272,7 +275,7 @@ async def test_a_text_that_only_looks_like_the_stop_text_is_another_history() ->
     episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     completion = await talk.ask(stop=("STOP",))
-    talk.history[-2] = replace(completion.message, content=completion.content + "HALT")
+    talk.history[-2] = changed(completion.message, content=completion.content + "HALT")
     await talk.ask()
     assert episode.branches == {"rewritten": 1}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store import event_files as module
 from aworld_train.store.event_files import EventWriter, event_files, has_successor, is_open, read_events
 from aworld_train.store.events import Blob, EpisodeEnded, Event
@@ -45,7 +46,7 @@ def test_an_event_after_the_end_is_an_error(tmp_path: Path) -> None:
 def test_a_number_that_cannot_be_written_is_an_error_and_stops_nothing(tmp_path: Path) -> None:
     writer = EventWriter(tmp_path)
     with pytest.raises(OverflowError):
-        writer.add(EpisodeEnded("too large", 0.0, {"tokens": 1 << 64}))
+        writer.add(EpisodeEnded("too large", 0.0, EpisodeFigures(turns=1 << 64)))
     writer.add(Blob("next", b""))
     asyncio.run(writer.written())
     assert blobs(tmp_path) == ["next"]

@@ -17,6 +17,7 @@ from typing import cast
 import pytest
 from sqlalchemy import func, select
 
+from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store import event_files as event_files_module
 from aworld_train.store import loading, tables
 from aworld_train.store.database import Database, StoreUnreachable
@@ -79,7 +80,7 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(
     database = Database(place)
     trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
     asyncio.run(trainer.written())
-    trainer.left_out(["uid1-9"], "too small")
+    trainer.dropped(["uid1-9"], "too small")
     trainer.close()
     assert load(database) == 0
     record(player, 0)
@@ -87,7 +88,7 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(
     asyncio.run(player.written())
     load(database)
     with Store(place) as store:
-        assert [head.figures["advantage"] for head in store.episodes(sort="advantage")] == [-0.5, 0.5]
+        assert [head.advantage for head in store.episodes(sort="advantage")] == [-0.5, 0.5]
         episode, number = store.trained_row(1, 1)
         assert (episode.rows[number].advantage, episode.head.attempt) == (-0.5, 1)
     # The group that nobody played holds nothing up at the end.
@@ -120,7 +121,7 @@ def test_the_advantage_of_an_episode_is_the_mean_over_the_tokens_of_its_rows(
     database.close()
     with Store(place) as store:
         (head,) = store.episodes()
-        assert (head.figures["advantage"], head.figures["trained_step"]) == (advantage, 1)
+        assert (head.advantage, head.trained_step) == (advantage, 1)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_o
         episode = uuid.uuid4().hex
         writer.begin(episode, task, step=1, phase="train", attempt=attempt, key="uid_0")
         if treatment != "running":
-            writer.end(episode, {"treatment": treatment} if treatment else {}, None)
+            writer.end(episode, EpisodeFigures(treatment=treatment or None), None)
     writer.trained(1, [TrainedRow("uid_0_0", 0.5, 10)])
     writer.close()
     database = Database(place)
@@ -152,16 +153,41 @@ def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_o
         assert [head.attempt for head in store.episodes("trained_step=1")] == [trained]
 
 
-def test_groups_that_are_left_out_have_the_reason(place: StorePlace) -> None:
+def test_groups_that_are_dropped_have_the_reason_where_an_episode_has_none(place: StorePlace) -> None:
     writer = recorder(place)
     record(writer, 0)
-    writer.left_out(["uid1-0"], "too few")
+    episode = uuid.uuid4().hex
+    writer.begin(episode, writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=3, key="uid1-0_3")
+    writer.end(episode, EpisodeFigures(treatment="dropped", cause="too slow"), None)
+    writer.dropped(["uid1-0"], "too few")
     writer.close()
     database = Database(place)
     load(database, final=True)
     database.close()
     with Store(place) as store:
-        assert [head.figures["left_out"] for head in store.episodes()] == ["too few"]
+        figures = [head.figures for head in store.episodes()]
+    assert sorted(str(each.cause) for each in figures) == ["too few", "too slow"]
+    assert {each.treatment for each in figures} == {"dropped"}
+
+
+def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> None:
+    writer, trainer = recorder(place), recorder(place)
+    episode = uuid.uuid4().hex
+    writer.begin(episode, writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=0, key="uid1-0_0")
+    trainer.dropped(["uid1-0"], "too few")
+    asyncio.run(writer.written())
+    asyncio.run(trainer.written())
+    database = Database(place)
+    load(database)
+    writer.end(episode, EpisodeFigures(treatment="trained"), None)
+    writer.close()
+    trainer.close()
+    load(database)
+    load(database)
+    database.close()
+    with Store(place) as store:
+        (head,) = store.episodes()
+        assert (head.figures.treatment, head.figures.cause) == ("dropped", "too few")
 
 
 def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
@@ -175,7 +201,7 @@ def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
     database.close()
     with Store(place) as store:
         (head,) = store.episodes()
-        assert (head.status, head.figures["treatment"]) == ("lost", "dropped")
+        assert (head.status, head.figures.treatment) == ("lost", "dropped")
         assert store.episode("abc").content is None
 
 
@@ -204,8 +230,7 @@ def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
         for head in store.episodes("phase=train and treatment=trained"):
             episode = store.episode(head.id)
             assert episode.content is not None
-            assert sum(row_mask(episode.content, 0)) == head.figures["sampled_tokens"]
-            assert not {"figures", "key", "run", "spans_sent"} & set(head.figures)
+            assert sum(row_mask(episode.content, 0)) == head.figures.sampled_tokens
             assert episode.tools and episode.task_row["reward_model"]["ground_truth"] == head.correct_answer
         positions = {(step, row): store.trained_row(step, row) for step in (1, 2, 3) for row in range(12)}
         assert len({episode.head.id for episode, _ in positions.values()}) == 36
@@ -299,7 +324,7 @@ def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePl
         for head in ended:
             content = store.episode(head.id).content
             assert content is not None
-            assert sum(row_mask(content, 0)) == head.figures["sampled_tokens"]
+            assert sum(row_mask(content, 0)) == head.figures.sampled_tokens
 
 
 def _started(program: str, *arguments: str) -> "tuple[subprocess.Popen[str], str]":
@@ -462,7 +487,7 @@ def test_loading_while_a_run_goes_on_computes_after_it_and_nothing_else_does(pla
 
 def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StorePlace) -> None:
     writer = recorder(place)
-    writer.end("nobody", {"outcome": "answered"}, None)
+    writer.end("nobody", EpisodeFigures(outcome="answered"), None)
     record(writer, 0)
     writer.close()
     database = Database(place)

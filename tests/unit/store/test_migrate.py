@@ -52,10 +52,16 @@ def test_a_database_of_the_first_form_is_upgraded_with_its_rows(tmp_path: Path) 
     folder = tmp_path / "old"
     folder.mkdir()
     place = place_of_old_database(folder, tmp_path / "runs")
+    engine = sqlalchemy.create_engine(f"sqlite:///{place.file}")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE episodes SET left_out = 'too few' WHERE phase = 'train'")
+    engine.dispose()
     Database(place).close()
     with Store(place) as store:
         heads = store.episodes()
         assert len(heads) == 8
+        dropped = [head.figures.cause for head in heads if head.figures.treatment == "dropped"]
+        assert dropped == ["too few"] * 4
         assert all(store.episode(head.id).content is not None for head in heads)
     database = Database(place, read_only=True)
     with database.begin() as connection:

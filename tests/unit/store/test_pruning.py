@@ -29,7 +29,7 @@ def test_what_meets_the_condition_loses_its_content_and_keeps_its_figures(tmp_pa
     with store:
         assert store.count() == 64
         for head in store.episodes():
-            removed = head.step > 0 and head.figures["reward"] == 1
+            removed = head.step > 0 and head.figures.reward == 1
             content = store.episode(head.id).content
             assert (content is None) is removed
             assert content is None or all(node.messages for node in content.agents[0].nodes)

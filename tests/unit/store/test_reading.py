@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from sqlalchemy.engine import Connection
 
+from aworld_train.episode.figures import COLUMNS, EpisodeFigures, figures_of
 from aworld_train.errors import UsageError
 from aworld_train.store import reading, tables
 from aworld_train.store.content import packed_floats
@@ -45,7 +46,7 @@ def store(place: StorePlace) -> Iterator[Store]:
         return episode
 
     for name, step, phase in (("ended", 1, PHASE), ("superseded", 2, PHASE), ("other", 1, "train")):
-        writer.end(begin(name, step, phase), FIGURES, branching_content())
+        writer.end(begin(name, step, phase), figures_of(FIGURES), branching_content())
     begin("lost", 1)
     writer.trained(1, [TrainedRow("ended_0", 0.5, 5), TrainedRow("superseded_0", 0.5, 5)])
     writer.close()
@@ -70,9 +71,9 @@ def _name(episode: str) -> str:
 
 
 def test_only_episodes_of_the_phase_that_have_ended_are_results(store: Store) -> None:
-    [(key, line)] = store.ended_lines(PHASE)
-    assert (_name(key.id), line["reward"]) == ("ended", 1.0)
-    [(other, _)] = store.ended_lines("train")
+    [(key, figures)] = store.ended_figures(PHASE)
+    assert (_name(key.id), figures.reward) == ("ended", 1.0)
+    [(other, _)] = store.ended_figures("train")
     assert _name(other.id) == "other"
 
 
@@ -105,7 +106,7 @@ def test_an_episode_that_goes_on_has_no_outcome(store: Store) -> None:
 def test_a_row_of_an_episode_that_is_played_again_was_not_trained_on(store: Store) -> None:
     episode, number = store.trained_row(1, 0)
     assert (_name(episode.head.id), number) == ("ended", 0)
-    steps = {_name(head.id): head.figures["trained_step"] for head in store.episodes(superseded=True)}
+    steps = {_name(head.id): head.trained_step for head in store.episodes(superseded=True)}
     assert steps == {"ended": 1, "superseded": None, "other": None, "lost": None, "running": None}
     with pytest.raises(UsageError, match="trained on 1 rows whose episodes are kept, and row 1 is none"):
         store.trained_row(1, 1)
@@ -148,19 +149,22 @@ def test_heads_come_in_the_order_of_their_ids_and_the_first_that_began_is_first(
     heads = played.episodes()
     assert heads == played.episodes(sort="began") and played.ids() == [head.id for head in heads]
     assert played.heads([heads[3].id, "none", heads[0].id]) == [heads[3], heads[0]]
-    with pytest.raises(UsageError, match=r"Episodes cannot be sorted by 'key'; by began, step, reward, "):
+    with pytest.raises(UsageError, match=r"Episodes cannot be sorted by 'key'; by began, step, "):
         played.ids(sort="key")
 
 
 def test_a_head_has_the_figures_that_are_not_of_the_store(played: Store) -> None:
     (head,) = played.episodes("step=1 and index=1 and reward=1 and tool_calls=0")
-    assert dataclasses.replace(head, id="", task="", began=0.0, ended=0.0, figures={}) == EpisodeHead(
-        *("", "", 1, "products", "What is 3 times 4?", "12", "ended", 1, "train", 1, 0.0, 0.0, {})
+    empty = EpisodeFigures()
+    assert dataclasses.replace(head, id="", task="", began=0.0, ended=0.0, figures=empty) == EpisodeHead(
+        *("", "", 1, "products", "What is 3 times 4?", "12", "ended", 1, "train", 1, 0.0, 0.0),
+        *(1.0, 1, 0.5, True, empty),
     )
-    assert head.figures["suspicions"] == ["answer_in_query"]
-    assert not {"figures", "key", "run", "spans_sent"} & head.figures.keys()
+    assert head.figures.suspicions == ["answer_in_query"]
     fields = {name: value for name, value in vars(head).items() if name != "figures"}
-    assert head.to_json() == {**fields, **head.figures}
+    columns = {name: getattr(head.figures, name) for name in COLUMNS}
+    more = {"weights_first": 0, "weights_last": 0, "suspicions": ["answer_in_query"]}
+    assert head.to_json() == {**fields, **columns, **more}
 
 
 def test_conditions_and_searched_texts_choose_episodes(played: Store) -> None:
@@ -182,8 +186,7 @@ def test_what_steps_and_figures_there_are(played: Store) -> None:
         for outcome, count in (("answered", 6), ("timeout", 2))
     ]
     assert played.suspicions() == {"answer_in_query": 6}
-    figures = {"episodes": 8, "measured": 6, "turns": 1.5, "tool_calls": 0.5, "seconds": 1.25}
-    figures |= {"response_tokens": 9.5, "sampled_tokens": 7.5}
+    figures: dict[str, Any] = {"episodes": 8, "measured": 6, "turns": 1.5, "response_tokens": 9.5}
     figures |= dict.fromkeys(("reward", "accuracy"), cast("float", pytest.approx(2 / 3)))
     assert played.step_figures() == [
         {"phase": phase, "step": step, "staleness": -1.0 if step == 0 else 0.0, **figures}
@@ -197,7 +200,7 @@ def test_what_steps_and_figures_there_are(played: Store) -> None:
     began, ended = ([getattr(head, name) for head in heads] for name in ("began", "ended"))
     assert played.newest() == (24, max(began), max(ended))
     assert played.outline() == [
-        (head.id, head.phase, head.step, head.figures["outcome"], head.figures["accuracy"])
+        (head.id, head.phase, head.step, head.figures.outcome, head.accuracy)
         for head in sorted(heads, key=lambda head: (head.step, head.id))
     ]
 
@@ -228,12 +231,12 @@ def test_tasks_have_the_figures_of_their_episodes_and_their_rows(played: Store) 
 
 
 def test_the_lines_of_a_phase_come_in_the_order_of_their_begins(played: Store) -> None:
-    lines = list(played.ended_lines("train"))
+    lines = list(played.ended_figures("train"))
     assert [key for key, _ in lines] == [
         EpisodeKey(head.id, head.task, head.attempt, head.began, head.ended or 0.0)
         for head in played.episodes("phase=train")
     ]
-    assert {(line["validate"], line["seconds"]) for _, line in lines} == {(False, 1.25)}
+    assert {(figures.validate, figures.seconds) for _, figures in lines} == {(False, 1.25)}
 
 
 # Whole episodes
@@ -256,7 +259,7 @@ def test_an_episode_is_found_by_its_id_or_by_a_beginning_that_is_its_own(played:
 def test_a_whole_episode_has_everything_that_was_recorded(played: Store) -> None:
     (head,) = played.episodes("step=1 and index=1 and reward=1 and tool_calls=1")
     episode = played.episode(head.id)
-    assert (episode.line["seconds"], episode.line["tool_calls"]) == (1.25, 1)
+    assert (episode.figures.seconds, episode.figures.tool_calls) == (1.25, 1)
     assert episode.task_row == task_row(1, 3, 4)
     assert list(episode.tools.values()) == [TOOLS]
     assert episode.content is not None
@@ -305,7 +308,7 @@ def test_the_advantages_of_single_tokens_are_read(tmp_path: Path) -> None:
     writer = StoreRecorder(tmp_path, parse_keep("all"), Redactor())
     writer.begin("one", writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=0, key="one")
     writer.begin("two", writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=1, key="two")
-    writer.end("one", FIGURES, branching_content())
+    writer.end("one", figures_of(FIGURES), branching_content())
     rows = [TrainedRow("one_0", 0.5, 2, packed_floats([0.25, 0.75])), TrainedRow("one_1", None, 3)]
     writer.trained(1, rows)
     writer.close()
@@ -320,7 +323,8 @@ def test_the_advantages_of_single_tokens_are_read(tmp_path: Path) -> None:
         ]
         assert [list(use.advantages) for use in episode.rows] == [[0.25, 0.75], []]
         unended = store.episode("two")
-        assert (unended.content, unended.rows, unended.tools, unended.line) == (None, [], {}, {})
+        assert (unended.content, unended.rows, unended.tools) == (None, [], {})
+        assert unended.figures == EpisodeFigures()
     assert RowUse() == RowUse(None, None, None, None, ())
 
 

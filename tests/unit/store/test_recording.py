@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.events import Blob, EpisodeEnded, TaskSeen
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
@@ -22,19 +23,30 @@ def test_no_secret_is_among_an_episodes_figures(tmp_path: Path) -> None:
         "reward": 1.0,
         "cause": f"the server refused {SECRET}",
         "look": {"query": f"Is it {SECRET}?", "extracted": SECRET},
-        "branch_points": [{"sent": f"x {SECRET}", "position": 7}],
+        "branch_points": [{"cause": "edited", "sent": f"x {SECRET}", "position": 7}],
     }
     writer = recorder(tmp_path)
-    writer.end("abc", figures, None)
+    writer.end("abc", figures_of(figures), None)
     writer.close()
     [event] = written_events(tmp_path)
     assert isinstance(event, EpisodeEnded)
-    assert event.figures == {
+    assert event.figures.line() == {
+        **{"step": -1, "validate": False, "index": -1},
         "outcome": "answered",
         "reward": 1.0,
         "cause": "the server refused [redacted]",
         "look": {"query": "Is it [redacted]?", "extracted": "[redacted]"},
-        "branch_points": [{"sent": "x [redacted]", "position": 7}],
+        "branch_points": [
+            {
+                "agent": "",
+                "cause": "edited",
+                "message": 0,
+                "role": "",
+                "position": 7,
+                "recorded": "",
+                "sent": "x [redacted]",
+            }
+        ],
     }
 
 

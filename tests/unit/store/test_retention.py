@@ -2,6 +2,7 @@
 
 import pytest
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.store.retention import parse_keep
 
 RIGHT = {"outcome": "answered", "reward": 1.0, "scores": {"acc": 1.0}}
@@ -27,17 +28,17 @@ def test_another_form_is_refused(text: str) -> None:
     ],
 )
 def test_failures_are_what_was_not_answered_scored_or_right(changes: dict[str, object], kept: bool) -> None:
-    assert parse_keep("failures").content_of("id", RIGHT | changes) is kept
+    assert parse_keep("failures").content_of("id", figures_of(RIGHT | changes)) is kept
 
 
 def test_a_sample_is_of_about_its_share_and_the_same_again() -> None:
     keep = parse_keep("sample:0.1")
-    kept = [number for number in range(5000) if keep.content_of(str(number), RIGHT)]
+    kept = [number for number in range(5000) if keep.content_of(str(number), figures_of(RIGHT))]
     assert 400 < len(kept) < 600
-    assert kept == [number for number in range(5000) if keep.content_of(str(number), RIGHT)]
+    assert kept == [number for number in range(5000) if keep.content_of(str(number), figures_of(RIGHT))]
 
 
 def test_all_and_off() -> None:
-    assert parse_keep("all").content_of("id", RIGHT)
+    assert parse_keep("all").content_of("id", figures_of(RIGHT))
     assert not parse_keep("off").is_on
     assert parse_keep("sample:0").is_on

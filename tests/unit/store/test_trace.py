@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from aworld_train.episode.figures import figures_of
 from aworld_train.errors import UsageError
 from aworld_train.store.content import packed_floats
 from aworld_train.store.database import Database
@@ -27,7 +28,7 @@ def traced(place: StorePlace, treatment: str) -> list[list[TokenOrigin]]:
     writer = StoreRecorder(place.folder.parent, parse_keep("all"), Redactor())
     episode = uuid.uuid4().hex
     writer.begin(episode, writer.task(task_row(0, 2, 3)), step=STEP, phase="train", attempt=0, key="uid_0")
-    writer.end(episode, {"outcome": "answered", "treatment": treatment}, branching_content())
+    writer.end(episode, figures_of({"outcome": "answered", "treatment": treatment}), branching_content())
     writer.trained(
         STEP,
         [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aworld_train.adapter.base import Checkpoint
 from aworld_train.adapter.verl.framework import VerlFramework
+from aworld_train.episode.figures import figures_of
 from aworld_train.training import step_rows
 from aworld_train.training.alarms import Alarm
 from aworld_train.training.episode_counts import EpisodeCounts
@@ -48,7 +49,7 @@ def unscored(step: int = 1, **more: Any) -> dict[str, Any]:
 def tally(*lines: dict[str, Any]) -> EpisodeCounts:
     made = EpisodeCounts()
     for line in lines:
-        made.add(line)
+        made.add(figures_of(line))
     return made
 
 
@@ -101,16 +102,20 @@ def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> Non
         scored=2,
         correct=1.5,
         correct_with_tool=1.0,
-        tool_calls=3,
-        tool_errors=1,
-        tool_seconds=1.5,
+        totals=Counter(
+            tool_calls=3,
+            tool_errors=1,
+            tool_seconds=1.5,
+            rows=5,
+            undelivered=2,
+            reward=1.5,
+            response_tokens=60,
+            turns=0,
+        ),
+        kinds=Counter({("branches", "new"): 3, ("branches", "cut"): 1, ("format_misses", "schema"): 1}),
         environment_losses=2,
-        rows=5,
         row_tokens=120,
         unique_tokens=120,
-        branches=Counter(new=3, cut=1),
-        format_misses=Counter(schema=1),
-        undelivered=2,
         outcomes=Counter(answered=3, timeout=1, environment=1),
         causes=Counter({"no verdict": 1, "gone": 2}),  # not that of an episode that was trained on
         outcome_causes=Counter({"answered: late": 1, "answered: no verdict": 1, "environment: gone": 1}),
@@ -120,8 +125,6 @@ def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> Non
         suspicions=Counter(x=1),
         parts=Counter({"a": 0.75}),
         part_counts=Counter(a=2),
-        reward=1.5,
-        scored_response_tokens=60,
         rewards={(4, ""): {1.0, 0.5}},
         compared=Counter({4: 2}),
         played=Counter({4: 2, -1: 3}),
@@ -376,7 +379,7 @@ def test_endpoints_that_refuse_five_episodes_in_a_row_end_the_run_and_not_the_ne
     assert account.reason_to_stop is None
     refreshed(account, {**refused, "step": 2})
     assert account.reason_to_stop == (
-        "The judges refuse all requests: HTTP 401 (every such episode would be left out, so the run was ended)."
+        "The judges refuse all requests: HTTP 401 (every such episode would be dropped, so the run was ended)."
     )
     again = RunMetrics(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", 2)
     again.refresh(1.0)

@@ -243,7 +243,7 @@ def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Pa
         outcomes={"answered": 11, "overlong": 5},
         outcomes_of="step 2",
         tool_errors=1,
-        tool_seconds=replay.record.training[2].tool_seconds / 5,
+        tool_seconds=replay.record.training[2].totals["tool_seconds"] / 5,
         staleness=0.25,
         max_staleness=1,
         gpus=12,

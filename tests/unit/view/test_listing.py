@@ -45,6 +45,6 @@ def test_pages_of_every_order_hold_each_episode_once_and_in_the_order_of_ids(tmp
                 ]
                 assert ids == pages and len(set(ids)) == 48
                 assert [head.id for head in store.heads(ids[5:9])] == ids[5:9]
-                rewards = [head.figures["reward"] for head in store.heads(ids)]
+                rewards = [head.figures.reward for head in store.heads(ids)]
                 if sort == "reward":
                     assert rewards[-12:] == [None] * 12

@@ -16,7 +16,7 @@ import pytest
 from aworld_train.adapter.episodes import external_agent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord, open_record
-from aworld_train.rollout.images import Image
+from aworld_train.episode.images import Image
 from tests.agent_loops import (
     END,
     MESSAGES,
@@ -81,9 +81,9 @@ async def test_a_plain_client_has_the_same_row_as_our_own_loop() -> None:
     assert_exact([row], client_engine)
     assert row.extra_fields["assistant_text"] == ANSWER
     for key in ("outcome", "turns", "tool_calls", "tool_errors", "sampled_tokens", "branches"):
-        assert slot.line[key] == own_slot.line[key], key
-    assert (slot.line["outcome"], slot.line["tool_calls"]) == ("answered", 1)
-    assert slot.line["tool_seconds"] > 0
+        assert getattr(slot.figures, key) == getattr(own_slot.figures, key), key
+    assert (slot.figures.outcome, slot.figures.tool_calls) == ("answered", 1)
+    assert slot.figures.tool_seconds > 0
 
 
 async def test_an_agent_does_not_get_the_right_answers_of_its_task() -> None:
@@ -186,8 +186,8 @@ async def test_each_agent_of_a_swarm_has_rows_of_its_own() -> None:
     rows, slot = await outside(engine, "swarm")
     assert [row.extra_fields["agent"] for row in rows] == ["planner", "worker"]
     assert_exact(rows, engine)
-    assert slot.line["agents"] == {"planner": 1, "worker": 2}
-    assert not slot.line["branches"]
+    assert slot.figures.agents == {"planner": 1, "worker": 2}
+    assert not slot.figures.branches
 
 
 async def test_only_the_trainable_agents_of_a_swarm_are_trained() -> None:
@@ -203,18 +203,18 @@ async def test_an_edited_history_is_a_second_row_and_nothing_is_trained_on_twice
     rows, slot = await outside(engine, "editing", max_turns=8)
     assert_exact(rows, engine)
     assert len(rows) == 3
-    assert slot.line["branches"] == {"edited": 2}
-    first, second = slot.line["branch_points"]
-    assert (first["agent"], first["cause"], first["role"], first["position"]) == (
+    assert slot.figures.branches == {"edited": 2}
+    first, second = slot.figures.branch_points
+    assert (first.agent, first.cause, first.role, first.position) == (
         "agent",
         "edited",
         "tool",
         0,
     )
-    assert first["message"] < second["message"]
-    assert (first["recorded"], first["sent"]) == ("2", "[removed]")
-    assert (slot.line["format_misses"], slot.line["undelivered"]) == ({}, 0)
-    assert slot.line["outcome"] == "answered"
+    assert first.message < second.message
+    assert (first.recorded, first.sent) == ("2", "[removed]")
+    assert (slot.figures.format_misses, slot.figures.undelivered) == ({}, 0)
+    assert slot.figures.outcome == "answered"
 
 
 async def test_a_context_reset_is_a_second_row() -> None:
@@ -222,27 +222,27 @@ async def test_a_context_reset_is_a_second_row() -> None:
     rows, slot = await outside(engine, "resetting")
     assert len(rows) == 2
     assert_exact(rows, engine)
-    assert sum(slot.line["branches"].values()) == 1
+    assert sum(slot.figures.branches.values()) == 1
 
 
 async def test_an_agent_that_is_told_that_its_history_is_too_long_may_shorten_it() -> None:
     engine = ScriptedEngine([sampled(call("2**2000") + END), sampled(ANSWER + END)])
     rows, slot = await outside(engine, "shortening", response_length=300)
-    assert slot.line["outcome"] == "answered"
+    assert slot.figures.outcome == "answered"
     assert_exact(rows, engine)
 
 
 async def test_an_agent_that_answers_without_tools_is_trained_on_as_it_is() -> None:
     engine = ScriptedEngine([sampled(ANSWER + END)])
     [row], slot = await outside(engine, "without_tools")
-    assert (slot.line["outcome"], slot.line["tool_calls"]) == ("answered", 0)
+    assert (slot.figures.outcome, slot.figures.tool_calls) == ("answered", 0)
     assert_exact([row], engine)
 
 
 async def test_broken_tool_json_is_the_models_own_doing() -> None:
     engine = ScriptedEngine([sampled("<tool_call>\n{not json}\n</tool_call>" + END)])
     rows, slot = await outside(engine)
-    assert slot.line["outcome"] == "format"
+    assert slot.figures.outcome == "format"
     assert_exact(rows, engine)
 
 
@@ -261,22 +261,22 @@ async def test_an_agent_that_fails_is_not_trained_on_unless_it_used_up_its_time(
     rows, slot = await outside(ScriptedEngine([sampled(ANSWER + END)]), builder, episode_timeout=seconds)
     use = "trained" if outcome == "timeout" else "dropped"
     assert len(rows) == (use == "trained")
-    assert (slot.line["outcome"], slot.line["treatment"]) == (outcome, use)
-    assert cause is None or cause in slot.line["cause"]
+    assert (slot.figures.outcome, slot.figures.treatment) == (outcome, use)
+    assert cause is None or cause in slot.figures.cause
     assert time.monotonic() - began < 50
 
 
 async def test_an_agent_that_asks_without_end_uses_up_its_turns() -> None:
     engine = ScriptedEngine([sampled(ANSWER + END, i) for i in range(9)])
     rows, slot = await outside(engine, "flooding", max_turns=3)
-    assert (slot.line["outcome"], slot.line["turns"]) == ("max_turns", 3)
+    assert (slot.figures.outcome, slot.figures.turns) == ("max_turns", 3)
     assert_exact(rows, engine)
 
 
 async def test_the_same_turn_without_end_is_a_repetition() -> None:
     engine = ScriptedEngine([sampled(call("6*7") + END, i) for i in range(9)])
     rows, slot = await outside(engine, "forgiving", max_turns=9, repetition={"turns": 3})
-    assert (slot.line["outcome"], slot.line["turns"]) == ("repetition", 3)
+    assert (slot.figures.outcome, slot.figures.turns) == ("repetition", 3)
     assert_exact(rows, engine)
 
 
@@ -287,8 +287,8 @@ async def test_an_engine_that_fails_a_call_is_not_the_agents_fault_whatever_it_m
     engine = ScriptedEngine([USES_TOOL[0], RuntimeError("out of memory")])
     rows, slot = await outside(engine, builder)
     assert rows == []
-    assert (slot.line["outcome"], slot.line["treatment"]) == ("provider", "dropped")
-    assert "out of memory" in slot.line["cause"]
+    assert (slot.figures.outcome, slot.figures.treatment) == ("provider", "dropped")
+    assert "out of memory" in slot.figures.cause
 
 
 @pytest.mark.parametrize("builder", ["plain", "forgiving"])
@@ -302,19 +302,19 @@ async def test_a_tool_server_that_dies_is_not_the_agents_fault_whatever_it_makes
     began = time.monotonic()
     rows, slot = await outside(ScriptedEngine([killed, USES_TOOL[1]]), builder)
     assert rows == []
-    assert (slot.line["outcome"], slot.line["treatment"]) == ("environment", "dropped")
+    assert (slot.figures.outcome, slot.figures.treatment) == ("environment", "dropped")
     assert time.monotonic() - began < 30
 
 
 async def test_a_recipe_may_mask_what_it_would_drop_and_drop_what_it_would_train() -> None:
-    treatments = {"rollout": {"outcomes": {"agent": "masked", "answered": "dropped"}}}
+    treatments = {"rollout": {"treatment": {"agent": "masked", "answered": "dropped"}}}
     engine = ScriptedEngine([sampled(ANSWER + END)])
     [row], slot = await outside(engine, "crashing", recipe=treatments)
-    assert slot.line["treatment"] == "masked"
+    assert slot.figures.treatment == "masked"
     assert row.response_ids == sampled(ANSWER + END)
     assert set(row.response_mask) == {0}
     rows, slot = await outside(ScriptedEngine([sampled(ANSWER + END)]), "without_tools", recipe=treatments)
-    assert (rows, slot.line["treatment"]) == ([], "dropped")
+    assert (rows, slot.figures.treatment) == ([], "dropped")
 
 
 async def test_an_agent_s_own_temperature_counts_for_nothing(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ async def test_a_program_is_an_agent_too(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     engine = ScriptedEngine([sampled(ANSWER + END, 3)])
     [row], slot = await outside(engine, command=[sys.executable, str(script)])
-    assert slot.line["outcome"] == "answered"
+    assert slot.figures.outcome == "answered"
     assert row.extra_fields["assistant_text"] == ANSWER
     assert_exact([row], engine)
 
@@ -368,7 +368,7 @@ async def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: 
     )
     rows, slot = await outside(ScriptedEngine([]), command=[sys.executable, str(script)], episode_timeout=8.0)
     assert rows == []
-    assert slot.line["outcome"] == "timeout"
+    assert slot.figures.outcome == "timeout"
     pid = int(pid_file.read_text())
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
@@ -383,7 +383,7 @@ async def test_many_episodes_at_once_keep_their_tokens_apart() -> None:
     for number, (engine, (rows, slot)) in enumerate(zip(engines, played, strict=True)):
         assert_exact(rows, engine)
         assert f"<tool_response>\n{number * 2}\n</tool_response>" in TOKENIZER.decode(rows[0].response_ids)
-        assert slot.line["outcome"] == "answered"
+        assert slot.figures.outcome == "answered"
 
 
 async def test_what_was_recorded_is_replayed_with_the_server_switched_off(
@@ -405,7 +405,7 @@ async def test_what_was_recorded_is_replayed_with_the_server_switched_off(
             text = TOKENIZER.decode(row.response_ids)
             assert "<tool_response>\n42\n</tool_response>" in text
             assert "division by zero" in text
-            assert (slot.line["tool_calls"], slot.line["tool_errors"]) == (2, 1), (mode, kind)
+            assert (slot.figures.tool_calls, slot.figures.tool_errors) == (2, 1), (mode, kind)
     assert TOKEN not in (tmp_path / "tools.jsonl").read_text()
 
 

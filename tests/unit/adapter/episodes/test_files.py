@@ -8,7 +8,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.files import episode_files, to_yaml, write_files
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.episodes.settings import read_settings
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.outcome import Outcome
 
 
@@ -18,7 +18,7 @@ def test_both_files_are_in_the_folder_and_are_written_again(tmp_path: Path) -> N
     for written in (dict.fromkeys(files, "of an earlier start"), files):
         write_files(folder, written)
     assert sorted(file.name for file in folder.iterdir()) == ["episodes.yaml", "reward.yaml"]
-    assert read_settings(str(folder / EPISODES_FILE)).use(Outcome.answered) is EpisodeUse.trained
+    assert read_settings(str(folder / EPISODES_FILE)).treatment(Outcome.answered) is Treatment.trained
     assert yaml.safe_load((folder / REWARD_FILE).read_text())["function"] is None
 
 

@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes import player
@@ -19,11 +19,14 @@ from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout import react
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.images import TEXT_ONLY, Image
-from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.images import TEXT_ONLY
+from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.outcome import (
     AgentFailed,
     EnvironmentLost,
@@ -138,7 +141,7 @@ async def played(
     **agent_settings: Any,
 ) -> tuple[FinishedEpisode, dict[str, Any]]:
     """An episode, and the line that it leaves."""
-    recipe = recipes.load({"agent": agent_settings, "rollout": {"outcomes": outcomes or {}}})
+    recipe = recipes.load({"agent": agent_settings, "rollout": {"treatment": outcomes or {}}})
     settings = settings_from(episode_settings(recipe))
     agent = kind(settings)
     agent.turns, agent.end = turns, end
@@ -152,8 +155,8 @@ async def played(
         max_response_tokens=1000,
     )
     assert finished.result.episode.over.is_set()
-    assert (record.line["outcome"], record.line["cause"]) == (finished.result.outcome, finished.result.cause)
-    return finished, record.line
+    assert (record.figures.outcome, record.figures.cause) == (finished.result.outcome, finished.result.cause)
+    return finished, record.figures.line()
 
 
 @pytest.mark.parametrize(
@@ -207,17 +210,17 @@ async def test_the_images_of_a_task_are_in_its_messages_and_not_left_out_for_a_m
     assert f"there is an image in them, and {TEXT_ONLY}" in (finished.result.cause or "")
 
 
-@pytest.mark.parametrize("use", EpisodeUse)
+@pytest.mark.parametrize("use", Treatment)
 @pytest.mark.parametrize(
     ("how", "was_played"),
     [({}, True), ({"turns": 0}, False), ({"kind": Computing, "turns": 0}, True), ({"kind": Computing}, True)],
 )
 async def test_what_is_scored_was_played_and_is_not_dropped(
-    how: dict[str, Any], was_played: bool, use: EpisodeUse
+    how: dict[str, Any], was_played: bool, use: Treatment
 ) -> None:
     finished, line = await played(**how, outcomes=dict.fromkeys(Outcome, use.value))
-    assert (finished.use, line["treatment"]) == (use, use.value)
-    assert finished.is_scored is (was_played and use is not EpisodeUse.dropped)
+    assert (finished.treatment, line["treatment"]) == (use, use.value)
+    assert finished.is_scored is (was_played and use is not Treatment.dropped)
 
 
 @pytest.mark.parametrize(

@@ -13,24 +13,24 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, current_record, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
-from aworld_train.recipe.schema import EpisodeUse
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
+from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.endpoint import EndpointFailed
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message
+from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
-from aworld_train.store.content import StoredScore
 from aworld_train.store.events import EpisodeBegun, EpisodeEnded
 from tests.stored_runs import task_row, written_events
 from tests.templates import ScriptedModel, cut_up
 
-ANSWERED = {"outcome": "answered", "treatment": "trained", "cause": None}
+ANSWERED = {"outcome": "answered", "treatment": "trained"}
 RAISED = {"outcome": "infrastructure", "treatment": "dropped", "cause": "RuntimeError: a bug"}
 LIMITS = EpisodeLimits(10, 1000, 1000, SamplingParams(1.0, 1.0, -1))
 TASK = {**task_row(0, 6, 7), "raw_prompt": task_row(0, 6, 7)["prompt"]}
@@ -47,7 +47,7 @@ def finished(answer: str = "It is 42.", tools: ToolCounts | None = None) -> Epis
     record = EpisodeRecord(1, False, 0)
     episode = ChatEpisode(cast(Any, None), LIMITS)
     result = EpisodeResult(episode, tools or ToolCounts(), Outcome.answered, answer)
-    record.finish(result, [], EpisodeUse.trained, 0.5)
+    record.finish(result, [], Treatment.trained, 0.5)
     return record
 
 
@@ -69,8 +69,8 @@ def test_a_number_beyond_64_bits_is_no_figure() -> None:
             "text": "7",
         },
     )
-    assert list(record.line["scores"]) == ["acc", "nan", "most"]
-    assert record.line["reward"] == 1.0
+    assert list(record.figures.scores or {}) == ["acc", "nan", "most"]
+    assert record.figures.reward == 1.0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,8 @@ def test_an_episode_whose_loop_raised_is_dropped_whatever_was_reported(
     run_dir: Path, reported: dict[str, Any], error: Exception | None, end: dict[str, Any]
 ) -> None:
     record = EpisodeRecord(1, False, 0)
-    record.line |= reported
+    for name, value in reported.items():
+        setattr(record.figures, name, value)
     if reported and error:
         record.reward(1.0, {"acc": 1.0})
     record.write(error)
@@ -97,14 +98,14 @@ def test_an_episode_whose_loop_raised_is_dropped_whatever_was_reported(
 
 def test_a_line_says_which_endpoints_refuse_all_requests() -> None:
     record = finished()
-    assert not record.score(score(None, judge_calls=1.0), TASK) and "refusal" not in record.line
+    assert not record.score(score(None, judge_calls=1.0), TASK) and record.figures.refusal is None
     assert not record.score(score(None, llm_judge_judges_refuse=1.0), TASK)
-    assert record.line["refusal"] == "The judges refuse all requests: no judge"
+    assert record.figures.refusal == "The judges refuse all requests: no judge"
     episode = ChatEpisode(cast(Any, None), LIMITS)
     episode.fail(EndpointFailed("the endpoint helper gave no answer: HTTP 401", is_permanent=True))
     record = EpisodeRecord(1, False, 0)
-    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.provider), [], EpisodeUse.dropped, 0.5)
-    assert record.line["refusal"].endswith(": the endpoint helper gave no answer: HTTP 401")
+    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.provider), [], Treatment.dropped, 0.5)
+    assert (record.figures.refusal or "").endswith(": the endpoint helper gave no answer: HTTP 401")
 
 
 async def test_what_became_of_an_episode_is_in_its_line() -> None:
@@ -123,13 +124,14 @@ async def test_what_became_of_an_episode_is_in_its_line() -> None:
     record = open_record(3, True, 5)
     assert current_record() is record
     rows = episode.rows()
-    record.finish(result, rows, EpisodeUse.masked, 3.456789)
+    record.finish(result, rows, Treatment.masked, 3.456789)
     sampled = len(episode.agents["agent"].completions[0].tokens)
-    branch_points = record.line.pop("branch_points")
+    line = record.figures.line()
+    branch_points = line.pop("branch_points")
     assert [(point["agent"], point["cause"], point["message"]) for point in branch_points] == [
         ("agent", "edited", 2)
     ]
-    assert record.line == {
+    assert line == {
         "episode": record.id,
         "step": 3,
         "validate": True,
@@ -170,9 +172,9 @@ async def test_tokens_of_an_outside_endpoint_are_counted_without_rows() -> None:
     history.append((await episode.complete("agent", ChatRequest(history))).message)
     await episode.complete("agent", ChatRequest([*history, Message("user", "And now?")]))
     record = EpisodeRecord(1, True, 0)
-    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.answered), [], EpisodeUse.trained, 0.5)
+    record.finish(EpisodeResult(episode, ToolCounts(), Outcome.answered), [], Treatment.trained, 0.5)
     counts = ("prompt_tokens", "response_tokens", "sampled_tokens", "given_tokens")
-    assert [record.line[name] for name in counts] == [10, 37, 14, 50]
+    assert [getattr(record.figures, name) for name in counts] == [10, 37, 14, 50]
 
 
 @pytest.mark.parametrize(
@@ -186,18 +188,19 @@ def test_an_episode_without_a_score_is_dropped_and_one_with_it_usable(
     value: float | None, scored: dict[str, Any]
 ) -> None:
     record, given = finished(), score(value, "4" * 1001, acc=0.25)
-    played = {**record.line, "scorer": "number", "scoring": given.result.outcome.value}
+    played = {**record.figures.line(), "scorer": "number", "scoring": given.result.outcome.value}
     assert record.score(given, TASK) is record.is_usable is (value is not None)
+    line = record.figures.line()
     if value is not None:
-        assert record.line.pop("scores") == given.figures()
-    assert record.line == {**played, **scored}
+        assert line.pop("scores") == given.figures()
+    assert line == {**played, **scored}
 
 
 def test_of_an_answer_that_is_right_without_a_tool_a_person_gets_what_to_look_at() -> None:
     record = finished()
     assert record.score(score(1.0), TASK)
-    assert record.line["suspicions"] == ["right_without_tool"]
-    assert record.line["look"] == {
+    assert record.figures.suspicions == ["right_without_tool"]
+    assert record.figures.look == {
         "query": "What is 6 times 7?",
         "said": "It is 42.",
         "extracted": "42",
@@ -216,14 +219,14 @@ def test_an_answer_is_not_suspicious_that_used_a_tool_or_is_wrong_or_whose_agent
     record = finished(tools=tools)
     record.begin(settings_from(episode_settings(recipes.load({}, overrides))), TASK, phase="train")
     assert record.score(score(value), TASK)
-    assert not {"suspicions", "look"} & set(record.line)
+    assert not {"suspicions", "look"} & set(record.figures.line())
 
 
 def test_a_score_of_what_was_not_played_here_is_recorded_without_suspicion() -> None:
     record = EpisodeRecord(1, False, 0)
     assert record.score(score(1.0, None), {})
-    assert (record.line["reward"], record.line["extracted"]) == (1.0, None)
-    assert "suspicions" not in record.line
+    assert (record.figures.reward, record.figures.extracted) == (1.0, None)
+    assert record.figures.suspicions is None
 
 
 @pytest.mark.parametrize(
@@ -248,18 +251,18 @@ async def test_an_answer_from_a_file_that_is_not_the_task_s_is_suspicious(
     await episode.complete("agent", ChatRequest([*history, message, result]))
     record = EpisodeRecord(1, False, 0)
     played = EpisodeResult(episode, ToolCounts(1), Outcome.answered, "4242")
-    record.finish(played, episode.rows(), EpisodeUse.trained, 0.5)
+    record.finish(played, episode.rows(), Treatment.trained, 0.5)
     info = {} if attachments is None else {"attachments": np.array(attachments)}
     assert record.score(score(1.0, "4242"), {"raw_prompt": prompt, "extra_info": info or None})
-    assert record.line["look"]["query"] == "\nNot 4242?"
-    assert record.line["suspicions"] == signs
+    assert (record.figures.look or {})["query"] == "\nNot 4242?"
+    assert record.figures.suspicions == signs
 
 
 def test_an_environment_that_is_lost_is_a_line_of_its_own_and_the_episode_goes_on(run_dir: Path) -> None:
     record = EpisodeRecord(1, False, 0)
     record.environment_lost("no answer")
     begun = {"episode": record.id, "step": 1, "validate": False, "index": 0}
-    assert record.line == begun and not record.is_written
+    assert record.figures.line() == begun and not record.is_written
     assert lines(run_dir) == [{**begun, "outcome": "environment", "retried": True, "cause": "no answer"}]
 
 
@@ -281,7 +284,7 @@ def test_lines_are_whole_where_a_disk_takes_parts_and_only_their_owner_reads_the
     monkeypatch.setattr(os, "close", close_and_note)
     for index in range(2):
         record = EpisodeRecord(1, False, index)
-        record.line |= {"outcome": "answered", "cause": "é"}
+        record.figures.outcome, record.figures.cause = "answered", "é"
         record.write(None)
     monkeypatch.undo()
     assert [(line["index"], line["cause"]) for line in lines(run_dir)] == [(0, "é"), (1, "é")]
@@ -308,18 +311,18 @@ async def test_the_store_has_an_episode_with_its_content_as_the_recipe_keeps_it(
     record.begin(settings, TASK, phase="train", attempt=2, key="uid_2_0")
     record.reward(1.0, {"acc": 1.0})  # of a reward function of the framework's
     await record.keep()
-    assert lines(run_dir) == [record.line]
+    assert lines(run_dir) == [record.figures.line()]
     events = written_events(run_dir)
     begun = [event for event in events if isinstance(event, EpisodeBegun)]
     assert [(e.id, e.step, e.phase, e.attempt, e.key) for e in begun] == [
         (record.id, 1, "train", 2, "uid_2_0")
     ] * (is_kept is not None)
     ended = [event for event in events if isinstance(event, EpisodeEnded)]
-    assert [(event.id, event.figures) for event in ended] == [(record.id, record.line)] * len(begun)
+    assert [(event.id, event.figures) for event in ended] == [(record.id, record.figures)] * len(begun)
     if is_kept is not None:
         content = ended[0].content
         assert (content is not None) is is_kept
-        assert content is None or content.score == StoredScore(parts={"acc": 1.0})
+        assert content is None or content.score == ScoreResult(parts={"acc": 1.0})
 
 
 def test_an_episode_that_was_not_played_is_stored_without_content(run_dir: Path) -> None:
@@ -331,4 +334,4 @@ def test_an_episode_that_was_not_played_is_stored_without_content(run_dir: Path)
     assert recorder is not None
     recorder.close()
     [ended] = (event for event in written_events(run_dir) if isinstance(event, EpisodeEnded))
-    assert ended.content is None and ended.figures == record.line
+    assert ended.content is None and ended.figures == record.figures

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from contextlib import chdir
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import asdict
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.scoring import reward_plan, score_episode

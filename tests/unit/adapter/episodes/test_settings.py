@@ -16,7 +16,8 @@ from aworld_train.adapter.episodes.settings import (
     read_settings,
     settings_from,
 )
-from aworld_train.recipe.schema import EpisodeUse, OutcomesSection
+from aworld_train.episode.treatment import Treatment
+from aworld_train.recipe.schema import TreatmentSection
 from aworld_train.rollout.cassette import NoTools
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.model import SamplingParams
@@ -57,7 +58,7 @@ OTHER = {
     },
     "env": {"servers": ["b", "a"], "recovery_timeout": 3.5},
     "rollout": {
-        "outcomes": dict.fromkeys(Outcome, "masked"),
+        "treatment": dict.fromkeys(Outcome, "masked"),
         "small_group": "resample",
         "n": 6,
         "min_group": 4,
@@ -91,7 +92,7 @@ def test_everything_else_arrives() -> None:
     assert settings.env["servers"] == ["b", "a"]
     assert settings.env["recovery_timeout"] == 3.5
     assert (settings.repetition.turns, settings.repetition.loops) == (4, 5)
-    assert {settings.use(outcome) for outcome in Outcome} == {EpisodeUse.masked}
+    assert {settings.treatment(outcome) for outcome in Outcome} == {Treatment.masked}
     assert settings.replay_below == 4
     context = settings.context
     assert (context.policy, context.budget, context.keep, context.condense_over) == ("summarize", 700, 3, 900)
@@ -116,13 +117,13 @@ def test_the_defaults_are_the_recipe_s() -> None:
 
 
 def test_outcomes_and_their_treatments_are_the_same_set() -> None:
-    assert [field.name for field in fields(OutcomesSection)] == [outcome.value for outcome in Outcome]
-    assert all(field.metadata["help"] for field in fields(OutcomesSection))
+    assert [field.name for field in fields(TreatmentSection)] == [outcome.value for outcome in Outcome]
+    assert all(field.metadata["help"] for field in fields(TreatmentSection))
 
 
 def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> None:
     settings = travelled()
-    own = {outcome for outcome in Outcome if settings.use(outcome) is EpisodeUse.trained}
+    own = {outcome for outcome in Outcome if settings.treatment(outcome) is Treatment.trained}
     assert own == {
         Outcome.answered,
         Outcome.wrong_format,
@@ -134,15 +135,15 @@ def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> No
         Outcome.timeout,
         Outcome.broken_tools,
     }
-    assert {settings.use(outcome) for outcome in set(Outcome) - own} == {EpisodeUse.dropped}
+    assert {settings.treatment(outcome) for outcome in set(Outcome) - own} == {Treatment.dropped}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_an_outcome_s_treatment_is_changed_alone(outcome: Outcome) -> None:
-    changed, default = travelled(f"rollout.outcomes.{outcome.value}=masked"), travelled()
-    different = {other for other in Outcome if changed.use(other) is not default.use(other)}
+    changed, default = travelled(f"rollout.treatment.{outcome.value}=masked"), travelled()
+    different = {other for other in Outcome if changed.treatment(other) is not default.treatment(other)}
     assert different == {outcome}
-    assert changed.use(outcome) is EpisodeUse.masked
+    assert changed.treatment(outcome) is Treatment.masked
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,17 @@ def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Pa
 
     episode = play(run_dir, task_row(3, 6, 7), {**EVALUATED, "on_played": note})
     assert scored == [False], "told once, before anything is written of it"
-    assert episode.score is not None and episode.score.value == episode.line["reward"] == 1.0
-    assert {name: episode.line[name] for name in ("step", "validate", "index", "seed", "outcome")} == {
+    assert episode.score is not None and episode.score.value == episode.figures.reward == 1.0
+    assert {
+        name: getattr(episode.figures, name) for name in ("step", "validate", "index", "seed", "outcome")
+    } == {
         "step": 0,
         "validate": True,
         "index": 3,
         "seed": 7,
         "outcome": "answered",
     }
-    assert episode.line["seconds"] >= 0
+    assert episode.figures.seconds >= 0
     [begun] = (event for event in written_events(run_dir) if isinstance(event, EpisodeBegun))
     assert (begun.phase, begun.attempt, begun.key) == ("eval", 1, "task-3.1")
 
@@ -72,6 +74,6 @@ def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Pa
 @pytest.mark.parametrize(("validate", "phase"), [(False, "train"), (True, "val")])
 def test_an_episode_of_a_training_framework_says_its_step(run_dir: Path, validate: bool, phase: str) -> None:
     episode = play(run_dir, task_row(3, 6, 7), {"step": 2, "validate": validate})
-    assert (episode.line["step"], episode.line["validate"]) == (2, validate)
+    assert (episode.figures.step, episode.figures.validate) == (2, validate)
     [begun] = (event for event in written_events(run_dir) if isinstance(event, EpisodeBegun))
     assert (begun.step, begun.phase, begun.attempt, begun.key) == (2, phase, 0, "")

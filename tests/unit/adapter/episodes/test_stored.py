@@ -1,34 +1,33 @@
 """What the store keeps of an episode: which of its tokens are trained on, as in its rows, and no secret."""
 
 import json
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aworld_train.adapter.episodes import stored as stored_module
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult
+from aworld_train.episode.branch_point import BranchPoint
+from aworld_train.episode.message import Message
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.messages import ChatRequest, Message, ToolCall
+from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
-from aworld_train.rollout.tool_record import ToolCallRecord, ToolCounts
+from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
-    SharedNode,
-    StoredBranch,
-    StoredMessage,
     StoredNode,
     StoredRow,
-    StoredScore,
-    decoded_shared,
+    decoded_node,
     packed_floats,
     packed_tokens,
 )
@@ -116,8 +115,8 @@ async def test_no_secret_is_in_calls_answer_and_score(
     assert (use.is_error, use.began, use.seconds, use.call_id) == (True, 1.0, 0.123457, "call-1")
     assert use.server == "tools.example"
     hidden = "[redacted]"
-    assert content.score == StoredScore(
-        None, "exact", "error", hidden, {hidden: 1.0}, (f"saw {hidden}",), f"no {hidden}"
+    assert content.score == ScoreResult(
+        None, hidden, ScoreOutcome.error, {hidden: 1.0}, (f"saw {hidden}",), f"no {hidden}", "exact"
     )
     blobs = written_events(tmp_path)
     assert blobs and "key-" not in repr((content, blobs))
@@ -150,11 +149,11 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
     assert (planner.name, worker.name) == ("planner", "worker")
     assert [node.parent for node in planner.nodes] == [-1, 0, 1, 2, 1, 4]
     assert planner.nodes[0] == StoredNode(-1, token_count=len(root.tokens), shared=planner.nodes[0].shared)
-    shared = SharedNode((StoredMessage("user", "Hello."),), packed_tokens(root.tokens))
-    assert decoded_shared(blobs[planner.nodes[0].shared]) == shared
+    shared = StoredNode(-1, (Message("user", "Hello."),), packed_tokens(root.tokens))
+    assert decoded_node(blobs[planner.nodes[0].shared]) == shared
     assert planner.nodes[1] == StoredNode(
         0,
-        (StoredMessage("assistant", "fine"),),
+        (Message("assistant", "fine"),),
         packed_tokens(turn.tokens),
         len(turn.tokens),
         packed_floats(turn.logprobs or []),
@@ -173,7 +172,7 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
     )
     assert blobs[planner.calls[0].tools] == text
     assert worker.calls[0].tools == ""
-    assert planner.branches == (StoredBranch("edited", 2, "user", 0, "And [redacted]?", "Or [redacted]?"),)
+    assert planner.branches == (BranchPoint("edited", 2, "user", 0, "And [redacted]?", "Or [redacted]?"),)
     prompts = [len(row.prompt) for _, row in episode.rows()]
     assert content.rows == (
         StoredRow(0, (0, 1, 2, 3), (1, 3), prompts[0]),
@@ -203,8 +202,8 @@ async def test_whatever_of_a_turn_was_redacted_its_tokens_are_not_kept(
         node.messages = (replace(node.messages[0], **said),)
     first, kept = stored(tmp_path, episode).agents[0].nodes
     [shared] = (event.data for event in written_events(tmp_path) if isinstance(event, Blob))
-    assert (kept.redacted, decoded_shared(shared).redacted) == (is_redacted, is_redacted)
-    assert (kept.tokens == b"", decoded_shared(shared).tokens == b"") == (is_redacted, is_redacted)
+    assert (kept.redacted, decoded_node(shared).redacted) == (is_redacted, is_redacted)
+    assert (kept.tokens == b"", decoded_node(shared).tokens == b"") == (is_redacted, is_redacted)
     assert [kept.token_count, first.token_count] == [len(turn.tokens), len(root.tokens)]
     assert "key-1" not in repr((kept, shared))
 
@@ -213,16 +212,16 @@ async def test_whatever_of_a_turn_was_redacted_its_tokens_are_not_kept(
     ("result", "parts", "kept"),
     [
         (None, {}, None),
-        (None, {"acc": 0.5}, StoredScore(parts={"acc": 0.5})),
+        (None, {"acc": 0.5}, ScoreResult(parts={"acc": 0.5})),
         (
             ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, (), None, "exact"),
             {"acc": 0.5},
-            StoredScore(0.0, "exact", "no_answer"),
+            ScoreResult(0.0, None, ScoreOutcome.no_answer, scorer="exact"),
         ),
     ],
 )
 def test_a_score_is_that_of_the_package_or_has_the_parts_of_another_reward_function(
-    tmp_path: Path, result: ScoreResult | None, parts: dict[str, float], kept: StoredScore | None
+    tmp_path: Path, result: ScoreResult | None, parts: dict[str, float], kept: ScoreResult | None
 ) -> None:
     score = None if result is None else EpisodeScore(result, 0, 0)
     assert stored(tmp_path, TokenEpisode(says("fine"), LIMITS), score=score, parts=parts).score == kept

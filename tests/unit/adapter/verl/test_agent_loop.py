@@ -94,8 +94,8 @@ async def test_a_row_is_what_was_sampled_and_what_was_given_token_by_token(
     assert "<answer>42</answer>" in output.extra_fields["assistant_text"]
     assert "division by zero" not in output.extra_fields["assistant_text"]
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (11, 13)
-    assert slot.line["sampled_tokens"] == len(trained)
-    assert slot.line["response_tokens"] == len(output.response_ids)
+    assert slot.figures.sampled_tokens == len(trained)
+    assert slot.figures.response_tokens == len(output.response_ids)
 
 
 async def test_each_turn_may_use_the_room_that_is_left_and_all_are_one_request(
@@ -119,7 +119,7 @@ async def test_a_turn_that_fills_the_room_is_trained_on_as_far_as_it_came(
     output, slot = await run(engine, response_length=20)
     assert len(output.response_ids) == 20
     assert output.response_mask == [1] * 20
-    assert slot.line["outcome"] == "overlong"
+    assert slot.figures.outcome == "overlong"
 
 
 async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: ServerProcess) -> None:
@@ -130,8 +130,8 @@ async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: S
     output, slot = await run(engine, prompt_length=len(whole) - 1)
     assert output == []
     assert engine.prompts == []
-    assert slot.line["outcome"] == "overlong"
-    assert f"{len(whole)} tokens" in slot.line["cause"]
+    assert slot.figures.outcome == "overlong"
+    assert f"{len(whole)} tokens" in slot.figures.cause
     output, _ = await run(ScriptedEngine([sampled("42" + END)]), prompt_length=len(whole))
     assert output.prompt_ids == list(whole)
 
@@ -153,7 +153,7 @@ async def test_a_call_that_cannot_be_read_ends_the_episode_and_is_trained_on(
 ) -> None:
     engine = ScriptedEngine([sampled(text + END)])
     output, slot = await run(engine, response_length=50_000)
-    assert slot.line["outcome"] == "format"
+    assert slot.figures.outcome == "format"
     assert output.response_ids == sampled(text + END)
     assert set(output.response_mask) == {1}
 
@@ -164,8 +164,8 @@ async def test_a_tool_that_does_not_exist_is_an_error_the_model_can_react_to(
     wrong = call("1+1").replace("calculator", "search")
     engine = ScriptedEngine([sampled(wrong + END), sampled("sorry" + END)])
     output, slot = await run(engine)
-    assert (slot.line["tool_calls"], slot.line["tool_errors"]) == (1, 1)
-    assert slot.line["outcome"] == "answered"
+    assert (slot.figures.tool_calls, slot.figures.tool_errors) == (1, 1)
+    assert slot.figures.outcome == "answered"
     assert "unknown tool" in TOKENIZER.decode(output.response_ids)
 
 
@@ -175,8 +175,8 @@ async def test_arguments_that_no_tool_could_be_sent_do_not_look_like_a_lost_envi
     text = '<tool_call>\n{"name": "calculator", "arguments": {"expression": 1e999}}\n</tool_call>'
     engine = ScriptedEngine([sampled(text + END), sampled(call("6*7") + END), sampled("42" + END)])
     _, slot = await run(engine)
-    assert slot.line["outcome"] == "answered"
-    assert (slot.line["tool_calls"], slot.line["tool_errors"]) == (2, 1)
+    assert slot.figures.outcome == "answered"
+    assert (slot.figures.tool_calls, slot.figures.tool_errors) == (2, 1)
 
 
 async def test_a_long_tool_result_is_shortened_with_a_note(calculator: ServerProcess) -> None:
@@ -190,7 +190,7 @@ async def test_a_long_tool_result_is_shortened_with_a_note(calculator: ServerPro
 async def test_too_many_turns_end_the_episode_after_the_last_turn(calculator: ServerProcess) -> None:
     engine = ScriptedEngine([sampled(call("1+1") + END)] * 5)
     output, slot = await run(engine, max_turns=2)
-    assert (len(engine.prompts), slot.line["turns"], slot.line["outcome"]) == (2, 2, "max_turns")
+    assert (len(engine.prompts), slot.figures.turns, slot.figures.outcome) == (2, 2, "max_turns")
     assert output.response_ids[-len(sampled(call("1+1") + END)) :] == sampled(call("1+1") + END)
 
 
@@ -198,15 +198,15 @@ async def test_an_engine_that_fails_is_not_the_agents_fault(calculator: ServerPr
     engine = ScriptedEngine([sampled(call("6*7") + END), RuntimeError("out of memory")])
     output, slot = await run(engine)
     assert output == []
-    assert (slot.line["outcome"], slot.line["treatment"]) == ("provider", "dropped")
-    assert "out of memory" in slot.line["cause"]
-    assert (slot.line["turns"], slot.line["tool_calls"]) == (1, 1)
+    assert (slot.figures.outcome, slot.figures.treatment) == ("provider", "dropped")
+    assert "out of memory" in slot.figures.cause
+    assert (slot.figures.turns, slot.figures.tool_calls) == (1, 1)
 
 
 async def test_a_request_that_the_engine_gave_up_is_not_trained_on(calculator: ServerProcess) -> None:
     output, slot = await run(ScriptedEngine([sampled("half of")], stop_reason="aborted"))
     assert output == []
-    assert slot.line["outcome"] == "provider"
+    assert slot.figures.outcome == "provider"
 
 
 async def test_an_episode_whose_engine_takes_all_of_its_time_is_left_out(calculator: ServerProcess) -> None:
@@ -216,7 +216,7 @@ async def test_an_episode_whose_engine_takes_all_of_its_time_is_left_out(calcula
     began = time.monotonic()
     output, slot = await run(ScriptedEngine([sampled(call("6*7") + END), never]), episode_timeout=5.0)
     assert output == []
-    assert (slot.line["outcome"], slot.line["turns"]) == ("provider", 1)
+    assert (slot.figures.outcome, slot.figures.turns) == ("provider", 1)
     assert time.monotonic() - began < 30
 
 
@@ -229,8 +229,8 @@ async def test_a_lost_environment_is_not_the_agents_fault_and_is_recorded(
 
     output, slot = await run(ScriptedEngine([sampled(call("1+1") + END), killed]))
     assert output == []
-    assert (slot.line["outcome"], slot.line["treatment"]) == ("environment", "dropped")
-    assert slot.line["cause"]
+    assert (slot.figures.outcome, slot.figures.treatment) == ("environment", "dropped")
+    assert slot.figures.cause
     [lost] = (run_dir / "traces" / "episodes.jsonl").read_text().splitlines()
     assert json.loads(lost)["outcome"] == "environment"
 
@@ -240,7 +240,7 @@ async def test_an_environment_that_is_not_there_is_no_episode_at_all(mortal: Ser
     engine = ScriptedEngine([])
     output, slot = await run(engine)
     assert output == []
-    assert slot.line["outcome"] == "environment"
+    assert slot.figures.outcome == "environment"
     assert engine.prompts == []
 
 
@@ -259,7 +259,7 @@ async def test_an_episode_is_played_again_from_the_start_if_the_environment_come
     assert engine.prompts[2] == engine.prompts[0] == output.prompt_ids
     trained = [t for t, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
     assert trained == turns[2] + turns[3]
-    assert (slot.line["outcome"], slot.line["turns"]) == ("answered", 2)
+    assert (slot.figures.outcome, slot.figures.turns) == ("answered", 2)
 
 
 async def test_the_servers_of_a_recipe_and_the_token_go_into_the_headers(
@@ -282,7 +282,7 @@ async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: ServerP
         trained = [t for t, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
         assert trained == engine.turns[0] + engine.turns[1]
         assert f"<tool_response>\n{number * 2}\n</tool_response>" in TOKENIZER.decode(output.response_ids)
-        assert slot.line["outcome"] == "answered"
+        assert slot.figures.outcome == "answered"
 
 
 @pytest.mark.parametrize(

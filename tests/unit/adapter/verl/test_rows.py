@@ -8,7 +8,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.agent_loop import EpisodeRow, output_rows
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.model import WeightVersions
 from aworld_train.rollout.outcome import Outcome
@@ -80,7 +80,7 @@ def test_an_episode_s_rows_are_verl_s_with_their_agent_and_the_facts_that_are_sc
     seen = Row([1], [2, 3], [1, 0], [-1.0, 0.0], [(0, 1)], WeightVersions(3, 5), [image], nothing)
     blind = Row([1], [2], [0], [0.0], [(0, 1), (1, 1), (1, 1)], None, [], nothing)
     first, second = output_rows(
-        FinishedEpisode(result, [("planner", seen), ("worker", blind)], EpisodeUse.trained, "6*7?")
+        FinishedEpisode(result, [("planner", seen), ("worker", blind)], Treatment.trained, "6*7?")
     )
     assert (first.prompt_ids, first.response_ids, first.response_mask) == ([1], [2, 3], [1, 0])
     assert (first.response_logprobs, first.multi_modal_data) == ([-1.0, 0.0], {"images": ["a picture"]})

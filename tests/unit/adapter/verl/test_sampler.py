@@ -46,11 +46,11 @@ def groups(batch: Any) -> set[str]:
     return {key.split("_")[0] for key in batch.keys}
 
 
-def test_a_group_with_a_single_healthy_episode_is_left_out_and_reported(
+def test_a_group_with_a_single_healthy_episode_is_dropped_and_reported(
     cleared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[Any] = []
-    monkeypatch.setattr(sampler, "report_left_out", lambda *arguments: reported.append(arguments))
+    monkeypatch.setattr(sampler, "report_dropped", lambda *arguments: reported.append(arguments))
     assert groups(materialize({"a": 8, "b": 1, "c": 2, "d": 0})) == {"a", "c"}
     assert cleared == ["b", "b_0_0", "a", "c", "d"]
     assert reported == [({"b"}, "its group has fewer than 2 healthy episodes")]

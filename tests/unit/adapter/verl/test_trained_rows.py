@@ -12,9 +12,9 @@ from transfer_queue import KVBatchMeta
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import trained_rows
-from aworld_train.adapter.verl.trained_rows import report_left_out, report_trained, trained_row
+from aworld_train.adapter.verl.trained_rows import report_dropped, report_trained, trained_row
 from aworld_train.store.content import packed_floats
-from aworld_train.store.events import Event, GroupsLeftOut, RowsTrained, TrainedRow
+from aworld_train.store.events import Event, GroupsDropped, RowsTrained, TrainedRow
 from tests.agent_loops import settings_file
 from tests.stored_runs import written_events
 
@@ -80,10 +80,10 @@ def test_a_batch_whose_parts_do_not_match_is_an_error(queue: dict[str, list[Any]
         trained_rows.trained_rows(SimpleNamespace(keys=BATCH.keys, tags=tags, partition_id="train"))
 
 
-def test_groups_that_are_left_out_are_reported_with_the_reason(events: Callable[[], list[Event]]) -> None:
-    report_left_out({"b", "a"}, "too few")
-    report_left_out(set(), "none")
-    assert events() == [GroupsLeftOut(("a", "b"), "too few")]
+def test_groups_that_are_dropped_are_reported_with_the_reason(events: Callable[[], list[Event]]) -> None:
+    report_dropped({"b", "a"}, "too few")
+    report_dropped(set(), "none")
+    assert events() == [GroupsDropped(("a", "b"), "too few")]
 
 
 @pytest.mark.parametrize("folder", ["", None])
@@ -92,7 +92,7 @@ def test_outside_a_run_nothing_is_reported(folder: str | None, monkeypatch: pyte
     if folder is not None:
         monkeypatch.setenv(RUN_DIR_VARIABLE, folder)
     report_trained(7, BATCH)
-    report_left_out({"a"}, "too few")
+    report_dropped({"a"}, "too few")
     assert trained_rows._recorder() is None
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats.choose import choose_for
-from aworld_train.rollout.messages import Message, ToolCall
 from tests.source_packages import source_folder
 
 SOURCE = ("trl", "1.16.0", "999bd4a85b08870b7bfa387e1efa5177d2a4b88fe82b2526a057ac5d3cc600cd")

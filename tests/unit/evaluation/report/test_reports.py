@@ -52,7 +52,7 @@ def test_halves_of_surrogate_pairs_do_not_stop_the_table(tmp_path: Path) -> None
     make_evaluation(tmp_path, tasks=1, attempts=1)
     evaluation = open_evaluation("eval-one", tmp_path)
     (attempt,) = evaluation.attempts
-    object.__setattr__(attempt, "answer", "a\ud800b")
+    attempt.figures.extracted = "a\ud800b"
     write_table(evaluation, tmp_path / "results.parquet")
     assert parquet.read_table(tmp_path / "results.parquet").column("answer").to_pylist() == ["a?b"]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.score_types import ScoreOutcome
+from aworld_train.episode.score import ScoreOutcome
 from aworld_train.reward.scoring import score_now
 
 TRUTH = "42"

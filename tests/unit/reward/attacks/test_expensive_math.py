@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.reward.math import math
 from aworld_train.reward.math_size import too_large
-from aworld_train.reward.score_types import ScoreOutcome, ScoreResult, TooHard
+from aworld_train.reward.score_types import TooHard
 from aworld_train.reward.scoring import score, score_now
 from tests.properties import examples
 

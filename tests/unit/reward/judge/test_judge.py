@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.episode.score import ScoreOutcome
 from aworld_train.reward.judge import llm_judge
 from aworld_train.reward.judge.panel import Backoff, Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions, template_fault
-from aworld_train.reward.score_types import Score, ScoreOutcome, ScoringContext
+from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.scoring import score as score_row
 from aworld_train.reward.settings import CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import (

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.formats import FORMATS, read_turn
 from aworld_train.rollout.formats.call_format import after, call_of, joined, json_at, skip_space
-from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
 from tests.unit.rollout.formats.test_families import NOW, TOOLS
 

@@ -12,7 +12,8 @@ import anthropic
 import openai
 import pytest
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.episode.message import Message
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import ModelGateway, app
 from aworld_train.rollout.model_gateway.app import model_gateway
 from aworld_train.rollout.model_gateway.delivery import Delivery

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Completion, ToolCall
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import Completion
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.chat import _READ as CHAT
 from aworld_train.rollout.model_gateway.sampling import NEUTRAL

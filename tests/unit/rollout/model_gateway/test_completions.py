@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.episode.message import Message
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway.completions import answer, events, read
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
 from aworld_train.rollout.response_constraints import RequestRules

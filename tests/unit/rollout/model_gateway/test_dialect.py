@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import Completion, RequestRefused
 from aworld_train.rollout.model_gateway import anthropic, chat, completions, responses, sampling
 from aworld_train.rollout.model_gateway.dialect import (
     EMPTY,

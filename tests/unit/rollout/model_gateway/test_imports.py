@@ -10,8 +10,10 @@ import pytest
 import aworld_train.rollout.model_gateway
 
 FILES = sorted(Path(aworld_train.rollout.model_gateway.__file__).parent.glob("*.py"))
-ALLOWED = tuple(
-    f"aworld_train.rollout.{name}" for name in ("images", "messages", "response_constraints", "whole_text")
+ALLOWED = (
+    *(f"aworld_train.episode.{name}" for name in ("images", "message", "tool_calls")),
+    *(f"aworld_train.rollout.{name}" for name in ("messages", "response_constraints")),
+    "aworld_train.whole_text",
 )
 HEAVY = ("anthropic", "httpx", "mcp", "openai", "pydantic", "ray", "torch", "transformers", "verl")
 

@@ -11,7 +11,9 @@ import aiohttp
 import openai
 import pytest
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import responses
 from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aworld_train.rollout.messages import ToolCall
+from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.model_gateway import smolagents_calls
 from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
 

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.store.content import StoredAgent
 from aworld_train.store.export.conversations import (
     arguments_object,
-    content_parts,
     conversation_ends,
     digest_part,
     embedded_part,
@@ -51,34 +53,34 @@ def test_new_messages_are_those_after_the_last_turn() -> None:
     ],
 )
 def test_arguments_that_most_readers_refuse_stay_a_text(text: str) -> None:
-    assert arguments_object(StoredCall("f", text)) is None
-    message = StoredMessage("assistant", "", (StoredCall("f", text),))
+    assert arguments_object(text) is None
+    message = Message("assistant", "", (ToolCall("f", text),))
     (call,) = openai_message(message, digest_part)["tool_calls"]
     assert call["function"]["arguments"] == text
 
 
 @given(st.dictionaries(st.text(), st.integers(-(2**63) + 1, 2**63 - 1) | st.text() | st.booleans()))
 def test_arguments_are_objects(value: dict[str, object]) -> None:
-    assert arguments_object(StoredCall("f", json.dumps(value))) == value
+    assert arguments_object(json.dumps(value)) == value
 
 
 def test_images_stand_where_they_were() -> None:
-    message = StoredMessage("user", "Look: and here", images=(StoredImage(5, "a"), StoredImage(14, "b")))
-    assert content_parts(message, digest_part) == [
+    message = Message("user", "Look: and here", images=(Image(5, "a"), Image(14, "b")))
+    assert message.parts(digest_part) == [
         {"type": "text", "text": "Look:"},
         {"type": "image", "sha256": "a"},
         {"type": "text", "text": " and here"},
         {"type": "image", "sha256": "b"},
     ]
     part = embedded_part({"a": PNG}.get)
-    assert part(StoredImage(0, "a"))["image_url"] == {"url": "data:image/png;base64,iVBORw0KGgo="}
-    assert part(StoredImage(0, "b")) == {"type": "text", "text": "[an image that is not kept]"}
+    assert part(Image(0, "a"))["image_url"] == {"url": "data:image/png;base64,iVBORw0KGgo="}
+    assert part(Image(0, "b")) == {"type": "text", "text": "[an image that is not kept]"}
 
 
 def test_a_conversation_that_ends_with_a_result_ends_with_the_turn_before() -> None:
     nodes = (
-        context_node(-1, [1], StoredMessage("user", "Go")),
+        context_node(-1, [1], Message("user", "Go")),
         sampled_node(0, "", [2]),
-        context_node(1, [3], StoredMessage("tool", "x")),
+        context_node(1, [3], Message("tool", "x")),
     )
     assert conversation_ends(StoredAgent("a", nodes)) == [1]

@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 from pyarrow import parquet as pq
 
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredImage, StoredMessage
+from aworld_train.episode.images import Image
+from aworld_train.episode.message import Message
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent
 from aworld_train.store.export.atif import AtifWriter
 from aworld_train.store.export.inspect_log import InspectWriter
 from aworld_train.store.export.messages import MessagesWriter
@@ -40,7 +42,7 @@ def lines_of(writer: type[Any], tmp_path: Path, episode: StoredEpisode) -> list[
 
 
 def episode_with_picture() -> StoredEpisode:
-    shown = StoredMessage("user", "What is this?", images=(StoredImage(0, "picture"),))
+    shown = Message("user", "What is this?", images=(Image(0, "picture"),))
     nodes = (context_node(-1, [1], shown), sampled_node(0, "A cat.", [2]))
     return stored_episode(
         EpisodeContent((StoredAgent("a", nodes, (ModelCall(1, 10.0, 1.0, "stop", 1, 1.0),)),))
@@ -169,10 +171,10 @@ def test_atif_has_what_a_program_wrote_for_the_model_as_copied_context(tmp_path:
         context_node(
             -1,
             [1],
-            StoredMessage("tool", "too early", call_id="nobody"),
-            StoredMessage("user", "1+1?"),
-            StoredMessage("assistant", "2"),
-            StoredMessage("user", "2+2?"),
+            Message("tool", "too early", call_id="nobody"),
+            Message("user", "1+1?"),
+            Message("assistant", "2"),
+            Message("user", "2+2?"),
         ),
         sampled_node(0, "4", [2]),
     )

@@ -10,7 +10,8 @@ import pytest
 from pyarrow import parquet as pq
 
 from aworld_train.dataset.builder import build
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage
+from aworld_train.episode.message import Message
+from aworld_train.store.content import EpisodeContent, StoredAgent
 from aworld_train.store.export.messages import MessagesWriter
 from tests.stored_episodes import context_node, exported_run, sampled_node, stored_episode
 
@@ -41,11 +42,11 @@ def rows_of(source: str, file: Path, out: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["extra_info"]["line"])
 
 
-def exported(rows: list[dict[str, Any]], file: Path, *added: StoredMessage) -> str:
+def exported(rows: list[dict[str, Any]], file: Path, *added: Message) -> str:
     """What is exported of a run that has played these rows, whose agent has added messages to theirs."""
     writer = MessagesWriter(file, exported_run())
     for row in rows:
-        prompt = context_node(-1, [1], *(StoredMessage(**message) for message in row["prompt"]))
+        prompt = context_node(-1, [1], *(Message(**message) for message in row["prompt"]))
         nodes = [prompt, sampled_node(0, "Hm.", [2])]
         for message in added:
             nodes += [context_node(len(nodes) - 1, [3], message), sampled_node(len(nodes), "So.", [4])]
@@ -59,10 +60,10 @@ def exported(rows: list[dict[str, Any]], file: Path, *added: StoredMessage) -> s
     return file.read_text("utf-8")
 
 
-@pytest.mark.parametrize("added", [(), (StoredMessage("user", "Sure?"), StoredMessage("user", "Go on."))])
+@pytest.mark.parametrize("added", [(), (Message("user", "Sure?"), Message("user", "Go on."))])
 @pytest.mark.parametrize("read", [lambda lines: ("jsonl", lines), as_parquet], ids=["lines", "datasets"])
 def test_an_export_that_is_built_is_exported_alike(
-    read: Callable[[Path], tuple[str, Path]], added: tuple[StoredMessage, ...], tmp_path: Path
+    read: Callable[[Path], tuple[str, Path]], added: tuple[Message, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in TASKS))
     rows = rows_of("jsonl", tmp_path / "tasks.jsonl", tmp_path / "first")

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
+from aworld_train.episode.message import Message
+from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.store.content import (
     EpisodeContent,
     ModelCall,
     StoredAgent,
-    StoredCall,
-    StoredMessage,
     StoredNode,
-    ToolUse,
     packed_floats,
     packed_tokens,
 )
@@ -99,24 +98,24 @@ def test_an_episode_whose_texts_are_not_kept_is_one_span() -> None:
     assert root.name == "invoke_agent one"
 
 
-def sampled(parent: int, text: str, *calls: StoredCall) -> StoredNode:
+def sampled(parent: int, text: str, *calls: ToolCall) -> StoredNode:
     return StoredNode(
-        parent, (StoredMessage("assistant", text, calls),), packed_tokens([1]), 1, packed_floats([0.0])
+        parent, (Message("assistant", text, calls),), packed_tokens([1]), 1, packed_floats([0.0])
     )
 
 
 def two_agents() -> StoredEpisode:
-    asked = StoredNode(-1, (StoredMessage("system", "Be brief."), StoredMessage("user", "Why?")))
+    asked = StoredNode(-1, (Message("system", "Be brief."), Message("user", "Why?")))
     agents = tuple(
-        StoredAgent(name, (asked, sampled(0, "x", StoredCall("look", "no json", f"call-{name}"))), (call,))
+        StoredAgent(name, (asked, sampled(0, "x", ToolCall("look", "no json", f"call-{name}"))), (call,))
         for name, call in (
             ("planner", ModelCall(1, 10.0, 1.0, "tool_calls", 5, 1.0)),
             ("writer", ModelCall(1, 20.0, 1.0, "length", 5, 1.0)),
         )
     )
     uses = (
-        ToolUse("look", "no json", "gone", True, 12.0, 1.0, call_id="call-planner"),
-        ToolUse("other", "{}", "", False, 12.0, 1.0),
+        ToolCallRecord("look", "no json", "gone", True, 12.0, 1.0, call_id="call-planner"),
+        ToolCallRecord("other", "{}", "", False, 12.0, 1.0),
     )
     return stored_episode(EpisodeContent(agents, uses))
 
@@ -144,7 +143,7 @@ def test_each_of_several_agents_has_an_invocation_with_its_tools() -> None:
 
 
 def test_long_texts_are_cut_and_stay_json() -> None:
-    node = StoredNode(-1, (StoredMessage("user", "\\" * 100_000),))
+    node = StoredNode(-1, (Message("user", "\\" * 100_000),))
     agent = StoredAgent("a", (node, sampled(0, "x")), (ModelCall(1, 10.0, 1.0, "stop", 5, 1.0),))
     chat = episode_spans(stored_episode(EpisodeContent((agent,))), run="one")[1]
     (message,) = json.loads(str(chat.attributes["gen_ai.input.messages"]))

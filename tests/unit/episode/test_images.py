@@ -7,9 +7,9 @@ import io
 import PIL.Image
 import pytest
 
+from aworld_train.episode import images
+from aworld_train.episode.images import MAX_ASPECT_RATIO, Image, NoImage, marked_images
 from aworld_train.image_files import data_uri
-from aworld_train.rollout import images
-from aworld_train.rollout.images import MAX_ASPECT_RATIO, Image, NoImage, marked_images
 
 
 def file(width: int, height: int, kind: str = "PNG") -> bytes:
