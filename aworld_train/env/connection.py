@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+from aworld_train.errors import EnvironmentFailure, UsageError, suggestion
 
 SCORING = {"Aworld-Purpose": "scoring"}
 """The header of a session for scoring: it gets a worker that no agent uses."""
@@ -122,6 +122,6 @@ def write_config(connection: EnvConnection, form: str) -> str:
         return "\n".join(f"{name}={value}" for name, value in variables.items())
     if form == "shell":
         return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    guess = nearest(form, FORMATS)
-    hint = f" (did you mean {guess!r}?)" if guess else ""
-    raise UsageError(f"There is no format {form!r}{hint}: it is {', '.join(FORMATS)}.")
+    raise UsageError(
+        f"There is no format {form!r}.{suggestion(form, FORMATS)} There are {', '.join(FORMATS)}."
+    )

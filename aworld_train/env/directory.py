@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.env.client_servers import MANIFEST, read_client_servers
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys
 
 
@@ -67,12 +67,10 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
     shipped = _shipped()
     path = shipped.get(str(name_or_path)) or path
     if not path.is_dir():
-        guess = nearest(str(name_or_path), set(shipped))
+        name = str(name_or_path)
         raise UsageError(
-            f"There is no tool environment {str(name_or_path)!r}"
-            + (f"; did you mean {guess!r}?" if guess else ".")
-            + f" Known names: {', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a "
-            f"{MANIFEST} is taken too."
+            f"There is no tool environment {name!r}.{suggestion(name, shipped)} Known names: "
+            f"{', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a {MANIFEST} is taken too."
         )
     return EnvDirectory(path.resolve(), _read_manifest(path / MANIFEST))
 
@@ -115,5 +113,5 @@ def _first_mistake(mistakes: list[Any]) -> str:
         return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
     section, *below = mistake["loc"]
     kind = SharedKeys if section == "shared_keys" else {0: Manifest, 2: ServerEntry, 3: ProbeCall}[len(below)]
-    guess = nearest(str(mistake["loc"][-1]), [one.name for one in fields(kind)])
-    return f"there is no key {where!r}" + (f", did you mean {guess!r}?" if guess else "")
+    names = [one.name for one in fields(kind)]
+    return f"there is no key {where!r}.{suggestion(str(mistake['loc'][-1]), names)}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,10 @@ class EnvFile:
             return os.environ[reference]
         if default is not None:
             return default
-        guess = nearest(reference, set(self.assignments) - {name})
-        hint = f"; did you mean ${{{guess}}}?" if guess else "."
+        hint = suggestion(reference, set(self.assignments) - {name})
         raise self._error(
             name,
-            f"refers to ${{{reference}}}, which neither the file nor the environment of this command sets{hint} "
+            f"refers to ${{{reference}}}, which neither the file nor the environment of this command sets.{hint} "
             f"(${{{reference}:-}} may be missing.)",
         )
 

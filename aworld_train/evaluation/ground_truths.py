@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import DatasetError, RewardError, nearest
+from aworld_train.errors import DatasetError, RewardError, suggestion
 from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
 
 
@@ -54,9 +54,8 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
 def find_ground_truth(ground_truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
     """The ground truth of the task with this id."""
     if name not in ground_truths:
-        hint = nearest(name, tuple(ground_truths)) if len(ground_truths) < 10_000 else None
-        suggestion = f" Did you mean {hint!r}?" if hint else ""
-        raise DatasetError(f"the dataset has no task with the id {name!r}.{suggestion}")
+        hint = suggestion(name, ground_truths) if len(ground_truths) < 10_000 else ""
+        raise DatasetError(f"the dataset has no task with the id {name!r}.{hint}")
     return ground_truths[name]
 
 

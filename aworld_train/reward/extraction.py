@@ -89,7 +89,7 @@ def _unknown(name: str, answer_schema: str) -> str:
         key: f"{key}:{argument}" for key, argument in SCHEMAS_WITH_ARGUMENT.items()
     }
     near = nearest(name.lower(), set(forms))
-    hint = f" Did you mean {forms[near]}?" if near else ""
+    hint = f" Did you mean {forms[near]!r}?" if near else ""
     return f"There is no answer schema {answer_schema!r}.{hint} There are {', '.join(forms.values())}."
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aworld_train.errors import StoreFailure, UsageError, nearest
+from aworld_train.errors import StoreFailure, UsageError, suggestion
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import EpisodeUse, StoreSection
 from aworld_train.rollout.outcome import Outcome
@@ -127,9 +127,8 @@ def _check_values(store: Store, condition: str) -> None:
             continue
         known = {*_VALUES[name], *store.values(name)}
         if value not in known:
-            close = nearest(value, known)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."
-            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}; {hint}")
+            hint = suggestion(value, known, f" There are {', '.join(sorted(known))}.")
+            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}.{hint}")
 
 
 def find_run_store(run: RecordedRun) -> Store | None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from aworld_train.dataset.sources.options import SourceOptions, default_value, user_options
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from aworld_train.dataset.tasks import Dropped, Task, TaskTable
@@ -93,9 +93,7 @@ def check_options(name: str, options: SourceOptions) -> None:
 def _find_entry(name: str) -> SourceEntry:
     if name in SOURCES:
         return SOURCES[name]
-    similar = nearest(name, set(SOURCES))
-    hint = f" Did you mean {similar}?" if similar else ""
     raise UsageError(
         f"There is no source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
-        f"file.py:function.{hint}"
+        f"file.py:function.{suggestion(name, SOURCES)}"
     )

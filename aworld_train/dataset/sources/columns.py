@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 Path = tuple[str, ...]
 
@@ -108,8 +108,7 @@ class Columns:
     def __init__(self, mapping: Mapping[str, str]) -> None:
         for field in mapping:
             if field not in NAMES:
-                similar = nearest(field, set(NAMES))
-                hint = f" Did you mean {similar}={mapping[field]}?" if similar else ""
+                hint = suggestion(field, NAMES)
                 raise UsageError(
                     f"--map {field}={mapping[field]}: there are the fields {', '.join(NAMES)}.{hint}"
                 )
@@ -140,8 +139,7 @@ class Columns:
             return
         present = f"there are the columns {', '.join(map(repr, self._columns_found))}"
         for field, column in self._unused_mapping.items():
-            similar = nearest(column.split(".")[0], set(self._columns_found))
-            hint = f" Did you mean --map {field}={similar!r}?" if similar else ""
+            hint = suggestion(column.split(".")[0], self._columns_found)
             raise UsageError(f"--map {field}={column}: {where} has no column {column!r}; {present}.{hint}")
         if self._missing_fields:
             fields = " or the ".join(self._missing_fields)

@@ -9,7 +9,7 @@ from encodings.aliases import aliases
 from itertools import chain
 from pathlib import Path
 
-from aworld_train.errors import DatasetError, UsageError, nearest
+from aworld_train.errors import DatasetError, UsageError, suggestion
 
 UTF8 = "utf-8"
 
@@ -29,8 +29,8 @@ def encoding_name(name: str) -> str:
     try:
         "".encode(name)
     except (LookupError, ValueError) as error:
-        similar = nearest(name.casefold(), {alias.replace("_", "-") for alias in aliases.values()})
-        hint = f" Did you mean {similar}?" if similar else " For example utf-16, cp1252, gb18030."
+        known = {alias.replace("_", "-") for alias in aliases.values()}
+        hint = suggestion(name.casefold(), known, " For example utf-16, cp1252, gb18030.")
         raise UsageError(f"--encoding {name}: there is no such text encoding.{hint}") from error
     return UTF8 if name.casefold().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else name
 

@@ -19,7 +19,7 @@ from aworld_train.dataset.sources.parquet import parquet_records
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA, Record, RecordReader
 from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import DatasetError, UsageError, nearest
+from aworld_train.errors import DatasetError, UsageError
 
 PART = "validation"
 HIDDEN_PART = "test"
@@ -140,10 +140,7 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
     if part not in (None, PART):
         if part == HIDDEN_PART:
             raise UsageError(_REFUSED.format(what=f"--part {part}"))
-        hint = nearest(str(part), {PART})
-        raise UsageError(
-            f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
-        )
+        raise UsageError(f"--part {part}: GAIA has only the part {PART}.")
     if path.is_file():
         folder_and_files = path.parent, [path]
     else:

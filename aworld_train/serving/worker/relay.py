@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from aworld_train.errors import nearest
+from aworld_train.errors import suggestion
 from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
 from aworld_train.serving.tool_results import valid_result, valid_tools
@@ -111,11 +111,9 @@ class Relay:
                 raise CallFailure("unknown_server", self.broken[name], INVALID_PARAMS)
             if name not in self.servers:
                 usable = [server for server in self.servers if server not in self.broken]
-                guess = nearest(name, usable)
                 raise CallFailure(
                     "unknown_server",
-                    f"there is no server {name!r} here{f', did you mean {guess!r}?' if guess else ';'} "
-                    f"known: {', '.join(usable)}",
+                    f"there is no server {name!r} here.{suggestion(name, usable)} Known: {', '.join(usable)}",
                     INVALID_PARAMS,
                 )
         chosen = tuple(dict.fromkeys(names)) or tuple(
@@ -231,12 +229,8 @@ class Relay:
         name = params.get("name")
         listing = await self._listing(session)
         if not isinstance(name, str) or name not in listing:
-            guess = nearest(str(name), list(listing))
-            raise CallFailure(
-                "unknown_tool",
-                f"there is no tool {name!r}" + (f", did you mean {guess!r}?" if guess else ""),
-                INVALID_PARAMS,
-            )
+            hint = suggestion(str(name), listing)
+            raise CallFailure("unknown_tool", f"there is no tool {name!r}.{hint}", INVALID_PARAMS)
         server, behind = listing[name][1]
         started, outcome = time.monotonic(), "cancelled"
         try:

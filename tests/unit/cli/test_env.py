@@ -122,7 +122,7 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (["down", "tools", "--all"], UsageError, "only one of them"),
         (["down", "--all", "--orphans"], UsageError, "only one of them"),
         (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is not a span of time"),
-        (["up", "--docker-dir", "calculator"], UsageError, "did you mean 'calculator-mcp-server'"),
+        (["up", "--docker-dir", "calculator"], UsageError, "Did you mean 'calculator-mcp-server'"),
         (["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"], UsageError, "no backend"),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"],
@@ -160,12 +160,12 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
             UsageError,
-            "did you mean 'calculator'",
+            "Did you mean 'calculator'",
         ),
         (
             ["build", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
             UsageError,
-            "did you mean 'calculator'",
+            "Did you mean 'calculator'",
         ),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--env-file", "/no/such/file"],

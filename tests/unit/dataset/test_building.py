@@ -184,7 +184,7 @@ def test_a_split_without_rows_is_an_error_that_gives_the_account(tmp_path: Path)
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("gsmk8", {"files": [GSM8K_ODD]}, "Did you mean gsm8k"),
+        ("gsmk8", {"files": [GSM8K_ODD]}, "Did you mean 'gsm8k'"),
         ("gsm8k", {}, "--file"),
         ("gsm8k", {"files": [GSM8K_ODD], "tasks": "answers"}, "annotations, questions"),
         ("gsm8k", {"files": [GSM8K_ODD], "limit": 0}, "--limit 0"),

@@ -106,11 +106,11 @@ def changed(**columns: Any) -> list[dict[str, Any]]:
         (changed(extra_info={"index": 0}), r"row 1 has the extra_info\.index 0 of row 0"),
         (
             changed(extra_info={"index": 1, "scorer": "gaja"}),
-            r"row 1 has an unknown scorer 'gaja'.*Did you mean gaia\?$",
+            r"row 1 has an unknown scorer 'gaja'.*Did you mean 'gaia'\?$",
         ),
         (
             changed(extra_info={"index": 1, "answer_schema": "box"}),
-            "unusable answer_schema 'box'.*Did you mean boxed",
+            "unusable answer_schema 'box'.*Did you mean 'boxed'",
         ),
     ],
 )

@@ -302,7 +302,7 @@ def test_a_source_of_ones_own_is_used_like_any_other(tmp_path: Path) -> None:
         ({"scorer": "3"}, r"own\.txt, line 1\) whose scorer is int 3, not text"),
         (
             {"scorer": "'exakt'"},
-            r"all\.parquet: row 0 \(own\.txt, line [124]\) has an unknown scorer 'exakt'.*Did you mean exact",
+            r"all\.parquet: row 0 \(own\.txt, line [124]\) has an unknown scorer 'exakt'.*Did you mean 'exact'",
         ),
     ],
 )

@@ -119,9 +119,9 @@ def test_an_answer_that_the_scorer_fails_on_is_not_correct() -> None:
     [
         (
             {"weights": {"corect": 1.0}},
-            "`weights` has 'corect', which is not one of .*did you mean 'correct'",
+            "`weights` has 'corect', which is not one of .*Did you mean 'correct'",
         ),
-        ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*did you mean 'tool_use'"),
+        ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*Did you mean 'tool_use'"),
         ({"weights": {"correct": 0.0}}, "`weights` has no weight but 0"),
         ({"correct": "composite"}, "`correct` cannot be composite itself"),
         ({"correct": "exactly"}, "no scorer 'exactly'. Did you mean 'exact'"),

@@ -292,11 +292,11 @@ def test_schemas_that_can_be_read_pass_the_check(schema: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "advice"),
     [
-        ("anwser", "Did you mean answer?"),
-        ("Boxed", "Did you mean boxed?"),
-        ("lastline", "Did you mean last_line?"),
-        ("jsn:a", "Did you mean json:PATH?"),
-        ("regexp:x", "Did you mean regex:PATTERN?"),
+        ("anwser", "Did you mean 'answer'?"),
+        ("Boxed", "Did you mean 'boxed'?"),
+        ("lastline", "Did you mean 'last_line'?"),
+        ("jsn:a", "Did you mean 'json:PATH'?"),
+        ("regexp:x", "Did you mean 'regex:PATTERN'?"),
         ("xyz", "There are answer, boxed, last_line, json:PATH, regex:PATTERN."),
         ("", "There is no answer schema ''"),
         ("json", "write json:PATH"),

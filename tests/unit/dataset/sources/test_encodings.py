@@ -95,7 +95,7 @@ def test_text_of_another_encoding_as_a_whole_is_an_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("cp1253x", ""), ("utf-61", "Did you mean utf-16"), ("hex", ""), ("", "")]
+    ("name", "hint"), [("cp1253x", ""), ("utf-61", "Did you mean 'utf-16'"), ("hex", ""), ("", "")]
 )
 def test_an_encoding_that_there_is_not_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"there is no such text encoding.*{hint}"):
