@@ -392,7 +392,7 @@ def _results(run: "RecordedRun") -> dict[str, str]:
 
 
 def _accuracy(validation: Mapping[str, Any]) -> str:
-    from aworld_train.evaluation.interval import wilson_interval
+    from aworld_train.evaluation.statistics import wilson_interval
 
     accuracy, n = validation.get("accuracy"), validation.get("n")
     if accuracy is None or not n:

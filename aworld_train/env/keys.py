@@ -39,7 +39,9 @@ def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
         is_name = bool(_NAME.fullmatch(name))
         if guess := nearest(name.upper(), known, cutoff=_SIMILAR):
             key = f"the key {name}" if is_name else "such a key"
-            lines.append(f"{file.path}:{number}: no server of {environment} has {key}. Did you mean {guess!r}?")
+            lines.append(
+                f"{file.path}:{number}: no server of {environment} has {key}. Did you mean {guess!r}?"
+            )
         else:
             others.append(name if is_name else f"line {number}")
     if others:

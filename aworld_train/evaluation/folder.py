@@ -53,13 +53,7 @@ _FREE_SETTINGS = ("model_url", "concurrency", "prices")
 
 @dataclass(frozen=True)
 class EvalFolder:
-    """A folder that this process has locked.
-
-    Attributes:
-        path: The folder.
-        is_resumed: Whether earlier processes have worked on it.
-        seconds: How long earlier processes have worked on it.
-    """
+    """A folder that this process has locked; ``seconds`` is how long earlier processes have worked on it."""
 
     path: Path
     is_resumed: bool
@@ -67,22 +61,14 @@ class EvalFolder:
     _lock: TextIO
 
     def write_summary(self, content: Mapping[str, Any]) -> None:
-        """Replace the summary in one step."""
         write_text(self.path / SUMMARY, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Unlock the folder."""
         self._lock.close()
 
 
 def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
-    """The folder of an evaluation that begins.
-
-    Args:
-        runs: Where run folders are.
-        name: The name of the evaluation, without the prefix.
-        is_chosen: Whether the user has chosen the name; otherwise a number is added where it is taken.
-    """
+    """The folder for a new evaluation; a number is added to a name that is taken, unless the user has chosen it."""
     path = runs / f"{PREFIX}{name}"
     number = 1
     while path.exists() and any(path.iterdir()):
@@ -115,7 +101,6 @@ def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
 
 
 def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
-    """Make and lock the folder of an evaluation, or take up an earlier one."""
     path = path.resolve()
     for part in ("logs", "traces"):
         (path / part).mkdir(parents=True, exist_ok=True)

@@ -11,15 +11,7 @@ from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_o
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The fields of a task that scoring needs.
-
-    Attributes:
-        answer: The ground truth.
-        scorer: Its scorer; None for the run's.
-        answer_schema: Its answer schema; None for the run's.
-        query: The task's question.
-        info: The row's ``extra_info``.
-    """
+    """The fields of a task that scoring needs; without ``scorer`` and ``answer_schema`` those of the run count."""
 
     answer: str
     scorer: str | None = None
@@ -52,7 +44,6 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
 
 
 def find_ground_truth(ground_truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
-    """The ground truth of the task with this id."""
     if name not in ground_truths:
         hint = suggestion(name, ground_truths) if len(ground_truths) < 10_000 else ""
         raise DatasetError(f"the dataset has no task with the id {name!r}.{hint}")

@@ -22,18 +22,10 @@ from aworld_train.training.run_store import find_run_store
 
 @dataclass(frozen=True)
 class EvalTask:
-    """A task of an evaluation.
+    """A task of an evaluation; ``index`` is its number in the dataset, ``name`` its id in the benchmark.
 
-    Attributes:
-        id: SHA-256 of its dataset's row, shortened: the same task has the same id in every evaluation.
-        index: Its number in the dataset.
-        name: Its id in the benchmark; empty where it has none.
-        source: Its data source, by which tasks are grouped.
-        question: The text of its user messages.
-        correct_answer: The right answer.
-        level: Its level of difficulty; empty where it has none.
-        scorer: The scorer that it names; empty where it names none.
-        tags: Its other labels: ``extra_info.tags``, or else the dataset's ``ability``.
+    ``id`` is a part of the SHA-256 of its dataset's row, so the same task has the same id in every evaluation. ``tags``
+    are ``extra_info.tags``, or else the dataset's ``ability``.
     """
 
     id: str
@@ -49,32 +41,11 @@ class EvalTask:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """One attempt at a task.
+    """One attempt at a task; ``score`` is from 0 to 1, or None for an error.
 
-    Attributes:
-        episode: Its episode in the store.
-        task: The task's id.
-        number: Its number among the task's attempts, from 0.
-        seed: The seed of its sampling; None where it was greedy.
-        score: From 0 to 1; None for an error.
-        outcome: How it ended (see ``rollout.outcome``).
-        cause: Why it failed; None if it did not.
-        answer: The answer that the scorer found; None where it found none.
-        scorer: What scored it; empty for an error.
-        turns: Model calls.
-        tool_calls: Tool calls.
-        tool_errors: How many of these returned an error.
-        prompt_tokens: Tokens of all prompts, as they were given to the model.
-        sampled_tokens: Tokens that the model wrote.
-        seconds: Its duration.
-        model_seconds: How much of it the model took.
-        tool_seconds: How much of it tools took.
-        cost: Its price by the recipe's table; None without prices for its model.
-        parts: Parts of the score by name.
-        suspicions: Signs of reward hacking.
-        faults: Failed requests to the model's endpoint that were sent again, by kind.
-        began: Unix time, seconds.
-        unscored: Where an answer could not be scored, the scorer and how the scoring ended; else empty.
+    ``seed`` is None where it was greedy. ``prompt_tokens`` are those of all prompts as they were given to the model.
+    ``faults`` are failed requests that were sent again, by kind. ``unscored`` names the scorer that could not score the
+    answer, and how the scoring ended.
     """
 
     episode: str
@@ -103,20 +74,12 @@ class TaskAttempt:
 
     @property
     def is_error(self) -> bool:
-        """Whether it could not be scored."""
         return self.score is None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation, finished or not.
-
-    Attributes:
-        run: Its folder.
-        settings: What was measured and how (see ``evaluation.settings``), as plain data.
-        tasks: Its tasks by id, in the order of the dataset; those that have been begun.
-        attempts: The attempts that have ended, each once.
-    """
+    """An evaluation, finished or not: tasks that were begun, in the dataset's order, and attempts that ended."""
 
     run: RecordedRun
     settings: Mapping[str, Any]
@@ -125,17 +88,14 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.run.name
 
     @property
     def expected(self) -> int:
-        """How many attempts it shall have."""
         return int(self.settings["tasks"]) * int(self.settings["attempts"])
 
     @property
     def errors(self) -> Sequence[TaskAttempt]:
-        """The attempts that could not be scored."""
         return [attempt for attempt in self.attempts if attempt.is_error]
 
     @cached_property
@@ -150,7 +110,6 @@ class Evaluation:
 
     @cached_property
     def attempts_by_task(self) -> Mapping[str, Sequence[TaskAttempt]]:
-        """The attempts at each task, by the task's id, in their order."""
         found: dict[str, list[TaskAttempt]] = defaultdict(list)
         for attempt in sorted(self.attempts, key=lambda each: each.number):
             found[attempt.task].append(attempt)
@@ -163,7 +122,6 @@ def open_evaluation(name: str, runs: Path) -> Evaluation:
 
 
 def evaluation_of(run: RecordedRun) -> Evaluation:
-    """The evaluation that a run is."""
     settings = run.manifest.get(SETTINGS)
     store = find_run_store(run) if isinstance(settings, dict) else None
     if store is None or not isinstance(settings, dict):
@@ -200,13 +158,7 @@ def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[TaskAtte
 def attempt_of(
     key: EpisodeKey, line: Mapping[str, Any], prices: Mapping[str, float] | None = None
 ) -> TaskAttempt:
-    """The attempt that an episode was.
-
-    Args:
-        key: Which episode it is.
-        line: Its line of ``traces/episodes.jsonl``.
-        prices: As in ``cost_of``.
-    """
+    """The attempt that an episode was; ``line`` is that of ``traces/episodes.jsonl``."""
     score = score_of(line)
     return TaskAttempt(
         key.id,

@@ -320,5 +320,7 @@ def test_init_replaces_no_file() -> None:
 
 def test_init_from_a_recipe_that_is_not_there_writes_nothing() -> None:
     refused = run("init", "mine.yaml", "--from", "quickstrat")
-    assert isinstance(refused.exception, RecipeError) and "Did you mean 'quickstart'?" in str(refused.exception)
+    assert isinstance(refused.exception, RecipeError) and "Did you mean 'quickstart'?" in str(
+        refused.exception
+    )
     assert not Path("mine.yaml").exists()

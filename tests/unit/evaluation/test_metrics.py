@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.calibration import calibration_of
-from aworld_train.evaluation.interval import wilson_interval
-from aworld_train.evaluation.metrics import Figures, figures_of, ks, natural, percentile
+from aworld_train.evaluation.metrics import Figures, calibration_of, figures_of, ks, natural, percentile
 from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt, open_evaluation
+from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.training.recorded_run import RecordedRun
 from tests.evaluations import make_evaluation
 from tests.stored_runs import make_stored_run

@@ -130,7 +130,9 @@ def test_a_missing_recipe_lists_those_nearby() -> None:
     Path("gsm8k.yaml").write_text("name: a\n")
     with pytest.raises(RecipeError) as caught:
         recipe.load("gsm8x.yaml")
-    assert str(caught.value).startswith("there is no recipe gsm8x.yaml. Did you mean 'gsm8k.yaml'? There are: ")
+    assert str(caught.value).startswith(
+        "there is no recipe gsm8x.yaml. Did you mean 'gsm8k.yaml'? There are: "
+    )
 
 
 def test_a_missing_parent_is_named_with_the_line_that_asks_for_it() -> None:

@@ -236,7 +236,7 @@ def test_a_framework_may_be_named_in_the_recipe_or_by_the_caller(
         assert recipe_of(trainer).trainer.framework == "counting"
         plan = processor(trainer).plan_in(workspace)
         assert plan.config == "counting.yaml" and "counting.yaml" in plan.files
-    with pytest.raises(UsageError, match="no training framework 'countin'. Did you mean 'counting'"):
+    with pytest.raises(UsageError, match=r"no training framework 'countin'\. Did you mean 'counting'"):
         AgentTrainer(config=config(), train_engine_name="countin")
     with pytest.raises(UsageError, match=r"The recipe names the framework counting .*'other'"):
         monkeypatch.setattr(base, "_registered", {"counting": Counting, "other": Counting})

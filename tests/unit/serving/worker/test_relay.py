@@ -177,7 +177,7 @@ async def test_tools_of_one_name_are_told_apart_by_their_server() -> None:
     for wrong, more in (("other", ""), (["same"], " Did you mean 'same'?"), (None, "")):
         unknown = await asked(relay, one, "tools/call", name=wrong)
         assert (unknown["code"], unknown["data"]) == (-32602, {"type": "unknown_tool"})
-        assert unknown["message"] == f"there is no tool {wrong!r}{more}"
+        assert unknown["message"] == f"there is no tool {wrong!r}.{more}"
 
 
 async def test_a_list_that_comes_in_pages_is_read_to_its_end() -> None:
