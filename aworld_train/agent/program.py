@@ -86,7 +86,6 @@ class ProgramAgent:
             return await self._run(task, context)
 
     def check(self) -> None:
-        """Check that the program exists, and so does what it imports."""
         if fault := command_fault(self._command, look=look_in(Path.cwd(), self._variables)):
             raise UsageError(f"agent.command: {' '.join(fault)}")
 
@@ -296,7 +295,6 @@ async def _write(stream: asyncio.StreamWriter | None, payload: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[Any]]") -> None:
-    """End the program and all processes that it started, through the supervisor."""
     for part in streams:
         part.cancel()
     await asyncio.gather(*streams, return_exceptions=True)

@@ -131,12 +131,7 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
 
 
 class Build:
-    """A running build; each step sets what the next one needs.
-
-    Attributes:
-        files: The attached files, by the path that tasks have for them.
-        attached: The paths among these that a written row has.
-    """
+    """A running build; ``files`` are the attached files by their path in tasks, ``attached`` those in use."""
 
     def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
         self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress
@@ -184,7 +179,6 @@ class Build:
         return gather(source, options, number, self.families, self.spool, drops, self.progress)
 
     def _near(self) -> Near | None:
-        """The comparison with other questions; None where the plan has neither ``dedupe`` nor ``against``."""
         if not (self.plan.dedupe or self.plan.against):
             return None
         from aworld_train.dataset.contamination import Comparison
@@ -212,7 +206,7 @@ class Build:
         return selection, strata, counts.tolist()
 
     def _write(self, account: str) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """Write the files of all splits; returns rows by split, and those by level."""
+        """Returns rows by split, and those by level."""
         families = self.families.listed()
         selection, strata, counts = self._choose(families)
         self.progress.begin("writing", sum(counts))
@@ -241,7 +235,6 @@ class Build:
         strata: Numbers,
         assignment: Assignment,
     ) -> dict[str, Numbers]:
-        """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
         maker = RowMaker(families, self.families.lists)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
@@ -267,7 +260,6 @@ class Build:
         return written
 
     def _account(self, gathered: Sequence[GatheredCounts], drops: DropList) -> str:
-        """Counts of the input before it is split, for an error message."""
         seen, counts = sum(count.seen for count in gathered), self.distinct.counts
         reasons = "; ".join(f"{reason}: {count}" for reason, count in drops.reasons.most_common(_MAX_REASONS))
         return (
@@ -325,7 +317,6 @@ class Build:
 
 
 def _files_read(source: PlannedSource) -> list[Path]:
-    """The files that a source noted as opened, and the plain files among its options."""
     named_files = [Path(file) for file in source.options.files if Path(file).is_file()]
     return list(dict.fromkeys([*named_files, *source.options.read]))
 

@@ -77,7 +77,6 @@ def _verdict(match: Match, drops_variants: bool) -> Verdict:
 
 class EvaluationQuestions:
     def __init__(self, sets: Iterable[Iterable[tuple[str, str]]]) -> None:
-        """An index of all questions of each set, each with the name that its match has."""
         hashes, ends = array("Q"), array("Q", [0])
         instructions = [np.zeros(0, dtype=np.uint64)]
         self._numbers: dict[bytes, int] = {}
@@ -167,8 +166,6 @@ class EvaluationQuestions:
 
 
 class _Side(NamedTuple):
-    """A text that is compared with questions: its size, the ranks of its shingles, and the first and last of them."""
-
     text: Shingles
     size: int
     ranks: set[int]
@@ -208,7 +205,6 @@ def _instructions(hashes: Numbers, bounds: Numbers) -> Numbers:
 
 
 def _without(hashes: Numbers, bounds: Numbers, instructions: Numbers) -> tuple[Numbers, Numbers]:
-    """The hashes of texts without those of their instructions, and where each text begins and ends in them."""
     is_instruction = np.isin(hashes, instructions)
     owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     is_left_out = is_instruction.copy()
@@ -222,12 +218,10 @@ def _without(hashes: Numbers, bounds: Numbers, instructions: Numbers) -> tuple[N
 
 
 def _words(text: Shingles) -> bytes:
-    """Equal for texts that have the same words in the same order."""
     return blake2b(text.line.encode(), digest_size=8).digest()
 
 
 def _hashes(text: Shingles) -> list[int]:
-    """The distinct shingles without padding, in the order of the text."""
     hashes: list[int] = RMinHash.hash_token_sets([list(dict.fromkeys(text.inner))])[0]
     return hashes
 

@@ -22,20 +22,13 @@ Row = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """A check for one fault of rows.
-
-    Attributes:
-        faulty: Finds the rows of a batch that have the fault, [rows].
-        describe: Describes the fault of a row in words that follow "row 7".
-    """
+    """Finds the rows of a batch that have a fault, [rows], and describes it in words that follow "row 7"."""
 
     faulty: Callable[[pa.RecordBatch], Mask]
     describe: Callable[[Row], str]
 
 
 class RowCheck:
-    """Checks the batches of one file in order."""
-
     def __init__(self, source: str) -> None:
         self.rows = 0
         self._source = source
@@ -73,7 +66,7 @@ class _Indices:
         self._rises = True
 
     def first_repeat(self, indices: Numbers, start: int) -> tuple[int, int, int] | None:
-        """The first row of the next batch that repeats the index of an earlier row: row, index, earlier row."""
+        """The first row of the next batch that repeats an index: row, index, earlier row."""
         if not len(indices):
             return None
         last = self._all[-1][-1] if self._all else None
@@ -163,7 +156,6 @@ def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.Reco
 
 
 def _name_fault(name: str | None, check: Callable[[str], None]) -> str:
-    """Why ``check`` refuses the name; empty where it accepts it, or there is no name."""
     # In some files rows without a name have an empty text.
     if not name:
         return ""
@@ -243,7 +235,6 @@ def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask])
 
 
 def _field(structs: pa.Array, name: str) -> pa.Array:
-    """A field of each struct, null where the struct is null or there is no such field."""
     if structs.type.get_field_index(name) < 0:
         return pa.nulls(len(structs), pa.string())
     return pc.struct_field(structs, name)

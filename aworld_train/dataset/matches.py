@@ -32,9 +32,8 @@ def parse_figure_variants(text: str | None) -> FigureVariants | None:
 class Match(NamedTuple):
     """The other question, and how near it is.
 
-    Attributes:
-        share: The Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
-            longer one has, figures aside. From 0 to 1.
+    ``share`` is the Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
+    longer one has, figures aside.
     """
 
     kind: MatchKind

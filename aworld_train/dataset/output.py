@@ -65,7 +65,7 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
-    """Write ``dataset.json`` beside the files of a finished dataset; returns their sha256 by name."""
+    """Write ``dataset.json`` beside a finished dataset's files; returns their sha256 by name."""
     outputs = {name: sha256(folder / name) for name in _files(folder)}
     text = json.dumps({"made_by": MADE_BY, **content, "outputs": outputs}, indent=2, ensure_ascii=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -93,7 +93,6 @@ def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> N
 
 
 def _files(folder: Path) -> list[str]:
-    """The relative paths of all files in the folder, and of empty folders and links in it."""
     names: list[str] = []
     for path in sorted(folder.iterdir()):
         nested = (

@@ -90,15 +90,9 @@ class EnvSettings:
 class EnvPlan:
     """An environment to start, with what its settings leave open.
 
-    Attributes:
-        servers: Which tool servers run, by name.
-        keys: Variables with secrets, for the servers that declare them.
-        fingerprint: A hash of all that decides what runs.
-        owner: The process it ends with, if any.
-        data: Folder that tools may read.
-        egress: What each server may reach; a server that may reach nothing has no entry.
-        egress_passwords: The passwords of these servers for the proxy.
-        prepared: The result of `Backend.prepare`.
+    ``keys`` are variables with secrets, for the servers that declare them. ``fingerprint`` is a hash of all that
+    decides what runs, ``owner`` the process it ends with, ``data`` the folder of attachments, ``prepared`` what
+    `prepare` made.
     """
 
     name: str

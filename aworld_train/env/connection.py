@@ -22,12 +22,7 @@ FORMATS = ("mcp", "dotenv", "shell")
 
 @dataclass(frozen=True)
 class EnvConnection:
-    """A tool environment that is up, as its users see it.
-
-    Attributes:
-        workers: How many sessions (or groups of sessions) it serves at a time.
-        image: The id of the image that its containers were made from; None without containers.
-    """
+    """A tool environment that is up; it serves ``workers`` sessions (or groups of sessions) at a time."""
 
     name: str
     ip: str
@@ -51,12 +46,7 @@ class EnvConnection:
 def mcp_servers_config(
     url: str, token: str, servers: Sequence[str] = (), timeout: float = 600
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The MCP client configuration that AWorld agents take: ``{"mcpServers": {"aworld-mcp": {...}}}``.
-
-    Args:
-        servers: Tool servers the agent may use; empty: all of the environment.
-        timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
-    """
+    """The MCP client configuration that AWorld agents take; without ``servers``, all of the environment may be used."""
     headers = {"Authorization": f"Bearer {token}"}
     if servers:
         headers["MCP_SERVERS"] = ",".join(servers)
@@ -110,10 +100,8 @@ def connection_settings() -> Mapping[str, str]:
 
 
 def write_config(connection: EnvConnection, form: str) -> str:
-    """The connection, token included, as text without a final newline.
-
-    ``mcp`` is the JSON that MCP clients and AWorld agents take, ``dotenv`` lines for a ``.env`` file, ``shell`` lines
-    for ``eval`` in a POSIX shell.
+    """The connection, token included: as JSON for MCP clients and AWorld agents (``mcp``), lines of a ``.env`` file
+    (``dotenv``), or lines for ``eval`` in a POSIX shell (``shell``).
     """
     variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
     if form == "mcp":

@@ -153,7 +153,7 @@ class DockerBackend:
             raise
 
     def mark_ready(self, record: Record) -> None:
-        """Rename its gateway, whose name marks an environment that is still starting; see `Backend.mark_ready`."""
+        """Rename its gateway, whose name marks an environment that is still starting."""
         for container in self._containers(record.name):
             if container.name.endswith(_STARTING):
                 container.rename(container.name.removesuffix(_STARTING))

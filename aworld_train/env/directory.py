@@ -14,12 +14,7 @@ from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, Shar
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and its manifest.
-
-    Attributes:
-        values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
-        remarks: Sentences about what is not as that configuration has it.
-    """
+    """An environment directory; ``values`` are keys of servers that a client's configuration has, and no file of it."""
 
     path: Path
     manifest: Manifest
@@ -105,7 +100,6 @@ def _read_manifest(file: Path) -> Manifest:
 
 
 def _first_mistake(mistakes: list[Any]) -> str:
-    """One of pydantic's errors as a sentence; for an unknown key, with the nearest known one."""
     # A misspelt required key is reported as missing and as unknown; the second message helps more.
     mistake = next((one for one in mistakes if one["type"] == "unexpected_keyword_argument"), mistakes[0])
     where = ".".join(map(str, mistake["loc"]))

@@ -31,8 +31,6 @@ GROUP = 8
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest episode of each task; shares of them."""
-
     accuracy: float
     tool_use: float
 

@@ -32,7 +32,6 @@ class BuildProgress:
 
     @property
     def seconds(self) -> float:
-        """Wall time since the build began."""
         return round(time.monotonic() - self._started, 1)
 
     @property

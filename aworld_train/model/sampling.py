@@ -20,8 +20,6 @@ TOKENS_AROUND = 16  # most tokens of a turn besides its expression or value: mar
 
 @dataclass(frozen=True)
 class SampledEpisode:
-    """One played task: its tokens, whether the tool was called, and the answer if one was given."""
-
     transcript: Transcript
     used_tool: bool
     answer: str | None
@@ -35,7 +33,6 @@ def play(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[SampledEpisode]:
-    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn."""
     prompts = [encoder.prompt(expression) for expression in expressions]
     max_tokens = max(map(len, expressions), default=0) + TOKENS_AROUND
     first = generate(model, encoder.tokenizer, prompts, max_tokens, temperature, generator)

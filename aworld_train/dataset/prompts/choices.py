@@ -16,8 +16,6 @@ _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
 
 
 class Choice(NamedTuple):
-    """One of the answers that a question offers; ``is_number``: whether the input has it as a number."""
-
     label: str
     text: str
     is_number: bool = False
@@ -28,7 +26,6 @@ def default_template() -> str:
 
 
 def check_template(template: str, name: str) -> None:
-    """Check that a template can put a question."""
     used = _PLACEHOLDER.findall(template)
     lines = template.split("\n")
     if used.count("question") != 1:
@@ -47,7 +44,6 @@ def check_template(template: str, name: str) -> None:
 
 
 def shows_labels(template: str) -> bool:
-    """Whether the agent is to answer with a label."""
     return "{label}" in template
 
 
@@ -75,7 +71,6 @@ def question_with_choices(question: str, choices: Sequence[Choice]) -> str:
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    """The line with its placeholders replaced, but none inside a value."""
     return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
 
 

@@ -23,12 +23,7 @@ Source = Callable[[SourceOptions], Iterator["Task | Dropped | TaskTable"]]
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """A source of this package.
-
-    Attributes:
-        uses: The fields of `SourceOptions` that change what it yields; setting any other is refused.
-        about: What it reads, in a few words.
-    """
+    """A source of this package; setting a field of `SourceOptions` that it does not use is refused."""
 
     function: str
     uses: frozenset[str]
@@ -68,10 +63,7 @@ def find_source(name: str) -> Source:
 
 
 def check_options(name: str, options: SourceOptions) -> None:
-    """Check that all options that a source needs are set, and none that it would ignore.
-
-    A user-defined source may use any option.
-    """
+    """Check that the options that a source needs are set, and none that it ignores; a user-defined one may use any."""
     if "" in options.files:
         raise UsageError(
             f"The source {name} is given a file without a name (--file ''). Is a variable empty?"

@@ -32,11 +32,7 @@ _HIDDEN_POSITION = -1
 
 
 def choices_of(fields: Mapping[str, object]) -> list[Choice]:
-    """The choices among the fields of a record; empty where it has none.
-
-    Raises:
-        UnusableRecord: They are of no known form, or two have one label.
-    """
+    """The choices among the fields of a record; UnusableRecord if their form is not known or a label comes twice."""
     value = fields.get("choices")
     if value is None:
         value = {
@@ -66,11 +62,7 @@ def choices_of(fields: Mapping[str, object]) -> list[Choice]:
 
 
 def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choice:
-    """The choice that is the answer of a record.
-
-    Raises:
-        UnusableRecord: There is no answer, or it is not certain which choice it is.
-    """
+    """The choice that is the answer of a record; UnusableRecord if there is none or several are possible."""
     if isinstance(answer, list | tuple):
         if len(answer) > 1:
             raise UnusableRecord("more than one of the choices is right")
@@ -107,11 +99,7 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
 
 
 def _labels_and_texts(value: object) -> tuple[Sequence[object], Sequence[object]]:
-    """The labels and the texts of choices; no labels where they have none.
-
-    Raises:
-        UnusableRecord: The value is of no known form.
-    """
+    """The labels and the texts of choices; no labels where they have none."""
     if isinstance(value, Mapping):
         texts, labels = value.get("text"), value.get("label")
         if isinstance(texts, list | tuple) and isinstance(labels, list | tuple) and len(texts) == len(labels):

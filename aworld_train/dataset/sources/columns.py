@@ -93,7 +93,6 @@ class ColumnPlan:
         return list(dict.fromkeys(columns))
 
     def fields(self, values: Mapping[str, object]) -> dict[str, object]:
-        """The values of a record by field, from those by column."""
         top = {field: values[column] for field, column in self.top}
         return top | {field: value_at(values[column], path) for field, column, path in self.nested}
 
@@ -103,8 +102,6 @@ PlanFor = Callable[[Path, str], ColumnPlan]
 
 
 class Columns:
-    """Finds the fields of records, once for each set of column names."""
-
     def __init__(self, mapping: Mapping[str, str]) -> None:
         for field in mapping:
             if field not in NAMES:
@@ -119,7 +116,6 @@ class Columns:
         self._plans: dict[Path, ColumnPlan] = {}
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """Where records with these columns have the fields."""
         plan = self._plans.get(names)
         if plan is None:
             plan = self._make(names, where)
@@ -210,7 +206,6 @@ class FileColumns:
         self._used: set[str] = set()
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """As `Columns.plan`."""
         plan = self._plan_for(names, where)
         if names not in self._shapes and len(self._shapes) < _MAX_SHAPES:
             self._shapes.add(names)
@@ -221,12 +216,10 @@ class FileColumns:
 
     @property
     def unused(self) -> list[str]:
-        """The columns that were planned for and not used, in the order of the file."""
         return [name for name in self._found if name not in self._used]
 
 
 def value_at(value: object, path: Path) -> object:
-    """The value at a path of nested mappings; None where there is none."""
     for name in path:
         if not isinstance(value, Mapping):
             return None

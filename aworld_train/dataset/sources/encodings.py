@@ -36,14 +36,12 @@ def encoding_name(name: str) -> str:
 
 
 def not_in_encoding(encoding: str) -> str:
-    """The reason of a record with bytes that are not text in the encoding."""
     if encoding == UTF8:
         return "not UTF-8; for text from Windows try --encoding cp1252"
     return f"not {encoding} text; is that its --encoding?"
 
 
 def check_utf8(path: Path, start: bytes) -> None:
-    """Check that the first bytes of a file are not those of UTF-16 or UTF-32."""
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     if encoding is None and len(start) >= 2 and (start[0] == 0) != (start[1] == 0):
         # Without a mark: every other byte of Latin text is zero.

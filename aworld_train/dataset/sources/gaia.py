@@ -99,7 +99,6 @@ def _plan(names: tuple[str, ...], where: str) -> ColumnPlan:
 
 
 def _with_files(records: Iterator[Record], folder: Path) -> Iterator[Record]:
-    """The records with their file's path in the folder; a record whose file tools cannot read is unusable."""
     faults = _file_faults(folder)
     prefix = f"{YEAR}/{folder.name}/"
     for line, raw, fields in records:
@@ -136,7 +135,6 @@ def _file_fault(entry: "os.DirEntry[str]") -> str:
 
 
 def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
-    """The folder of the part and its files of questions."""
     if part not in (None, PART):
         if part == HIDDEN_PART:
             raise UsageError(_REFUSED.format(what=f"--part {part}"))
@@ -161,7 +159,6 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
 
 
 def _question_files(folder: Path) -> list[Path]:
-    """The files that together hold every question of the folder once."""
     for name in ("metadata.parquet", "metadata.jsonl"):
         if (folder / name).is_file():
             return [folder / name]

@@ -115,7 +115,6 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
 
 
 def _part(loaded: Any, part: str | None, name: str) -> Any:
-    """The part of ``--part``, or the only part there is."""
     by_part = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
     if part is None and len(by_part) == 1:
         return next(iter(by_part.values()))

@@ -46,7 +46,6 @@ Line = tuple[int, bytes | None]
 
 
 def read_lines(path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The lines of a file."""
     try:
         with closing(_open(path)) as file:
             start = file.peek(MARK_BYTES)[:MARK_BYTES]

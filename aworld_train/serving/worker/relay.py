@@ -57,8 +57,6 @@ class RelayedSession:
 
 
 class Relay:
-    """All tool servers of a worker, for any number of sessions."""
-
     def __init__(
         self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
     ):
@@ -307,5 +305,4 @@ class Relay:
                 session.on_notification(message)
 
 
-def _discard_report(server: str, outcome: str, seconds: float) -> None:
-    """The report of calls before the worker has set its own."""
+def _discard_report(server: str, outcome: str, seconds: float) -> None: ...

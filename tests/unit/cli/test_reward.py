@@ -94,7 +94,7 @@ def test_people_get_a_table_and_means(run: Any, tmp_path: Path) -> None:
     ("bad", "message"),
     [
         ("{", "this is not valid JSON"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ({"prediction": "x", "answer": "1"}, "no 'id'"),
         ({"id": True, "prediction": "x", "answer": "1"}, "no 'id'"),
         ({"id": "x", "answer": "1"}, "'prediction' must be a text, or a list of messages"),
