@@ -112,7 +112,7 @@ def _imported(name: str) -> ModuleType:
 
 def _run(path: Path) -> ModuleType:
     if not path.is_file():
-        raise _MissingFile(f"there is no file {path}")
+        raise _MissingFile(f"no such file: {path}")
     # Named by the path, so that two files with the same stem are two modules.
     name = f"aworld_train_user_code_{abs(hash(str(path))):x}"
     module_spec = importlib.util.spec_from_file_location(name, path)

@@ -272,7 +272,7 @@ def find(name: str) -> TrainingFramework:
     names = framework_names()
     hint = suggestion(name, names, f" There are {', '.join(names)}.")
     raise RecipeError(
-        f"There is no training framework {name!r} (trainer.framework).{hint} Others are found by an "
+        f"Unknown training framework {name!r} (trainer.framework).{hint} Others are found by an "
         f"entry point in the group {ENTRY_POINTS}, or registered with aworld_train.adapter.base.register."
     )
 

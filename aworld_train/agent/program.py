@@ -133,7 +133,7 @@ class ProgramAgent:
         name = self._name
         # The supervisor would report it too, but only after starting Python.
         if which(self._command[0]) is None:
-            raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
+            raise AgentFailed(f"{name}: {shown(self._command[0])!r} is not a program that can be run")
         environment = _environment(os.environ, context, self._variables)
         environment |= dict.fromkeys(("AGENT_FOLDER", "TMPDIR"), str(folder))
         command: list[str] = [_from_here(part) for part in self._command]

@@ -274,7 +274,7 @@ def down_command(
     for one, was_running in stopped.items():
         console.note(f"{one} is stopped." if was_running else f"{one} was not running.")
     if not stopped:
-        console.note(("There is no orphan." if only_orphans else "Nothing is up.") + _not_asked())
+        console.note(("No orphans." if only_orphans else "Nothing is up.") + _not_asked())
     if as_json:
         console.print_json({"environments": [{"name": one, "stopped": was} for one, was in stopped.items()]})
 

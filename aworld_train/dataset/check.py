@@ -132,7 +132,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         return open_streamed(path)
     except FileNotFoundError:
         build = commands_for(str(path), "aworld-train dataset build") or "`aworld-train dataset build`"
-        raise DatasetNotFound(f"There is no dataset file {path}. Make one with {build}.") from None
+        raise DatasetNotFound(f"No such dataset file: {path}. Make one with {build}.") from None
     except (pa.ArrowException, OSError) as error:
         raise DatasetNotFound(
             f"{path} is not a parquet file that can be read: {_first_line(error)}. "

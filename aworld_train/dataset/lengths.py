@@ -54,7 +54,7 @@ def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
 
 def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:
     if not model.is_dir():
-        raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
+        raise ModelNotFound(f"No such model directory: {model}, so prompts cannot be measured (--model).")
     if not any((model / name).is_file() for name in _TOKENIZER_FILES):
         raise _not_loaded(model, f"there is neither {' nor '.join(_TOKENIZER_FILES)}")
     note(f"Loading the tokenizer of {model}.")

@@ -21,7 +21,7 @@ def open_backend(name: str) -> Backend:
     if name == "process":
         return ProcessBackend()
     names = ("auto", *BACKENDS)
-    raise UsageError(f"There is no backend {name!r}.{suggestion(name, names)} There are {', '.join(names)}.")
+    raise UsageError(f"Unknown backend {name!r}.{suggestion(name, names)} There are {', '.join(names)}.")
 
 
 def choose_backend(

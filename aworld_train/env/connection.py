@@ -110,6 +110,4 @@ def write_config(connection: EnvConnection, form: str) -> str:
         return "\n".join(f"{name}={value}" for name, value in variables.items())
     if form == "shell":
         return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    raise UsageError(
-        f"There is no format {form!r}.{suggestion(form, FORMATS)} There are {', '.join(FORMATS)}."
-    )
+    raise UsageError(f"Unknown format {form!r}.{suggestion(form, FORMATS)} There are {', '.join(FORMATS)}.")

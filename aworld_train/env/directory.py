@@ -64,7 +64,7 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
     if not path.is_dir():
         name = str(name_or_path)
         raise UsageError(
-            f"There is no tool environment {name!r}.{suggestion(name, shipped)} Known names: "
+            f"Unknown tool environment {name!r}.{suggestion(name, shipped)} Known names: "
             f"{', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a {MANIFEST} is taken too."
         )
     return EnvDirectory(path.resolve(), _read_manifest(path / MANIFEST))
@@ -108,4 +108,4 @@ def _first_mistake(mistakes: list[Any]) -> str:
     section, *below = mistake["loc"]
     kind = SharedKeys if section == "shared_keys" else {0: Manifest, 2: ServerEntry, 3: ProbeCall}[len(below)]
     names = [one.name for one in fields(kind)]
-    return f"there is no key {where!r}.{suggestion(str(mistake['loc'][-1]), names)}"
+    return f"unknown key {where!r}.{suggestion(str(mistake['loc'][-1]), names)}"

@@ -81,7 +81,7 @@ def read_env_file(path: Path) -> EnvFile:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise UsageError(f"There is no file {path} (--env-file).") from None
+        raise UsageError(f"No such file: {path} (--env-file).") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} (--env-file) cannot be read: {error}.") from error
     assignments: dict[str, Assignment] = {}

@@ -90,13 +90,11 @@ def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
         for path in (runs / f"{PREFIX}{name}", runs / name, Path(name)):
             if (path / RECIPE).is_file():
                 return path
-        raise UsageError(f"There is no evaluation to resume in {runs / f'{PREFIX}{name}'}.")
+        raise UsageError(f"No evaluation to resume in {runs / f'{PREFIX}{name}'}.")
     check_runs_folder(runs)
     own = [run for run in find_runs(runs) if run.recipe.get("name") == name and SETTINGS in run.manifest]
     if not own:
-        raise UsageError(
-            f"There is no evaluation of {name} to resume in {runs}. --runs names the folder of runs."
-        )
+        raise UsageError(f"No evaluation of {name} to resume in {runs}. --runs names the folder of runs.")
     return max(own, key=lambda run: (run.started, run.path.stat().st_mtime)).path
 
 

@@ -106,7 +106,7 @@ def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator
 
 
 def tool_result(turn: str) -> str | None:
-    """The calculator's result for the call in a turn, or None where there is no valid call."""
+    """The calculator's result for the call in a turn, or None without a valid call."""
     call = _CALL.search(turn)
     if call is None:
         return None

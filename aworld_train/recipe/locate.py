@@ -83,7 +83,7 @@ def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | N
     listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise RecipeError(
         (f"{named_at}: " if named_at else "")
-        + f"there is no recipe {name}.{suggestion(name, names)}"
+        + f"unknown recipe {name}.{suggestion(name, names)}"
         + (f" There are: {listed}" if listed else "")
     )
 

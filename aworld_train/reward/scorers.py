@@ -182,7 +182,7 @@ def _find(name: str) -> Scorer:
         return _user_defined(scorer, name, reference)
     names = scorer_names()
     raise ScorerNotFound(
-        f"There is no scorer {name!r}.{suggestion(name, names)} The scorers are {', '.join(names)}; name "
+        f"Unknown scorer {name!r}.{suggestion(name, names)} The scorers are {', '.join(names)}; name "
         "a user-defined one by module:function or path/file.py:function."
     )
 

@@ -104,6 +104,6 @@ class AgentTrainer:
         names = sorted({*cls._processors, *framework_names()})
         hint = suggestion(name, names, f" There are {', '.join(names)}.")
         return (
-            f"There is no training framework {name!r}.{hint} "
+            f"Unknown training framework {name!r}.{hint} "
             "Register your own with AgentTrainer.register_processor, or as a framework (see aworld_train.adapter.base)."
         )

@@ -114,7 +114,7 @@ def open_run(name: str, runs: Path) -> RecordedRun:
     names = [run.name for run in find_runs(runs)]
     hint = suggestion(name, names) or (f" There are {', '.join(names)}." if names else "")
     raise UsageError(
-        f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
+        f"Unknown run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
         "in which runs are."
     )
 
@@ -125,7 +125,7 @@ def check_runs_folder(runs: Path) -> None:
     beside = [entry.name for entry in runs.parent.iterdir() if entry.is_dir()] if runs.parent.is_dir() else []
     hint = suggestion(str(runs), [str(runs.parent / name) for name in beside])
     raise UsageError(
-        f"There is no folder {runs}.{hint} --runs names the folder in which runs are; `aworld-train train` makes it."
+        f"No such folder: {runs}.{hint} --runs names the folder in which runs are; `aworld-train train` makes it."
     )
 
 

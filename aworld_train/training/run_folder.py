@@ -181,7 +181,7 @@ def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> No
             raise UsageError(f"The run in {path} cannot be resumed: its {RECIPE} is missing.")
         return
     if resume and not path.is_dir():
-        raise UsageError(f"There is no run to resume: there is no folder {path}. Start it without --resume.")
+        raise UsageError(f"No run to resume: {path} does not exist. Start it without --resume.")
     other = [] if _is_of_a_run(path) else _names(path) - {*_BEFORE_A_RUN, *written}
     if other:
         raise UsageError(

@@ -34,7 +34,7 @@ _VALUES: Mapping[str, Collection[str]] = {
 class RunStore:
     """Loads the episodes of a run into its store while the block runs; entering closes what an earlier attempt left.
 
-    ``set_aside`` is called then. ``is_new``: there is no earlier attempt, so a database in the folder is made later.
+    ``set_aside`` is called then. ``is_new``: this is the first attempt, so a database in the folder is made later.
     """
 
     def __init__(

@@ -86,6 +86,6 @@ def _find_entry(name: str) -> SourceEntry:
     if name in SOURCES:
         return SOURCES[name]
     raise UsageError(
-        f"There is no source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
+        f"Unknown source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
         f"file.py:function.{suggestion(name, SOURCES)}"
     )

@@ -31,7 +31,7 @@ def encoding_name(name: str) -> str:
     except (LookupError, ValueError) as error:
         known = {alias.replace("_", "-") for alias in aliases.values()}
         hint = suggestion(name.casefold(), known, " For example utf-16, cp1252, gb18030.")
-        raise UsageError(f"--encoding {name}: there is no such text encoding.{hint}") from error
+        raise UsageError(f"--encoding {name}: no such text encoding.{hint}") from error
     return UTF8 if name.casefold().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else name
 
 

@@ -37,7 +37,7 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
         elif path.exists():
             paths.append(path)
         else:
-            raise DatasetNotFound(f"There is no file {path} (--file).")
+            raise DatasetNotFound(f"No such file: {path} (--file).")
     return [options.opened(path) for path in paths]
 
 

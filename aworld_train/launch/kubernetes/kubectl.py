@@ -19,7 +19,7 @@ def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
     program = shutil.which("kubectl")
     if program is None:
         raise DependencyMissing(
-            "There is no kubectl on the PATH, so nothing can be submitted. Install it, or copy the rendered file to a "
+            "kubectl is not on the PATH, so nothing can be submitted. Install it, or copy the rendered file to a "
             "machine that has it."
         )
     command = [program, "--namespace", namespace, _REQUEST, *arguments]

@@ -111,7 +111,7 @@ class Relay:
                 usable = [server for server in self.servers if server not in self.broken]
                 raise CallFailure(
                     "unknown_server",
-                    f"there is no server {name!r} here.{suggestion(name, usable)} Known: {', '.join(usable)}",
+                    f"unknown server {name!r}.{suggestion(name, usable)} Known: {', '.join(usable)}",
                     INVALID_PARAMS,
                 )
         chosen = tuple(dict.fromkeys(names)) or tuple(

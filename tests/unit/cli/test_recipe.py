@@ -146,7 +146,7 @@ def test_a_recipe_for_eval_alone_needs_no_training_tasks_and_no_model() -> None:
     assert isinstance(refused.exception, RecipeError)
     assert "`dataset.train` is not set" in refused.exception.message
     assert "--for eval" in refused.exception.message
-    assert "there is no file" in str(run("check", "eval.yaml", "dataset.val=no", "--for", "eval").exception)
+    assert "no such file" in str(run("check", "eval.yaml", "dataset.val=no", "--for", "eval").exception)
 
 
 @needs_verl
@@ -165,8 +165,8 @@ def test_check_names_a_missing_model_and_missing_datasets_at_once() -> None:
     message = str(refused.exception)
     assert message.startswith("3 problems:\n")
     for part in (
-        "There is no model directory models/none",
-        "`dataset.train`: there is no file a.parquet",
+        "No such model directory: models/none",
+        "`dataset.train`: no such file: a.parquet",
         "b.parquet",
     ):
         assert part in message

@@ -90,7 +90,7 @@ def test_a_folder_without_runs_says_so(runs: Path) -> None:
 def test_a_folder_of_runs_that_is_not_there_is_refused_with_the_nearest(command: list[str]) -> None:
     error = run(*command, "--runs", "rusn").exception
     assert isinstance(error, UsageError)
-    assert "There is no folder rusn. Did you mean 'runs'? --runs names the folder" in str(error)
+    assert "No such folder: rusn. Did you mean 'runs'? --runs names the folder" in str(error)
 
 
 def test_a_run_is_shown_with_its_figures_and_origin(runs: Path) -> None:

@@ -134,7 +134,7 @@ def test_the_proof_tells_other_weights_from_rounded_ones(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["two"], "There is no run 'two'"),
+        (["two"], "Unknown run 'two'"),
         (["onr"], "Did you mean 'one'?"),
         (
             ["one", "--step", "7"],

@@ -138,7 +138,7 @@ def test_excluding_questions_from_expressions_is_refused_since_nothing_could_mat
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path / "questions"])
     with pytest.raises(DatasetError, match="no parquet file"):
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path])
-    with pytest.raises(DatasetError, match="There is no dataset file"):
+    with pytest.raises(DatasetError, match="No such dataset file"):
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path / "nowhere.parquet"])
     assert not (tmp_path / "out").exists()
 

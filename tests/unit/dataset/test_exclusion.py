@@ -318,7 +318,7 @@ def test_what_a_source_of_ones_own_does_wrong_is_found_before_anything_is_writte
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("own.py:tasks", r"there is no file .*/own\.py"),
+        ("own.py:tasks", r"no such file: .*/own\.py"),
         ("{own}:task", "Did you mean 'tasks'"),
         ("nothing_like_it:tasks", "importing nothing_like_it failed"),
     ],

@@ -154,7 +154,7 @@ def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
     findings = [
         Finding(Status.ok, "Enough.", area="disk"),
         Finding(
-            Status.fail, f"There is no folder\n{path}", "Make it with mkdir, and do so before a run.", "disk"
+            Status.fail, f"No such folder:\n{path}", "Make it with mkdir, and do so before a run.", "disk"
         ),
     ]
     doctor_module = import_module("aworld_train.cli.doctor")
@@ -166,10 +166,10 @@ def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
     remedy = "-> Make it with mkdir, and do so before a run."
     assert first == ["disk", "ok", "Enough."]
     if is_terminal:
-        assert others[:2] == [["fail", "There", "is no folder"], [path]]
+        assert others[:2] == [["fail", "No", "such folder:"], [path]]
         assert all(len(" ".join(line)) < 60 for line in others if line != [path])
     else:
-        assert others == [["disk", "fail", f"There is no folder {path} {remedy}"]]
+        assert others == [["disk", "fail", f"No such folder: {path} {remedy}"]]
 
 
 def test_a_shell_in_which_few_files_may_be_open_fails() -> None:

@@ -89,7 +89,7 @@ def test_a_line_that_is_no_assignment_is_refused_by_its_number_alone(file: Path)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no file .*/nowhere"):
+    with pytest.raises(UsageError, match=r"No such file: .*/nowhere"):
         read_env_file(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"\(--env-file\) cannot be read"):
         read_env_file(tmp_path)

@@ -298,7 +298,7 @@ def test_schemas_that_can_be_read_pass_the_check(schema: str) -> None:
         ("jsn:a", "Did you mean 'json:PATH'?"),
         ("regexp:x", "Did you mean 'regex:PATTERN'?"),
         ("xyz", "There are answer, boxed, last_line, json:PATH, regex:PATTERN."),
-        ("", "There is no answer schema ''"),
+        ("", "Unknown answer schema ''"),
         ("json", "write json:PATH"),
         ("json:", "write json:PATH"),
         ("regex:", "write regex:PATTERN"),

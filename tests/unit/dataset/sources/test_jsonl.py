@@ -367,7 +367,7 @@ def test_a_folder_stands_for_its_files_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("missing.jsonl", "no file"), (".", "without a file that ends with .jsonl")]
+    ("file", "message"), [("missing.jsonl", "No such file"), (".", "without a file that ends with .jsonl")]
 )
 def test_what_is_not_there_is_an_error(file: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=message):

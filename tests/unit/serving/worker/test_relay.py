@@ -141,7 +141,7 @@ async def test_a_session_has_the_servers_that_it_names_or_all_that_work() -> Non
     assert relay.open("two", "b, a,b").servers == ("b", "a")
     assert opening_error(relay, "a,d") == "d is off: no key"
     assert opening_error(relay, "c") == "c could not be started"
-    assert opening_error(relay, "browser") == "there is no server 'browser' here. Known: a, b"
+    assert opening_error(relay, "browser") == "unknown server 'browser'. Known: a, b"
     longer = relay_of(Servers(calculator=with_tools("x")))
     assert "Did you mean 'calculator'?" in opening_error(longer, "calculater")
 
