@@ -439,7 +439,7 @@ def _source(run: "RecordedRun") -> str:
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:
-    from aworld_train.training.run_folder import sha256_of
+    from aworld_train.atomic import sha256_of
 
     faults = []
     for name, recorded in (run.manifest.get("data_sha256") or {}).items():

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aworld_train import __version__
-from aworld_train.atomic import check_writable
+from aworld_train.atomic import check_writable, sha256_of
 from aworld_train.dataset.arrays import Numbers, as_integers, numbers
 from aworld_train.dataset.build_report import BuildReport
 from aworld_train.dataset.columns import Family, FamilyIndex
@@ -37,7 +37,6 @@ from aworld_train.dataset.output import (
     check_replaceable,
     copy_attachments,
     replacing,
-    sha256,
     write_manifest,
 )
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
@@ -45,7 +44,7 @@ from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.sources.options import user_options
-from aworld_train.dataset.splits import DEFAULT_SPLITS, Assignment, cut
+from aworld_train.dataset.splits import DEFAULT_SPLITS, SplitAssignment, cut
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError, options_as_arguments
 
@@ -86,7 +85,6 @@ def build(
     Args:
         source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or a user-defined one as ``module:function``.
         out: The directory; an earlier dataset there is replaced, anything else is refused.
-        levels: Levels to take; empty for all.
         splits: Fraction of the tasks by split name; default 0.9 ``train`` and 0.1 ``val``.
         seed: The same seed and input give the same bytes.
         dedupe: Leave out near-duplicates of other questions of the dataset.
@@ -96,10 +94,6 @@ def build(
             those of a question in ``against`` are left out, and those of another of the dataset stay.
         strict: Whether the first dropped piece of input is an error.
         options: Other fields of `SourceOptions`, such as ``columns``, ``scorer`` or ``system``.
-
-    Raises:
-        UsageError: The options contradict each other, one is invalid, or ``out`` cannot be replaced.
-        DatasetError: Input cannot be read, or a split would be empty.
     """
     source_options = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
     return carry_out(
@@ -181,10 +175,10 @@ class Build:
     def _near(self) -> Near | None:
         if not (self.plan.dedupe or self.plan.against):
             return None
-        from aworld_train.dataset.contamination import Comparison
+        from aworld_train.dataset.contamination import QuestionComparison
 
         plan = self.plan
-        return Comparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
+        return QuestionComparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
 
     def _choose(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
         """The selection of tasks to write, the stratum of each family, and the number of tasks of each stratum."""
@@ -223,7 +217,7 @@ class Build:
                     f"The split {name!r} would be empty: {account}, and {sum(counts)} tasks are to be split. Give "
                     "more input, a higher --limit, or other --split fractions."
                 )
-        written = self._write_splits(names, families, selection(), strata, Assignment(ends))
+        written = self._write_splits(names, families, selection(), strata, SplitAssignment(ends))
         rows = {name: int(by_family.sum()) for name, by_family in written.items()}
         return rows, {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
 
@@ -233,7 +227,7 @@ class Build:
         families: Sequence[Family],
         selection: Selection,
         strata: Numbers,
-        assignment: Assignment,
+        assignment: SplitAssignment,
     ) -> dict[str, Numbers]:
         maker = RowMaker(families, self.families.lists)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
@@ -322,7 +316,7 @@ def _files_read(source: PlannedSource) -> list[Path]:
 
 
 def _with_hashes(paths: Sequence[Path]) -> list[dict[str, str]]:
-    return [{"name": path.name, "sha256": sha256(path)} for path in paths]
+    return [{"name": path.name, "sha256": sha256_of(path)} for path in paths]
 
 
 def _by_level(families: Sequence[Family], counts: Sequence[int]) -> dict[str, int]:

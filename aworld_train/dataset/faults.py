@@ -21,7 +21,7 @@ ROLES = ("system", "user", "assistant", "tool")
 Row = dict[str, Any]
 
 
-class Check(NamedTuple):
+class FaultCheck(NamedTuple):
     """Finds the rows of a batch that have a fault, [rows], and describes it in words that follow "row 7"."""
 
     faulty: Callable[[pa.RecordBatch], Mask]
@@ -177,37 +177,37 @@ def _describe_blank(row: Row) -> str:
 
 
 CHECKS = (
-    Check(_no_data_source, lambda row: "has no data_source"),
-    Check(_no_messages, lambda row: "has an empty prompt"),
-    Check(_unknown_role, _describe_role),
-    Check(_blank_message, _describe_blank),
-    Check(
+    FaultCheck(_no_data_source, lambda row: "has no data_source"),
+    FaultCheck(_no_messages, lambda row: "has an empty prompt"),
+    FaultCheck(_unknown_role, _describe_role),
+    FaultCheck(_blank_message, _describe_blank),
+    FaultCheck(
         _ends_otherwise,
         lambda row: (
             f"has a prompt that ends with a message of the {row['prompt'][-1]['role']}, not of the user"
         ),
     ),
-    Check(_no_answer, lambda row: "has no answer (reward_model.ground_truth)"),
-    Check(
+    FaultCheck(_no_answer, lambda row: "has no answer (reward_model.ground_truth)"),
+    FaultCheck(
         _hidden_answer,
         lambda row: (
             f"has the answer {row['reward_model']['ground_truth']!r}, a placeholder for one that is kept hidden"
         ),
     ),
-    Check(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
-    Check(
+    FaultCheck(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
+    FaultCheck(
         _other_ground_truths,
         lambda row: (
             f"has the answer {row['reward_model']['ground_truth']!r}, which is not in its extra_info.{GROUND_TRUTHS}: "
             "scoring reads the list alone"
         ),
     ),
-    Check(_no_index, lambda row: "has no extra_info.index"),
-    Check(
+    FaultCheck(_no_index, lambda row: "has no extra_info.index"),
+    FaultCheck(
         _unknown_name("scorer", check_scorer_name),
         lambda row: f"has an {_name_fault(row['extra_info']['scorer'], check_scorer_name)}",
     ),
-    Check(
+    FaultCheck(
         _unknown_name("answer_schema", check_schema_name),
         lambda row: f"has an {_name_fault(row['extra_info']['answer_schema'], check_schema_name)}",
     ),

@@ -73,7 +73,7 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
     return ends
 
 
-class Assignment:
+class SplitAssignment:
     """Assigns the taken tasks to splits, in final order."""
 
     def __init__(self, ends: Sequence[Sequence[int]]) -> None:

@@ -67,16 +67,10 @@ def mcp_servers_config(
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None, *, url: str | None = None, token: str | None = None
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
-    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``; without ``servers``, all may be used.
 
-    Args:
-        servers: Tool servers the agent may use; None or empty: all of the environment.
-        url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
-            directory.
-        token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
-
-    Raises:
-        EnvironmentFailure: One of the two is set nowhere.
+    The endpoint and its bearer token are by default ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, of the environment
+    variables or of ``.env`` in the working directory; EnvironmentFailure if one of them is set nowhere.
     """
     arguments = {"MCP_SERVER_URL": url, "MCP_SERVER_TOKEN": token}
     settings = {**connection_settings(), **{name: value for name, value in arguments.items() if value}}

@@ -14,7 +14,7 @@ from aworld_train.errors import UsageError, suggestion
 
 
 @dataclass(frozen=True)
-class Assignment:
+class VariableAssignment:
     line: int
     value: str
 
@@ -27,7 +27,7 @@ class EnvFile:
     """
 
     path: Path
-    assignments: Mapping[str, Assignment]
+    assignments: Mapping[str, VariableAssignment]
     lines_without_value: tuple[int, ...]
 
     def value(self, name: str) -> str:
@@ -84,7 +84,7 @@ def read_env_file(path: Path) -> EnvFile:
         raise UsageError(f"No such file: {path} (--env-file).") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} (--env-file) cannot be read: {error}.") from error
-    assignments: dict[str, Assignment] = {}
+    assignments: dict[str, VariableAssignment] = {}
     without_value = []
     for binding in parse_stream(io.StringIO(text)):
         # The text of an assignment begins with the empty lines before it.
@@ -97,5 +97,5 @@ def read_env_file(path: Path) -> EnvFile:
         if binding.value is None:
             without_value.append(line)
         else:
-            assignments[binding.key] = Assignment(line, binding.value)
+            assignments[binding.key] = VariableAssignment(line, binding.value)
     return EnvFile(path, assignments, tuple(without_value))

@@ -6,13 +6,13 @@ with the evaluated tasks alone; time is limited, and what was not compared in ti
 the evaluated task that it is closest to.
 """
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aworld_train.atomic import sha256_of
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.exclusion import Subject, subjects
 from aworld_train.dataset.expressions import ExpressionError, normalize
@@ -86,7 +86,7 @@ def find_contamination(
     for name in names:
         try:
             file = _found(name, run)
-            is_changed = file.sha256 not in (None, _sha256(file.path))
+            is_changed = file.sha256 not in (None, sha256_of(file.path))
             deadline = deadline or time.monotonic() + max_seconds
             is_complete &= tasks.compare(name, file.path, deadline)
         except (AworldTrainError, OSError) as error:
@@ -213,8 +213,3 @@ def _found(name: str, run: RecordedRun) -> _TrainingFile:
         if candidate.is_file():
             return _TrainingFile(candidate, hashes.get(name, hashes.get(str(path))))
     raise FileNotFoundError("it is not there")
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -46,7 +46,7 @@ class GroupFigures:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SumAndMean:
     """A quantity of attempts: its sum, and its mean over the attempts."""
 
     total: int
@@ -145,8 +145,8 @@ class Figures:
     suspicions: Mapping[str, int]
     faults: Mapping[str, int]
     turns: Turns | None
-    prompt_tokens: Quantity
-    sampled_tokens: Quantity
+    prompt_tokens: SumAndMean
+    sampled_tokens: SumAndMean
     cost: Cost | None
     latency: Latency | None
     calibration: Calibration | None
@@ -197,8 +197,8 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         suspicions=_counted(sign for attempt in attempts for sign in attempt.suspicions),
         faults=_summed(attempt.faults for attempt in attempts),
         turns=_turns(scored),
-        prompt_tokens=_quantity([attempt.prompt_tokens for attempt in attempts]),
-        sampled_tokens=_quantity([attempt.sampled_tokens for attempt in attempts]),
+        prompt_tokens=_sum_and_mean([attempt.prompt_tokens for attempt in attempts]),
+        sampled_tokens=_sum_and_mean([attempt.sampled_tokens for attempt in attempts]),
         cost=_cost(attempts),
         latency=_latency(scored),
         calibration=calibration_of(
@@ -337,8 +337,8 @@ def _turns(scored: Sequence[TaskAttempt]) -> Turns | None:
     return Turns(fmean(turns), percentile(turns, 0.5), turns[-1]) if turns else None
 
 
-def _quantity(values: Sequence[int]) -> Quantity:
-    return Quantity(sum(values), fmean(values) if values else 0.0)
+def _sum_and_mean(values: Sequence[int]) -> SumAndMean:
+    return SumAndMean(sum(values), fmean(values) if values else 0.0)
 
 
 def _cost(attempts: Sequence[TaskAttempt]) -> Cost | None:

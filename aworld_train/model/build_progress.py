@@ -22,7 +22,7 @@ class OutOfTime(Exception):
     pass
 
 
-class BuildProgress:
+class TinyBuildProgress:
     def __init__(self, progress: Callable[[BuildStatus], None] | None, max_cpu_seconds: float) -> None:
         self._progress, self._max_cpu_seconds = progress, max_cpu_seconds
         self._started, self._cpu_started = time.monotonic(), time.process_time()

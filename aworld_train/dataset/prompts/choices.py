@@ -15,7 +15,7 @@ from aworld_train.errors import UsageError
 _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
 
 
-class Choice(NamedTuple):
+class AnswerChoice(NamedTuple):
     label: str
     text: str
     is_number: bool = False
@@ -51,7 +51,7 @@ def shows_choices(template: str) -> bool:
     return "{choice}" in template
 
 
-def fill_template(template: str, question: str, choices: Sequence[Choice]) -> str:
+def fill_template(template: str, question: str, choices: Sequence[AnswerChoice]) -> str:
     labels = _listed([choice.label for choice in choices])
     lines: list[str] = []
     for line in template.split("\n"):
@@ -65,7 +65,7 @@ def fill_template(template: str, question: str, choices: Sequence[Choice]) -> st
     return "\n".join(lines)
 
 
-def question_with_choices(question: str, choices: Sequence[Choice]) -> str:
+def question_with_choices(question: str, choices: Sequence[AnswerChoice]) -> str:
     """The question and its choices without a template: what tells it from other questions."""
     return "\n".join([question, *(f"{choice.label}. {choice.text}" for choice in choices)])
 

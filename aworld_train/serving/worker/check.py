@@ -53,7 +53,7 @@ class Site:
 
 
 @dataclass(eq=False)
-class Check:
+class SessionCheck:
     manifest: Manifest
     paths: CommandPaths
     starter: Starter

@@ -21,7 +21,7 @@ from aworld_train.errors import suggestion
 from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
 from aworld_train.serving.tool_results import valid_result, valid_tools
-from aworld_train.serving.worker.check import Check
+from aworld_train.serving.worker.check import SessionCheck
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -47,7 +47,7 @@ class RelayedSession:
 
     session_id: str
     servers: tuple[str, ...]
-    check: Check | None = None
+    check: SessionCheck | None = None
     on_notification: Notify | None = None
     calls: dict[Any, "asyncio.Task[dict[str, Any]]"] = field(default_factory=dict)
 
@@ -118,7 +118,9 @@ class Relay:
             name for name in self.servers if name not in self.broken
         )
         check = (
-            Check(self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name))
+            SessionCheck(
+                self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name)
+            )
             if checking
             else None
         )
