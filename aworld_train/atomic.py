@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import glob
+import hashlib
 import os
 import shutil
 import tempfile
@@ -25,6 +26,11 @@ def check_writable(folder: Path, holds: str) -> None:
         raise UsageError(
             f"Nothing can be written below {folder}, the folder of {holds}: {existing} answers {error.strerror!r}."
         ) from error
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:

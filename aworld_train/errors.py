@@ -153,7 +153,7 @@ def options_as_arguments(arguments: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutoff: float = 0.6) -> str | None:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name closest to ``name``, or None where nothing is close enough to suggest (1: the same)."""
     from difflib import get_close_matches
 
@@ -161,10 +161,10 @@ def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutof
     return found[0] if found else None
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean X?`` for the known name closest to ``name``; empty where none is close."""
-    close = nearest(name, list(known))
-    return f" Did you mean {close}?" if close else ""
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`` Did you mean 'X'?`` for the known name closest to ``name``; ``otherwise`` where none is close."""
+    close = nearest(name, known)
+    return f" Did you mean {close!r}?" if close else otherwise
 
 
 def one_line(error: BaseException) -> str:

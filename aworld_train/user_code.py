@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aworld_train.errors import AworldTrainError, UsageError, nearest
+from aworld_train.errors import AworldTrainError, UsageError, suggestion
 
 USER_DIRECTORY_VARIABLE = "AWORLD_TRAIN_USER_DIRECTORY"
 """The environment variable that names the user's working directory to processes that run in another one."""
@@ -67,9 +67,8 @@ def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageEr
         ) from raised
     if not hasattr(module, name):
         names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        hint = nearest(name, names)
-        suggestion = f" Did you mean {hint!r}?" if hint else ""
-        raise error(f"The {role} {spec!r} names {name!r}, which is not in {origin}.{suggestion}")
+        hint = suggestion(name, names)
+        raise error(f"The {role} {spec!r} names {name!r}, which is not in {origin}.{hint}")
     function = getattr(module, name)
     if not callable(function):
         raise error(f"The {role} {spec!r} is of type {type(function).__name__}, not a function.")
@@ -113,7 +112,7 @@ def _imported(name: str) -> ModuleType:
 
 def _run(path: Path) -> ModuleType:
     if not path.is_file():
-        raise _MissingFile(f"there is no file {path}")
+        raise _MissingFile(f"no such file: {path}")
     # Named by the path, so that two files with the same stem are two modules.
     name = f"aworld_train_user_code_{abs(hash(str(path))):x}"
     module_spec = importlib.util.spec_from_file_location(name, path)

@@ -277,7 +277,7 @@ TIME = {
 }
 PROTOCOL = {
     "a lost worker": _forged(_error(-32000, "worker_lost", "the worker of this session was lost")),
-    "a session that is gone": _forged(_error(-32001, "unknown_session", "there is no such session")),
+    "a session that is gone": _forged(_error(-32001, "unknown_session", "no such session")),
     "a full environment": _forged(_error(-32000, "busy", "no worker became free")),
     "an error that is text": _forged('"error": "worker_lost"'),
     "an error without a message": _forged('"error": {"code": 1e400}'),

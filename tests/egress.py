@@ -109,7 +109,7 @@ class NameServer:
             answers = self.answers[name]
             answer = answers.pop(0) if len(answers) > 1 and kind == 1 else answers[0]
             records = [address for one in answer if (address := ipaddress.ip_address(one)).version == version]
-        # RFC 1035: an answer, recursion available; 3: there is no such name. An address may be kept for 0 seconds.
+        # RFC 1035: an answer, recursion available; 3: no such name. An address may be kept for 0 seconds.
         head = message[:2] + struct.pack("!HHHHH", 0x8180 if is_known else 0x8183, 1, len(records), 0, 0)
         body = b"".join(
             struct.pack("!HHHIH", 0xC00C, kind, 1, 0, len(one.packed)) + one.packed for one in records

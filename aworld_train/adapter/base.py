@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from aworld_train.adapter.owned_keys import owned_faults
-from aworld_train.errors import ModelError, RecipeError, UsageError, nearest
+from aworld_train.errors import ModelError, RecipeError, UsageError, suggestion
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -270,12 +270,10 @@ def find(name: str) -> TrainingFramework:
         framework: type[TrainingFramework] = point.load()
         return framework()
     names = framework_names()
-    hint = nearest(name, names)
+    hint = suggestion(name, names, f" There are {', '.join(names)}.")
     raise RecipeError(
-        f"There is no training framework {name!r} (trainer.framework)"
-        + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(names)}.")
-        + f" Others are found by an entry point in the group {ENTRY_POINTS}, or registered with "
-        "aworld_train.adapter.base.register."
+        f"Unknown training framework {name!r} (trainer.framework).{hint} Others are found by an "
+        f"entry point in the group {ENTRY_POINTS}, or registered with aworld_train.adapter.base.register."
     )
 
 

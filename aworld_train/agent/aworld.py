@@ -211,7 +211,7 @@ async def _list_tools(agents: list[Any], context: EpisodeContext) -> None:
 
 
 async def _run(aworld_task: Any) -> Any:
-    """Run the task; on cancellation AWorld gets a few seconds to end it, since it may be waiting for a tool."""
+    """On cancellation AWorld gets a few seconds to end the task, since it may be waiting for a tool."""
     from aworld.runner import Runners
 
     work = asyncio.ensure_future(Runners.run_task(aworld_task))

@@ -34,7 +34,6 @@ class AworldAgentLoop:
         return AwaitableText(self._episode_context().model)
 
     async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Build the agents, run them on the task, and return their answer."""
         from aworld_train.agent.in_process import run_built
 
         self.context = context

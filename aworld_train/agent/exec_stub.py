@@ -14,7 +14,6 @@ VARIABLE = "AGENT_ARGUMENTS"
 
 
 def main() -> None:
-    """Run the script, or with ``-m`` the module, as the interpreter would."""
     arguments: list[str] = json.loads(os.environ.pop(VARIABLE))
     if arguments[0] == "-m":
         sys.argv = arguments[1:]

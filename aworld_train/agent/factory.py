@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.agent.task import Agent
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.recipe.locate import shipped_file
 from aworld_train.recipe.schema import AGENT_KINDS
 
@@ -18,9 +18,8 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
     options = {key: value for key, value in settings.items() if value is not None}
     for key in options:
         if key not in (*AGENT_KINDS, "at_once", "environment"):
-            similar = nearest(key, AGENT_KINDS)
-            suggestion = f" Did you mean {similar!r}?" if similar else ""
-            raise UsageError(f"The section agent has no key {key!r}.{suggestion} It takes {_EXAMPLES}.")
+            hint = suggestion(key, AGENT_KINDS)
+            raise UsageError(f"The section agent has no key {key!r}.{hint} It takes {_EXAMPLES}.")
     kinds = [key for key in AGENT_KINDS if key in options]
     if len(kinds) != 1:
         found = f"has {' and '.join(kinds)}" if kinds else "names no agent"

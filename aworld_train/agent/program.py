@@ -86,7 +86,6 @@ class ProgramAgent:
             return await self._run(task, context)
 
     def check(self) -> None:
-        """Check that the program exists, and so does what it imports."""
         if fault := command_fault(self._command, look=look_in(Path.cwd(), self._variables)):
             raise UsageError(f"agent.command: {' '.join(fault)}")
 
@@ -134,7 +133,7 @@ class ProgramAgent:
         name = self._name
         # The supervisor would report it too, but only after starting Python.
         if which(self._command[0]) is None:
-            raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
+            raise AgentFailed(f"{name}: {shown(self._command[0])!r} is not a program that can be run")
         environment = _environment(os.environ, context, self._variables)
         environment |= dict.fromkeys(("AGENT_FOLDER", "TMPDIR"), str(folder))
         command: list[str] = [_from_here(part) for part in self._command]
@@ -296,7 +295,6 @@ async def _write(stream: asyncio.StreamWriter | None, payload: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[Any]]") -> None:
-    """End the program and all processes that it started, through the supervisor."""
     for part in streams:
         part.cancel()
     await asyncio.gather(*streams, return_exceptions=True)

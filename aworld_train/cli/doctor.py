@@ -58,7 +58,7 @@ def doctor(
         aworld-train doctor recipe.yaml rollout.engine=vllm --engine
     """
     from aworld_train import recipe as recipes
-    from aworld_train.doctor import Machine, Needs, Status, examine
+    from aworld_train.doctor import FindingStatus, Machine, Needs, examine
     from aworld_train.launch.slurm_variables import cluster_defaults
 
     loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None
@@ -76,15 +76,18 @@ def doctor(
             {
                 "recipe": loaded.name if loaded is not None else None,
                 "status": max(counts, key=lambda status: status.rank).value,
-                "counts": {status.value: counts[status] for status in Status},
+                "counts": {status.value: counts[status] for status in FindingStatus},
                 "findings": [{**asdict(finding), "status": finding.status.value} for finding in findings],
             }
         )
     else:
         _print(findings)
-        numbers = f"{counts[Status.ok]} fine, {counts[Status.warn]} to look at, {counts[Status.fail]} to mend"
+        numbers = (
+            f"{counts[FindingStatus.ok]} fine, {counts[FindingStatus.warn]} to look at, "
+            f"{counts[FindingStatus.fail]} to mend"
+        )
         print_line(f"{recipe or 'This machine'}: {numbers}")
-    raise typer.Exit(1 if counts[Status.fail] else 0)
+    raise typer.Exit(1 if counts[FindingStatus.fail] else 0)
 
 
 def _print(findings: "Sequence[Finding]") -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+from aworld_train.errors import EnvironmentFailure, UsageError, suggestion
 
 if TYPE_CHECKING:
     from aworld_train.env import EnvStatus
@@ -274,7 +274,7 @@ def down_command(
     for one, was_running in stopped.items():
         console.note(f"{one} is stopped." if was_running else f"{one} was not running.")
     if not stopped:
-        console.note(("There is no orphan." if only_orphans else "Nothing is up.") + _not_asked())
+        console.note(("No orphans." if only_orphans else "Nothing is up.") + _not_asked())
     if as_json:
         console.print_json({"environments": [{"name": one, "stopped": was} for one, was in stopped.items()]})
 
@@ -537,12 +537,9 @@ def _unknown(name: str) -> EnvironmentFailure:
     from aworld_train.env.status import names
 
     names_up = names()
-    guess = nearest(name, names_up)
+    listed = f"Up: {', '.join(names_up)}." if names_up else "Nothing is up."
     return EnvironmentFailure(
-        f"No environment {name!r} is up"
-        + (f"; did you mean {guess!r}?" if guess else ".")
-        + (f" Up: {', '.join(names_up)}." if names_up else " Nothing is up.")
-        + _not_asked()
+        f"No environment {name!r} is up.{suggestion(name, names_up)} {listed}{_not_asked()}"
     )
 
 

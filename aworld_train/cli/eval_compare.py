@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.arguments import RUNS, EvaluationsArgument, JsonOption, RunsOption
-from aworld_train.cli.console import err, note, out, print_json, print_line, print_table
+from aworld_train.cli.console import err, note, out, print_json, print_line, print_table, visible
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -177,12 +177,7 @@ def _print_flips(verb: str, flips: Sequence["Flip"], most: int) -> None:
     out.print(f"{verb} {len(flips)}{f', of which {most} are' if len(flips) > most else ''}:", style="dim")
     for flip in flips[:most]:
         scores = f"{flip.before:.2f} → {flip.after:.2f}"
-        print_line(f"  #{flip.index:<5} {scores}  {_printable(flip.question)}")
-
-
-def _printable(text: str) -> str:
-    """A text without what would move a terminal's cursor or reverse its direction."""
-    return "".join(character if character.isprintable() else "�" for character in text)
+        print_line(f"  #{flip.index:<5} {scores}  {visible(flip.question, '')}")
 
 
 def _points(value: float) -> str:

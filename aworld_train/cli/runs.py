@@ -392,7 +392,7 @@ def _results(run: "RecordedRun") -> dict[str, str]:
 
 
 def _accuracy(validation: Mapping[str, Any]) -> str:
-    from aworld_train.evaluation.interval import wilson_interval
+    from aworld_train.evaluation.statistics import wilson_interval
 
     accuracy, n = validation.get("accuracy"), validation.get("n")
     if accuracy is None or not n:
@@ -439,7 +439,7 @@ def _source(run: "RecordedRun") -> str:
 
 
 def _refuse_other_data(run: "RecordedRun") -> None:
-    from aworld_train.training.run_folder import sha256_of
+    from aworld_train.atomic import sha256_of
 
     faults = []
     for name, recorded in (run.manifest.get("data_sha256") or {}).items():

@@ -44,7 +44,7 @@ def view(
     folder = runs.resolve().parent if shown else runs
     if not folder.is_dir():
         raise UsageError(
-            f"There is no folder {folder}. Name the one in which run folders are: aworld-train view RUNS."
+            f"No such folder: {folder}. Name the one in which run folders are: aworld-train view RUNS."
         )
     asyncio.run(_serve(folder, shown, port, browser=not (no_browser or as_json), as_json=as_json))
 

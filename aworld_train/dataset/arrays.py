@@ -40,7 +40,6 @@ def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
 
 
 def text(value: str | None) -> pa.Scalar:
-    """One text, or null, as a scalar."""
     return texts([value or ""], empty_is_null=value is None)[0]
 
 
@@ -84,7 +83,6 @@ def as_truths(array: pa.Array) -> Mask:
 
 
 def binaries(values: Sequence[bytes], width: int) -> pa.Array:
-    """An array of byte strings that all have the same length."""
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(values), [None, pa.py_buffer(b"".join(values))]
     )

@@ -15,17 +15,9 @@ class BuildReport:
     ``seen == kept + sum(dropped.values())`` and ``kept == sum(rows.values()) + merged + against +
     near_duplicates + contained + figure_variants_left_out + left_over``.
 
-    Attributes:
-        sources: Each source: its name, options, weight, rows, the name and sha256 of each file it read, and by file
-            the columns that no field of a task used.
-        dropped: The unusable pieces of input and the tasks with conflicting answers, by reason.
-        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``.
-        contained: Tasks whose question contains one of ``against_files``, or is a part of it.
-        figure_variants_left_out: Tasks whose question differs from another in its figures alone.
-        figure_variant_examples: File, line, text and reason of the first that were left out or kept.
-        left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
-        levels: Rows written by level, by split; empty where tasks have no level.
-        outputs: sha256 of each written file, by name.
+    ``sources`` have for each file its sha256 and the columns that no field used. ``left_over`` are distinct tasks
+    beyond the limit or the weights, or outside all splits. ``levels`` has rows by level, by split; ``outputs`` sha256
+    by file.
     """
 
     out: Path

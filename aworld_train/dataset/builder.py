@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aworld_train import __version__
-from aworld_train.atomic import check_writable
+from aworld_train.atomic import check_writable, sha256_of
 from aworld_train.dataset.arrays import Numbers, as_integers, numbers
 from aworld_train.dataset.build_report import BuildReport
 from aworld_train.dataset.columns import Family, FamilyIndex
@@ -37,7 +37,6 @@ from aworld_train.dataset.output import (
     check_replaceable,
     copy_attachments,
     replacing,
-    sha256,
     write_manifest,
 )
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
@@ -45,7 +44,7 @@ from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.sources.options import user_options
-from aworld_train.dataset.splits import DEFAULT_SPLITS, Assignment, cut
+from aworld_train.dataset.splits import DEFAULT_SPLITS, SplitAssignment, cut
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError, options_as_arguments
 
@@ -86,7 +85,6 @@ def build(
     Args:
         source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or a user-defined one as ``module:function``.
         out: The directory; an earlier dataset there is replaced, anything else is refused.
-        levels: Levels to take; empty for all.
         splits: Fraction of the tasks by split name; default 0.9 ``train`` and 0.1 ``val``.
         seed: The same seed and input give the same bytes.
         dedupe: Leave out near-duplicates of other questions of the dataset.
@@ -96,10 +94,6 @@ def build(
             those of a question in ``against`` are left out, and those of another of the dataset stay.
         strict: Whether the first dropped piece of input is an error.
         options: Other fields of `SourceOptions`, such as ``columns``, ``scorer`` or ``system``.
-
-    Raises:
-        UsageError: The options contradict each other, one is invalid, or ``out`` cannot be replaced.
-        DatasetError: Input cannot be read, or a split would be empty.
     """
     source_options = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
     return carry_out(
@@ -131,12 +125,7 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
 
 
 class Build:
-    """A running build; each step sets what the next one needs.
-
-    Attributes:
-        files: The attached files, by the path that tasks have for them.
-        attached: The paths among these that a written row has.
-    """
+    """A running build; ``files`` are the attached files by their path in tasks, ``attached`` those in use."""
 
     def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
         self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress
@@ -184,13 +173,12 @@ class Build:
         return gather(source, options, number, self.families, self.spool, drops, self.progress)
 
     def _near(self) -> Near | None:
-        """The comparison with other questions; None where the plan has neither ``dedupe`` nor ``against``."""
         if not (self.plan.dedupe or self.plan.against):
             return None
-        from aworld_train.dataset.contamination import Comparison
+        from aworld_train.dataset.contamination import QuestionComparison
 
         plan = self.plan
-        return Comparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
+        return QuestionComparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
 
     def _choose(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
         """The selection of tasks to write, the stratum of each family, and the number of tasks of each stratum."""
@@ -212,7 +200,7 @@ class Build:
         return selection, strata, counts.tolist()
 
     def _write(self, account: str) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """Write the files of all splits; returns rows by split, and those by level."""
+        """Returns rows by split, and those by level."""
         families = self.families.listed()
         selection, strata, counts = self._choose(families)
         self.progress.begin("writing", sum(counts))
@@ -229,7 +217,7 @@ class Build:
                     f"The split {name!r} would be empty: {account}, and {sum(counts)} tasks are to be split. Give "
                     "more input, a higher --limit, or other --split fractions."
                 )
-        written = self._write_splits(names, families, selection(), strata, Assignment(ends))
+        written = self._write_splits(names, families, selection(), strata, SplitAssignment(ends))
         rows = {name: int(by_family.sum()) for name, by_family in written.items()}
         return rows, {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
 
@@ -239,9 +227,8 @@ class Build:
         families: Sequence[Family],
         selection: Selection,
         strata: Numbers,
-        assignment: Assignment,
+        assignment: SplitAssignment,
     ) -> dict[str, Numbers]:
-        """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
         maker = RowMaker(families, self.families.lists)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
@@ -267,7 +254,6 @@ class Build:
         return written
 
     def _account(self, gathered: Sequence[GatheredCounts], drops: DropList) -> str:
-        """Counts of the input before it is split, for an error message."""
         seen, counts = sum(count.seen for count in gathered), self.distinct.counts
         reasons = "; ".join(f"{reason}: {count}" for reason, count in drops.reasons.most_common(_MAX_REASONS))
         return (
@@ -325,13 +311,12 @@ class Build:
 
 
 def _files_read(source: PlannedSource) -> list[Path]:
-    """The files that a source noted as opened, and the plain files among its options."""
     named_files = [Path(file) for file in source.options.files if Path(file).is_file()]
     return list(dict.fromkeys([*named_files, *source.options.read]))
 
 
 def _with_hashes(paths: Sequence[Path]) -> list[dict[str, str]]:
-    return [{"name": path.name, "sha256": sha256(path)} for path in paths]
+    return [{"name": path.name, "sha256": sha256_of(path)} for path in paths]
 
 
 def _by_level(families: Sequence[Family], counts: Sequence[int]) -> dict[str, int]:

@@ -28,13 +28,7 @@ _BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class FileSummary:
-    """A dataset file that training can use, with the rows of each value; empty where rows have none.
-
-    Attributes:
-        several_answers: Rows with more than one right answer (``extra_info.ground_truths``).
-        schema_version: Version of this package's schema; None for a file made elsewhere.
-        prompt_tokens: How long the prompts are; None without a model's tokenizer.
-    """
+    """A dataset file that training can use, with the rows of each value; empty where rows have none."""
 
     path: Path
     rows: int
@@ -59,16 +53,9 @@ def check_file(
     max_prompt_tokens: int | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> FileSummary:
-    """Check that training can use a parquet file; returns a summary of its rows.
+    """Check that training can use a parquet file, and measure its prompts with the tokenizer of ``model``.
 
-    Args:
-        model: Directory of a model whose tokenizer and chat template the prompts are measured with.
-        max_prompt_tokens: Longer prompts are counted.
-        note: Called with a line before what takes long.
-
-    Raises:
-        DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained on.
-        ModelError: The model has no tokenizer with a chat template.
+    Raises DatasetError if it is missing, unreadable, of another schema, empty, or has a row that cannot be used.
     """
     path = Path(path)
     with open_parquet(path) as file:
@@ -100,7 +87,6 @@ def check_file(
 
 
 def check_files(paths: Sequence[str | Path]) -> FileSummary:
-    """Check files that are used together; returns one summary of all their rows, with the path of the first."""
     files = [check_file(path) for path in paths]
     sums: dict[str, Any] = {
         name: sum(getattr(file, name) for file in files) for name in ("rows", "bytes", "several_answers")
@@ -146,7 +132,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         return open_streamed(path)
     except FileNotFoundError:
         build = commands_for(str(path), "aworld-train dataset build") or "`aworld-train dataset build`"
-        raise DatasetNotFound(f"There is no dataset file {path}. Make one with {build}.") from None
+        raise DatasetNotFound(f"No such dataset file: {path}. Make one with {build}.") from None
     except (pa.ArrowException, OSError) as error:
         raise DatasetNotFound(
             f"{path} is not a parquet file that can be read: {_first_line(error)}. "

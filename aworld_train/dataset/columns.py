@@ -42,13 +42,7 @@ _MAX_SHARED = 256
 
 
 class Family(NamedTuple):
-    """What a task has in common with many others.
-
-    Attributes:
-        source: Position of the source among those of the build.
-        has_system: Whether there is a system prompt, in the family or in the task.
-        has_subject: Whether the message contains the subject, after ``before``.
-    """
+    """What a task has in common with others; ``has_subject``: the message has the subject, after ``before``."""
 
     source: int
     shared: Shared
@@ -60,8 +54,6 @@ class Family(NamedTuple):
 
 
 class FamilyIndex:
-    """The distinct families of a build, numbered in the order they came."""
-
     def __init__(self) -> None:
         self.lists: set[str] = set()
         # A plain tuple is made faster than a `Family`.
@@ -141,7 +133,6 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
 
 
 def _is_shared(text: str, known: set[str]) -> bool:
-    """Whether families have the text; while ``known`` has room, a new text is added to it."""
     if not text or text in known:
         return True
     if len(known) >= _MAX_SHARED:

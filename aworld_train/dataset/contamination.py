@@ -23,7 +23,7 @@ from rensa import RMinHash
 
 from aworld_train.dataset.arrays import Numbers
 from aworld_train.dataset.exclusion import subjects
-from aworld_train.dataset.matches import THRESHOLD, FigureVariants, Match, MatchKind
+from aworld_train.dataset.matches import THRESHOLD, FigureVariants, MatchKind, QuestionMatch
 from aworld_train.dataset.near_duplicates import NearDuplicates
 from aworld_train.dataset.prefix_filter import UNKNOWN, RankedSets
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
@@ -40,11 +40,11 @@ _NO_HASH = np.uint64(0)
 
 
 class Verdict(NamedTuple):
-    match: Match
+    match: QuestionMatch
     is_left_out: bool
 
 
-class Comparison:
+class QuestionComparison:
     def __init__(
         self, evaluation_files: Sequence[Path], dedupe: bool, figure_variants: FigureVariants | None
     ) -> None:
@@ -71,13 +71,12 @@ def _questions(file: Path) -> Iterator[tuple[str, str]]:
             yield subject.text, f"{file.name}, row {subject.row}"
 
 
-def _verdict(match: Match, drops_variants: bool) -> Verdict:
+def _verdict(match: QuestionMatch, drops_variants: bool) -> Verdict:
     return Verdict(match, drops_variants or match.kind is not MatchKind.figure_variant)
 
 
 class EvaluationQuestions:
     def __init__(self, sets: Iterable[Iterable[tuple[str, str]]]) -> None:
-        """An index of all questions of each set, each with the name that its match has."""
         hashes, ends = array("Q"), array("Q", [0])
         instructions = [np.zeros(0, dtype=np.uint64)]
         self._numbers: dict[bytes, int] = {}
@@ -109,13 +108,13 @@ class EvaluationQuestions:
         places = np.stack([bounds[:-1], bounds[1:] - 1], axis=1).ravel()
         self._outermost = self._sets.ranks(np.append(distinctive, _NO_HASH)[places]).reshape(-1, 2)
 
-    def match(self, text: Shingles) -> Match | None:
+    def match(self, text: Shingles) -> QuestionMatch | None:
         """The question that matches best: the closest kind, of that the largest share, and of these the first."""
         if not self._names or not text.inner:
             return None
         number = self._numbers.get(_words(text))
         if number is not None and text.figures in self._names[number]:
-            return Match(MatchKind.near_duplicate, self._names[number][text.figures], 1.0)
+            return QuestionMatch(MatchKind.near_duplicate, self._names[number][text.figures], 1.0)
         hashes = np.array(_hashes(text), dtype=np.uint64)
         if len(self._instructions):
             hashes, _ = _without(hashes, np.array([0, len(hashes)]), self._instructions)
@@ -142,7 +141,7 @@ class EvaluationQuestions:
             default=None,
         )
 
-    def _match(self, side: "_Side", number: int, shared: int) -> Match | None:
+    def _match(self, side: "_Side", number: int, shared: int) -> QuestionMatch | None:
         """The match of a text with one question, by the number of shingles without padding that they share."""
         text, size = side.text, int(self._sizes[number])
         is_shorter = size <= side.size
@@ -157,18 +156,16 @@ class EvaluationQuestions:
         share, similarity = shared / smaller, shared / (size + side.size - shared)
         names = self._names[number]
         if similarity >= THRESHOLD and text.figures in names:
-            return Match(MatchKind.near_duplicate, names[text.figures], similarity)
+            return QuestionMatch(MatchKind.near_duplicate, names[text.figures], similarity)
         if share < THRESHOLD or words < MIN_WORDS or smaller < _MIN_SHINGLES + 2 * _PADDED:
             return None
         name = _with_figures(text.figures, names, is_shorter)
         if name is not None:
-            return Match(MatchKind.contained, name, share)
-        return Match(MatchKind.figure_variant, next(iter(names.values())), share)
+            return QuestionMatch(MatchKind.contained, name, share)
+        return QuestionMatch(MatchKind.figure_variant, next(iter(names.values())), share)
 
 
 class _Side(NamedTuple):
-    """A text that is compared with questions: its size, the ranks of its shingles, and the first and last of them."""
-
     text: Shingles
     size: int
     ranks: set[int]
@@ -208,7 +205,6 @@ def _instructions(hashes: Numbers, bounds: Numbers) -> Numbers:
 
 
 def _without(hashes: Numbers, bounds: Numbers, instructions: Numbers) -> tuple[Numbers, Numbers]:
-    """The hashes of texts without those of their instructions, and where each text begins and ends in them."""
     is_instruction = np.isin(hashes, instructions)
     owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     is_left_out = is_instruction.copy()
@@ -222,12 +218,10 @@ def _without(hashes: Numbers, bounds: Numbers, instructions: Numbers) -> tuple[N
 
 
 def _words(text: Shingles) -> bytes:
-    """Equal for texts that have the same words in the same order."""
     return blake2b(text.line.encode(), digest_size=8).digest()
 
 
 def _hashes(text: Shingles) -> list[int]:
-    """The distinct shingles without padding, in the order of the text."""
     hashes: list[int] = RMinHash.hash_token_sets([list(dict.fromkeys(text.inner))])[0]
     return hashes
 

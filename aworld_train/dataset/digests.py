@@ -25,11 +25,7 @@ def id_from_key(key: bytes) -> str:
 
 
 def question_keys(questions: Sequence[str], array: pa.StringArray) -> list[bytes]:
-    """The `question_key` of each question, as UTF-8.
-
-    Args:
-        array: The same as an array without an offset into its buffers.
-    """
+    """The `question_key` of each question, as UTF-8; ``array`` holds the same without an offset into its buffers."""
     if not questions:
         return []
     _, ends, data = array.buffers()

@@ -14,8 +14,6 @@ MAX_CHARS = 2000
 
 
 class DropList:
-    """Writes ``dropped.jsonl`` line by line and counts by reason."""
-
     def __init__(self, path: Path, strict: bool) -> None:
         self.reasons: Counter[str] = Counter()
         self._strict = strict
@@ -23,7 +21,6 @@ class DropList:
         self._encoder = msgspec.json.Encoder()
 
     def drop(self, item: Dropped) -> None:
-        """List and count a record or task that cannot be used."""
         if self._strict and item.reason != LEVEL_NOT_SELECTED:
             raise DatasetError(
                 f"{item.file}, line {item.line}: {item.reason} ({_cut(item.text, 200)!r}). With --strict nothing "
@@ -33,7 +30,7 @@ class DropList:
         self.note(item)
 
     def note(self, item: Dropped) -> None:
-        """List a usable task that was left out because the plan says so, without counting it as dropped."""
+        """List a usable task that the plan leaves out, without counting it as dropped."""
         self._file.write(self._encoder.encode(listed(item, MAX_CHARS)) + b"\n")
 
     def __enter__(self) -> Self:

@@ -18,11 +18,7 @@ from aworld_train.errors import DatasetError
 
 @dataclass
 class Reference:
-    """The tasks that a build must not contain.
-
-    Attributes:
-        digests: Their digests with the build's seed.
-    """
+    """The tasks that a build must not contain; ``digests`` are made with the build's seed."""
 
     files: Sequence[Path] = ()
     digests: set[bytes] = field(default_factory=set)
@@ -47,7 +43,6 @@ class Reference:
 
 
 def reference_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The parquet files among the paths, and those in the dataset directories among them."""
     files: list[Path] = []
     for path in map(Path, paths):
         if not path.is_dir():

@@ -38,11 +38,7 @@ def normalize(text: str) -> str:
 
 
 def evaluate(expr: str) -> Fraction:
-    """The exact value of an expression, normalised or not.
-
-    Raises:
-        ExpressionError: As for `normalize`.
-    """
+    """The exact value of an expression, normalised or not; raises as `normalize`."""
     return _Parser(expr).result()[1]
 
 

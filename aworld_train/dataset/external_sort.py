@@ -26,12 +26,7 @@ _MAX_BYTES = 8
 
 @dataclass(frozen=True)
 class SpoolPart:
-    """Tasks whose digests lie in one range.
-
-    Attributes:
-        batch: The tasks in the order they were added.
-        order: Their positions in order of digest, equal digests in the order they were added, [tasks].
-    """
+    """Tasks whose digests lie in one range; ``order`` has their positions in order of digest, [tasks]."""
 
     batch: pa.RecordBatch
     order: Numbers
@@ -43,11 +38,7 @@ class Spool:
     def __init__(
         self, folder: Path, max_held_bytes: int = MAX_HELD_BYTES, run_bytes: int = RUN_BYTES, byte: int = 0
     ) -> None:
-        """An empty spool.
-
-        Args:
-            byte: The byte of the digest to group by; the bytes before it are the same for all tasks.
-        """
+        """Groups by a ``byte`` of the digest; the bytes before it are the same for all tasks."""
         self.folder = folder
         self.max_held_bytes, self.run_bytes, self.byte = max_held_bytes, run_bytes, byte
         self._held: list[pa.RecordBatch] = []

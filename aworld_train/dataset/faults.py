@@ -21,21 +21,14 @@ ROLES = ("system", "user", "assistant", "tool")
 Row = dict[str, Any]
 
 
-class Check(NamedTuple):
-    """A check for one fault of rows.
-
-    Attributes:
-        faulty: Finds the rows of a batch that have the fault, [rows].
-        describe: Describes the fault of a row in words that follow "row 7".
-    """
+class FaultCheck(NamedTuple):
+    """Finds the rows of a batch that have a fault, [rows], and describes it in words that follow "row 7"."""
 
     faulty: Callable[[pa.RecordBatch], Mask]
     describe: Callable[[Row], str]
 
 
 class RowCheck:
-    """Checks the batches of one file in order."""
-
     def __init__(self, source: str) -> None:
         self.rows = 0
         self._source = source
@@ -73,7 +66,7 @@ class _Indices:
         self._rises = True
 
     def first_repeat(self, indices: Numbers, start: int) -> tuple[int, int, int] | None:
-        """The first row of the next batch that repeats the index of an earlier row: row, index, earlier row."""
+        """The first row of the next batch that repeats an index: row, index, earlier row."""
         if not len(indices):
             return None
         last = self._all[-1][-1] if self._all else None
@@ -163,7 +156,6 @@ def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.Reco
 
 
 def _name_fault(name: str | None, check: Callable[[str], None]) -> str:
-    """Why ``check`` refuses the name; empty where it accepts it, or there is no name."""
     # In some files rows without a name have an empty text.
     if not name:
         return ""
@@ -185,37 +177,37 @@ def _describe_blank(row: Row) -> str:
 
 
 CHECKS = (
-    Check(_no_data_source, lambda row: "has no data_source"),
-    Check(_no_messages, lambda row: "has an empty prompt"),
-    Check(_unknown_role, _describe_role),
-    Check(_blank_message, _describe_blank),
-    Check(
+    FaultCheck(_no_data_source, lambda row: "has no data_source"),
+    FaultCheck(_no_messages, lambda row: "has an empty prompt"),
+    FaultCheck(_unknown_role, _describe_role),
+    FaultCheck(_blank_message, _describe_blank),
+    FaultCheck(
         _ends_otherwise,
         lambda row: (
             f"has a prompt that ends with a message of the {row['prompt'][-1]['role']}, not of the user"
         ),
     ),
-    Check(_no_answer, lambda row: "has no answer (reward_model.ground_truth)"),
-    Check(
+    FaultCheck(_no_answer, lambda row: "has no answer (reward_model.ground_truth)"),
+    FaultCheck(
         _hidden_answer,
         lambda row: (
             f"has the answer {row['reward_model']['ground_truth']!r}, a placeholder for one that is kept hidden"
         ),
     ),
-    Check(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
-    Check(
+    FaultCheck(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
+    FaultCheck(
         _other_ground_truths,
         lambda row: (
             f"has the answer {row['reward_model']['ground_truth']!r}, which is not in its extra_info.{GROUND_TRUTHS}: "
             "scoring reads the list alone"
         ),
     ),
-    Check(_no_index, lambda row: "has no extra_info.index"),
-    Check(
+    FaultCheck(_no_index, lambda row: "has no extra_info.index"),
+    FaultCheck(
         _unknown_name("scorer", check_scorer_name),
         lambda row: f"has an {_name_fault(row['extra_info']['scorer'], check_scorer_name)}",
     ),
-    Check(
+    FaultCheck(
         _unknown_name("answer_schema", check_schema_name),
         lambda row: f"has an {_name_fault(row['extra_info']['answer_schema'], check_schema_name)}",
     ),
@@ -243,7 +235,6 @@ def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask])
 
 
 def _field(structs: pa.Array, name: str) -> pa.Array:
-    """A field of each struct, null where the struct is null or there is no such field."""
     if structs.type.get_field_index(name) < 0:
         return pa.nulls(len(structs), pa.string())
     return pc.struct_field(structs, name)

@@ -33,7 +33,6 @@ def gather(
     drops: DropList,
     progress: BuildProgress,
 ) -> GatheredCounts:
-    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``."""
     count, tasks, size = GatheredCounts(), list[Task](), 0
     file = ""
 

@@ -26,7 +26,6 @@ _BLUE, _GREY, _ORANGE = "#1f6feb", "#57606a", "#d98e04"
 
 
 def draw_statistics(statistics: DatasetStatistics, path: Path) -> None:
-    """Write a PNG: histograms of lengths above, bars of levels, scorers and kinds of answers below."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure

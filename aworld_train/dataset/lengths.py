@@ -17,12 +17,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 @dataclass(frozen=True)
 class PromptLengths:
-    """Lengths of the prompts of a file, in tokens.
-
-    Attributes:
-        percentiles: Length by percentile: ``p50``, ``p90``, ``p99`` and ``max``.
-        most: The limit that prompts were compared with; None without one.
-    """
+    """Lengths of a file's prompts in tokens, by ``p50``, ``p90``, ``p99`` and ``max``; ``longer`` than ``most``."""
 
     percentiles: Mapping[str, int]
     most: int | None
@@ -47,7 +42,6 @@ class PromptTokens:
 
 
 def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
-    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
     lengths = sorted(counts)
     up_to = list(accumulate(counts[length] for length in lengths))
     marks = {"min": lengths[0]}
@@ -59,9 +53,8 @@ def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
 
 
 def prompt_tokenizer(model: Path, note: Callable[[str], None]) -> Any:
-    """The tokenizer of a model directory; ``note`` is called before it is loaded, which takes seconds."""
     if not model.is_dir():
-        raise ModelNotFound(f"There is no model directory {model}, so prompts cannot be measured (--model).")
+        raise ModelNotFound(f"No such model directory: {model}, so prompts cannot be measured (--model).")
     if not any((model / name).is_file() for name in _TOKENIZER_FILES):
         raise _not_loaded(model, f"there is neither {' nor '.join(_TOKENIZER_FILES)}")
     note(f"Loading the tokenizer of {model}.")
@@ -84,7 +77,6 @@ def _not_loaded(model: Path, reason: str) -> ModelNotFound:
 
 
 def prompt_lengths(tokenizer: Any, prompts: Sequence[Sequence[Mapping[str, str]]]) -> list[int]:
-    """How many tokens each prompt has."""
     conversations = [
         [{"role": message["role"], "content": message["content"] or ""} for message in prompt]
         for prompt in prompts

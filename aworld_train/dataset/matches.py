@@ -29,12 +29,11 @@ def parse_figure_variants(text: str | None) -> FigureVariants | None:
         raise UsageError(f"figure_variants is {text!r} and can be keep or drop.") from None
 
 
-class Match(NamedTuple):
+class QuestionMatch(NamedTuple):
     """The other question, and how near it is.
 
-    Attributes:
-        share: The Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
-            longer one has, figures aside. From 0 to 1.
+    ``share`` is the Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
+    longer one has, figures aside.
     """
 
     kind: MatchKind

@@ -35,12 +35,7 @@ Near = Callable[[str, str], "Verdict | None"]
 
 @dataclass
 class MergeCounts:
-    """How many usable tasks were left out, and why; see `BuildReport`.
-
-    Attributes:
-        figure_variants_kept: Questions that differ from another in their figures alone, and were not left out.
-        figure_variant_examples: The first few of these and of those that were left out.
-    """
+    """How many usable tasks were left out, and why; see `BuildReport`."""
 
     merged: int = 0
     against: int = 0
@@ -57,8 +52,6 @@ class MergeCounts:
 
 
 class DistinctTasks:
-    """The distinct tasks of a spool, in final order."""
-
     def __init__(self, spool: Spool, families: FamilyIndex, folder: Path, progress: BuildProgress) -> None:
         self.counts = MergeCounts()
         self._spool, self._families, self._folder, self._progress = spool, families, folder, progress

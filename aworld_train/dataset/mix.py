@@ -54,7 +54,6 @@ class Selection:
         self._seen = 0
 
     def take(self, families: Numbers) -> Mask:
-        """Which of the next tasks are taken, by their families."""
         if self._quotas is None:
             places = np.arange(self._seen, self._seen + len(families))
             self._seen += len(families)

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from aworld_train.errors import DatasetError, RewardError, nearest
+from aworld_train.errors import DatasetError, RewardError, suggestion
 from aworld_train.reward import extraction
 from aworld_train.reward.scorers import scorer_names
 
@@ -15,9 +15,7 @@ def check_scorer_name(name: str) -> None:
     """Check that there is such a scorer; a user-defined one (``module:function``) is loaded only by the run."""
     known = scorer_names()
     if name not in known and not _USER_DEFINED.fullmatch(name):
-        similar = nearest(name, known)
-        hint = f" Did you mean {similar}?" if similar else ""
-        raise DatasetError(f"unknown scorer {name!r}; there are {', '.join(known)}.{hint}")
+        raise DatasetError(f"unknown scorer {name!r}; there are {', '.join(known)}.{suggestion(name, known)}")
 
 
 @cache

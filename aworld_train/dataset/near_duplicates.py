@@ -19,7 +19,7 @@ from math import ceil, log, log1p
 
 from rensa import RMinHash, RMinHashLSH
 
-from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
+from aworld_train.dataset.matches import THRESHOLD, MatchKind, QuestionMatch
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles
 
 MAX_SHINGLES = 2048
@@ -48,7 +48,7 @@ class NearDuplicates:
         self._ends = array("Q", [0])
         self._by_words: dict[bytes, str] = {}
 
-    def seen(self, shingles: Shingles, name: str) -> Match | None:
+    def seen(self, shingles: Shingles, name: str) -> QuestionMatch | None:
         """The most similar earlier text, or else the first one that has the same words and other figures.
 
         Of equally similar ones it is the earliest. A text is remembered under its name unless it is left out.
@@ -62,20 +62,20 @@ class NearDuplicates:
             return match
         words = _digest(shingles.line)
         if shingles.words >= MIN_WORDS and words in self._by_words:
-            match = Match(MatchKind.figure_variant, self._by_words[words], 1.0)
+            match = QuestionMatch(MatchKind.figure_variant, self._by_words[words], 1.0)
         if match is None or not self._drop_variants:
             self._remember(hashes, sketch, name)
             self._by_words.setdefault(words, name)
         return match
 
-    def _nearest(self, hashes: set[int], sketch: RMinHash) -> Match | None:
+    def _nearest(self, hashes: set[int], sketch: RMinHash) -> QuestionMatch | None:
         candidates = [
             (self._similarity(hashes, position), -position) for position in self._index.query(sketch)
         ]
         similarity, position = max(candidates, default=(0.0, 0))
         if similarity < self.threshold:
             return None
-        return Match(MatchKind.near_duplicate, self._names[-position], similarity)
+        return QuestionMatch(MatchKind.near_duplicate, self._names[-position], similarity)
 
     def _similarity(self, hashes: set[int], position: int) -> float:
         start, end = self._ends[position], self._ends[position + 1]

@@ -4,7 +4,6 @@ Everything is written into a hidden sibling first and then renamed into place. A
 if an earlier build wrote all of its files, as recorded in its ``dataset.json``.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import atomic
+from aworld_train.atomic import sha256_of
 from aworld_train.errors import DatasetError, UsageError
 
 MANIFEST = "dataset.json"
@@ -65,8 +65,8 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
-    """Write ``dataset.json`` beside the files of a finished dataset; returns their sha256 by name."""
-    outputs = {name: sha256(folder / name) for name in _files(folder)}
+    """Write ``dataset.json`` beside a finished dataset's files; returns their sha256 by name."""
+    outputs = {name: sha256_of(folder / name) for name in _files(folder)}
     text = json.dumps({"made_by": MADE_BY, **content, "outputs": outputs}, indent=2, ensure_ascii=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
     return outputs
@@ -77,7 +77,7 @@ def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> N
     copied: dict[str, Path] = {}
     for name, path in sorted(attachments):
         try:
-            if name in copied and sha256(copied[name]) != sha256(path):
+            if name in copied and sha256_of(copied[name]) != sha256_of(path):
                 raise DatasetError(
                     f"{copied[name]} and {path} are different attachments of one name. Build two datasets of them."
                 )
@@ -93,7 +93,6 @@ def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> N
 
 
 def _files(folder: Path) -> list[str]:
-    """The relative paths of all files in the folder, and of empty folders and links in it."""
     names: list[str] = []
     for path in sorted(folder.iterdir()):
         nested = (
@@ -103,8 +102,3 @@ def _files(folder: Path) -> list[str]:
         )
         names += nested or [path.name]
     return names
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

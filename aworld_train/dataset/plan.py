@@ -18,18 +18,13 @@ from aworld_train.errors import DatasetError, UsageError
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """One source of a build.
-
-    Attributes:
-        weight: Its share of the rows, in any unit; None to take all it has.
-    """
+    """One source of a build; ``weight`` is its share of the rows, None to take all it has."""
 
     name: str
     options: SourceOptions = field(default_factory=SourceOptions)
     weight: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The source as ``dataset.json`` keeps it: the options that differ from their defaults."""
         values = {}
         for option_field, _ in user_options():
             value = getattr(self.options, option_field.name)
@@ -54,7 +49,6 @@ class BuildPlan:
     strict: bool = False
 
     def with_shared_options(self) -> "BuildPlan":
-        """The plan with its seed and limit in the options of every source, which have noted no file yet."""
         sources = [
             replace(
                 source,

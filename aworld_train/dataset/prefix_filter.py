@@ -21,12 +21,9 @@ class RankedSets:
     """
 
     def __init__(self, hashes: Numbers, ends: Numbers, max_missing: Numbers) -> None:
-        """An index of the sets.
+        """``hashes`` are the members of all sets, as uint64, set after set; ``ends`` is where they begin and end.
 
-        Args:
-            hashes: The members of all sets, one set after the other, as uint64; each once in a set.
-            ends: Where each set begins in them and where the last one ends, [sets + 1].
-            max_missing: How many members of each set may be missing in one that has nearly all of it, [sets].
+        ``max_missing``: how many members of each set may be missing in one that has nearly all of it, [sets].
         """
         self._ends = ends
         self._vocabulary, ids, counts = np.unique(hashes, return_inverse=True, return_counts=True)
@@ -57,9 +54,7 @@ class RankedSets:
     def candidates(self, ranks: Numbers, unknown: int, max_missing: int) -> Numbers:
         """The numbers of the sets that may have nearly all of another set, or it nearly all of them.
 
-        Args:
-            ranks: Of the other set's members, in ascending order; it has ``unknown`` ones besides.
-            max_missing: How many of all its members may be missing in a set that has nearly all of it.
+        ``ranks`` are those of its known members in ascending order; it has ``unknown`` ones besides.
         """
         rarest = ranks[: max(0, max_missing + 1 - unknown)]
         return np.unique(
@@ -91,7 +86,6 @@ class _Postings:
         self._owners = owners[np.argsort(ranks, kind="stable")]
 
     def having(self, ranks: Numbers) -> list[Numbers]:
-        """The sets that have each rank; for ranks that no set has there is no entry."""
         starts, ends = self._starts[ranks], self._starts[ranks + 1]
         present = ends > starts
         bounds = zip(starts[present].tolist(), ends[present].tolist(), strict=True)

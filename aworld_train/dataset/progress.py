@@ -11,12 +11,7 @@ from pathlib import Path
 
 
 class BuildProgress:
-    """What a build does now.
-
-    Attributes:
-        phase: What it does, such as ``reading tasks.jsonl``; empty before it has begun.
-        total: Rows of the whole phase; None where it is not known.
-    """
+    """The ``phase`` of a build, such as ``reading tasks.jsonl``, and its ``total`` of rows where that is known."""
 
     def __init__(self) -> None:
         self.phase = ""
@@ -38,7 +33,7 @@ class BuildProgress:
 
 
 def known_rows(paths: Iterable[Path]) -> int | None:
-    """How many rows the files have, where they all say so without being read: parquet files do."""
+    """How many rows the files have, where all say so unread, as parquet files do."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -53,5 +48,4 @@ def known_rows(paths: Iterable[Path]) -> int | None:
 
 
 def _rounded(rate: float) -> int:
-    """A rate with two significant digits, so that the last ones do not flicker; whole below a hundred."""
     return int(round(rate, 2 - max(len(str(int(rate))), 2)))

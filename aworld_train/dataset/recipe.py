@@ -19,7 +19,7 @@ from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.sources.options import OptionError, default_value, make_options, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
-from aworld_train.errors import RecipeError, nearest
+from aworld_train.errors import RecipeError, suggestion
 from aworld_train.recipe import locate
 from aworld_train.recipe.source import Layer, read_file
 from aworld_train.recipe.tree import KeyPath, dotted
@@ -105,9 +105,8 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
     for key, value in data.items():
         key_path = (*path, key)
         if key not in known:
-            similar = nearest(key, known)
-            hint = f"; did you mean `{similar}`?" if similar else f". There are: {', '.join(sorted(known))}"
-            raise RecipeError(f"{layer.at(key_path)}: unknown key `{dotted(key_path)}`{hint}")
+            hint = suggestion(key, known, f" There are: {', '.join(sorted(known))}")
+            raise RecipeError(f"{layer.at(key_path)}: unknown key `{dotted(key_path)}`.{hint}")
         # One file or level may be written without the list.
         if isinstance(value, str | int | float) and str(section.__annotations__[key]).startswith("list"):
             data[key] = [value]

@@ -20,10 +20,7 @@ _SHARED_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "file")
 
 
 class RowMaker:
-    """Makes rows of tasks, column by column; the values of families are looked up by their number."""
-
     def __init__(self, families: Sequence[Family], lists: Collection[str]) -> None:
-        """``lists`` has those of `LISTS` that rows have."""
         self.schema = schema_with(*(name for name in LISTS if name in lists))
         self._texts = {name: [getattr(family.shared, name) for family in families] for name in _SHARED_TEXTS}
         self._texts |= {name: [getattr(family, name) for family in families] for name in ("system", "before")}
@@ -64,7 +61,6 @@ class RowMaker:
         )
 
     def _prompts(self, codes: Numbers, tasks: pa.RecordBatch) -> pa.Array:
-        """A list of messages for each task: the system's, where its family has one, earlier ones, and the user's."""
         subject = _where(self._has_subject[codes], tasks.column("subject"), "")
         system = (self._text("system", codes), tasks.column("system"))
         user = (self._text("before", codes), subject, tasks.column("after"))

@@ -112,7 +112,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _field(kind: pa.DataType, name: str) -> pa.DataType:
-    """Type of a struct's field; null where it is not a struct or has no such field."""
     if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
         return pa.null()
     return kind.field(name).type

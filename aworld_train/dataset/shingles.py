@@ -81,12 +81,8 @@ _NUMBER_WORDS = {
 class Shingles:
     """A text as it is compared with others.
 
-    Attributes:
-        padded: The shingles in the order of the text, with those of the padding at its ends; empty for an empty text.
-        inner: Those without padding; a text shorter than a shingle has only padded ones.
-        figures: The figures in the order of the text, with spaces between them.
-        line: The words in the order of the text, with `0` for every number.
-        words: About how many words there are besides the figures.
+    ``padded`` are the shingles in the order of the text, with those of the padding at its ends; ``inner`` those without
+    padding. ``line`` has the words in the order of the text, with `0` for each figure, and ``figures`` the figures.
     """
 
     padded: Sequence[str]
@@ -129,7 +125,6 @@ def shingles(text: str) -> Shingles:
 
 
 def _chunks(text: str) -> list[str]:
-    """The pieces between the spaces of a text; a figure is one piece even with spaces inside."""
     text = _without_additions(text)
     line = text.casefold()
     if not line.isascii():

@@ -23,10 +23,7 @@ _EXAMPLE = "For example: --split train=0.9 --split val=0.1"
 
 
 def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
-    """Fractions by name from ``name=fraction`` texts; a text may have several, with commas or spaces between them.
-
-    Returns None without any.
-    """
+    """Fractions by name from ``name=fraction`` texts, each one or several with commas or spaces; None without any."""
     splits: dict[str, float] = {}
     for entry in filter(None, re.split(r"[\s,]+", " ".join(texts))):
         name, equals, number = entry.partition("=")
@@ -43,7 +40,6 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def check_splits(splits: Mapping[str, float]) -> None:
-    """Check that the names and fractions are valid."""
     if not splits:
         raise UsageError(f"No split is asked for. {_EXAMPLE}")
     for name, fraction in splits.items():
@@ -77,11 +73,10 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
     return ends
 
 
-class Assignment:
+class SplitAssignment:
     """Assigns the taken tasks to splits, in final order."""
 
     def __init__(self, ends: Sequence[Sequence[int]]) -> None:
-        """An assignment before the first task, for the ends that `cut` returns."""
         self._ends = np.array(ends, dtype=np.int64)
         self._ranks = GroupCounter()
 

@@ -41,11 +41,8 @@ _SLICE_ROWS = 256  # rows as Python objects take much more memory than as column
 class DatasetStatistics:
     """The counts and lengths of a file.
 
-    Attributes:
-        counts: Rows by value, for each of `COUNTED` that rows have.
-        lengths: How often each length occurs: of ``prompt characters``, ``answer characters``, and with a
-            model ``prompt tokens`` and ``answer tokens``.
-        duplicates: Rows whose prompt equals that of an earlier row except for case and spacing.
+    ``counts`` has rows by value, for each of `COUNTED` that rows have. ``lengths`` has how often each length occurs, by
+    what is measured. ``duplicates`` are rows whose prompt equals an earlier one's.
     """
 
     path: Path
@@ -58,7 +55,6 @@ class DatasetStatistics:
     several_answers: int
 
     def to_json(self) -> dict[str, Any]:
-        """The statistics as JSON values, lengths as their percentiles."""
         lengths = {measure: percentiles(counts) for measure, counts in self.lengths.items()}
         return {**asdict(self), "path": str(self.path), "lengths": lengths}
 
@@ -66,7 +62,6 @@ class DatasetStatistics:
 def statistics(
     path: str | Path, model: str | Path | None = None, note: Callable[[str], None] = lambda _: None
 ) -> DatasetStatistics:
-    """Read a file once and count."""
     path = Path(path)
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))

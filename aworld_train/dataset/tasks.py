@@ -25,20 +25,12 @@ class TaskKind(Enum):
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One question or expression, with its answer and its origin in the input; empty texts stand for none.
 
-    Attributes:
-        data_source: Name that verl groups validation metrics by.
-        ability: Broad field of the task.
-        subject: The normalised expression, or the question as it is written.
-        message: The user's message to the agent, the last one where there are several.
-        earlier: The messages before it, apart from the system prompt, as JSON.
-        answer: The ground truth.
-        ground_truths: All right answers, ``answer`` first; empty where that is the only one.
-        answer_schema: How the answer is extracted from the agent's reply.
-        level: Stratum of the task, such as GAIA's level; every split gets its share of each.
-        tags: Other labels, by which evaluations are grouped.
-        attachments: Paths of the task's files inside the tool environment.
-        images: The ``data:`` URIs of the images whose marks are in ``subject`` and ``message`` (`episode.images`).
-        line: Line in the base-named ``file``, from 1; 0 where the task was generated.
+    Validation metrics are grouped by ``data_source``. ``subject`` is the normalised expression, or the question as it
+    is written; ``message`` the user's last message to the agent, and ``earlier`` the messages before it, without the
+    system prompt, as JSON. ``ground_truths`` has all right answers, ``answer`` first; empty where that is the only one.
+    Every split gets its share of each ``level``; evaluations are grouped by ``tags``. ``attachments`` are paths inside
+    the tool environment, ``images`` the ``data:`` URIs of the images whose marks are in the texts (`episode.images`).
+    ``line`` counts from 1 in ``file``; 0 where the task was generated.
     """
 
     data_source: str
@@ -62,7 +54,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Equal for tasks that are the same task."""
         return self.subject if self.kind is TaskKind.expression else question_key(self.subject)
 
 
@@ -97,7 +88,6 @@ class TaskTable:
 
     @classmethod
     def of(cls, tasks: Sequence[Task]) -> Self:
-        """The same tasks as a table."""
         columns = [field.name for field in fields(cls) if field.name != "shared"]
         return cls(
             shared=[
@@ -119,8 +109,6 @@ class TaskTable:
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """One piece of input that cannot become a task."""
-
     file: str
     line: int
     text: str
@@ -128,7 +116,6 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 def question_key(question: str) -> str:
-    """A question without its case and spacing."""
     folded = question.casefold()
     # The only whitespace in printable text is the plain space, so most questions need not be split.
     if "  " not in folded and folded.isprintable():

@@ -85,8 +85,6 @@ class SplitWriter:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns of a parquet file of the schema, by parquet's names."""
-
     def below(name: str, kind: pa.DataType) -> list[str]:
         if pa.types.is_struct(kind):
             return [leaf for field in kind for leaf in below(f"{name}.{field.name}", field.type)]

@@ -5,8 +5,8 @@ Probes change nothing and import nothing heavy; ``exactness`` loads the model, w
 """
 
 from aworld_train.doctor.examination import examine
-from aworld_train.doctor.finding import Finding, Status
+from aworld_train.doctor.finding import Finding, FindingStatus
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 
-__all__ = ["Finding", "Machine", "Needs", "Status", "examine"]
+__all__ = ["Finding", "FindingStatus", "Machine", "Needs", "examine"]

@@ -27,7 +27,7 @@ _MAX_PROMPTS = 32
 _MAX_TOKENS = 64  # of each answer
 
 
-class Sample(NamedTuple):
+class LogprobSample(NamedTuple):
     prompt: list[int]
     response: list[int]
     logprobs: list[float]
@@ -110,15 +110,17 @@ def _first_tasks(recipe: Recipe) -> list[list[Message]]:
     return [[Message.read(message) for message in row["prompt"]] for row in rows]
 
 
-async def _sample(recipe: Recipe, model: LoadedModel, tasks: Sequence[Sequence[Message]]) -> list[Sample]:
+async def _sample(
+    recipe: Recipe, model: LoadedModel, tasks: Sequence[Sequence[Message]]
+) -> list[LogprobSample]:
     """What the engine answers to tasks, as far as they fit, without tools; the model is closed."""
     rollout = recipe.rollout
     params = SamplingParams(rollout.temperature, rollout.top_p, rollout.top_k)
     max_tokens = min(_MAX_TOKENS, rollout.max_response_tokens)
 
-    async def answer(number: int, prompt: list[int]) -> Sample:
+    async def answer(number: int, prompt: list[int]) -> LogprobSample:
         sampled = await model.for_episode().generate(f"doctor-{number}", prompt, params, max_tokens)
-        return Sample(prompt, sampled.tokens, sampled.logprobs)
+        return LogprobSample(prompt, sampled.tokens, sampled.logprobs)
 
     try:
         template = model.for_episode().template

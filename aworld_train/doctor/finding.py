@@ -8,14 +8,14 @@ from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 
 
-class Status(Enum):
+class FindingStatus(Enum):
     ok = "ok"
     warn = "warn"
     fail = "fail"
 
     @property
     def rank(self) -> int:
-        return list(Status).index(self)
+        return list(FindingStatus).index(self)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Finding:
     ``fail``: a run cannot go well; ``warn``: it may not, or it could not be looked at.
     """
 
-    status: Status
+    status: FindingStatus
     what: str
     remedy: str = ""
     area: str = ""
@@ -35,20 +35,20 @@ Probe = Callable[[Machine, Needs], Iterator[Finding]]
 
 
 def ok(what: str) -> Finding:
-    return Finding(Status.ok, what)
+    return Finding(FindingStatus.ok, what)
 
 
 def warn(what: str, remedy: str) -> Finding:
-    return Finding(Status.warn, what, remedy)
+    return Finding(FindingStatus.warn, what, remedy)
 
 
 def fail(what: str, remedy: str) -> Finding:
-    return Finding(Status.fail, what, remedy)
+    return Finding(FindingStatus.fail, what, remedy)
 
 
 def fault(needed: bool, what: str, remedy: str) -> Finding:
     """``fail`` where it is needed, ``warn`` where it is not."""
-    return Finding(Status.fail if needed else Status.warn, what, remedy)
+    return Finding(FindingStatus.fail if needed else FindingStatus.warn, what, remedy)
 
 
 def listed(names: list[str], most: int = 4) -> str:

@@ -66,7 +66,7 @@ def _no_driver(machine: Machine, needs: Needs) -> Finding:
     devices = [*machine.path("/dev").glob("nvidia[0-9]*")]
     if not needs.gpus and not devices:
         return ok("No GPU; the engine `transformers` trains on processors.")
-    reason = "there are GPU devices, but no nvidia-smi" if devices else "there is no nvidia-smi"
+    reason = "there are GPU devices, but nvidia-smi is missing" if devices else "nvidia-smi is missing"
     what = f"The recipe needs {needs.gpus} GPUs and {reason}." if needs.gpus else f"No driver: {reason}."
     remedy = (
         "Install the NVIDIA driver (in a container: start it with --gpus all), or take engine transformers."

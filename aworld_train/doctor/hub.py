@@ -102,7 +102,7 @@ def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
     elif is_hub_name(model):
         yield _on_hub(machine, needs, model)
     else:
-        yield fail(f"There is no model at {model}.", "Correct model.path, or make the model first.")
+        yield fail(f"No model at {model}.", "Correct model.path, or make the model first.")
 
 
 def _complete(model: str, folder: Path) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def check_tools(machine: Machine, needs: Needs) -> Iterator[Finding]:
         faults += 1
         yield fault(
             needs.processes,
-            "There is no Chromium or Chrome for tools that browse as processes of this machine.",
+            "No Chromium or Chrome for tools that browse as processes of this machine.",
             "apt install chromium, or leave the browser's server out of env.servers; images have their own.",
         )
     for name, entry in needs.servers.items():

@@ -32,32 +32,13 @@ class Size:
 
 @dataclass(frozen=True)
 class EnvSettings:
-    """How an environment is started, by `env up`, by a recipe's section ``env`` or in Python.
+    """How an environment is started, by `env up`, by a recipe's section ``env`` or in Python; see ``env up --help``.
 
-    Attributes:
-        name: Name to find it again by; default: the directory's.
-        backend: ``docker``, ``process`` or ``auto``.
-        host: Address or host name to listen on.
-        port: Port to listen on; 0 takes any that is free.
-        workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
-            where sessions share a worker.
-        sessions: How many there will be at a time, where that is known: by default there are as many workers, as far
-            as this machine goes, by its cores and its free memory.
-        servers: Which tool servers; default: all that have the keys they need. An image that is built for them may lack
-            what other servers need.
-        env_file: File with the keys that servers need.
-        data: Folder with the files of a benchmark, which tools may read; see ``attachments``.
-        desktop: Whether each worker has a desktop to look at.
-        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: each server's own entry
-            decides. See ``aworld_train.env.egress``.
-        egress_hosts: Hosts that every server with egress may also reach; they may be private.
-        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``), for no agent.
-        runtime: The Docker engine's runtime for workers, such as gVisor's ``runsc``; default: the engine's.
-        ttl: Seconds for which the token is valid.
-        limits: Of the gateway; see ``aworld_train.serving.env_gateway.app.GatewayLimits``.
-        wait: Seconds it may take to start, once its image is built: a busy machine has taken 56.
-        pull: Look for a newer base image.
-        rebuild: Build the image without the cache.
+    By default there are as many ``workers`` as cores, four at most, and one where sessions share a worker; with a known
+    number of ``sessions`` at a time as many as these, as far as the machine's cores and free memory go. An image that
+    is built for chosen ``servers`` may lack what others need. ``egress`` is the most that any server may reach (see
+    ``aworld_train.env.egress``); ``limits`` are the gateway's (``GatewayLimits``). ``ttl`` and ``wait`` are seconds; a
+    busy machine has taken 56 to start.
     """
 
     name: str | None = None
@@ -90,15 +71,9 @@ class EnvSettings:
 class EnvPlan:
     """An environment to start, with what its settings leave open.
 
-    Attributes:
-        servers: Which tool servers run, by name.
-        keys: Variables with secrets, for the servers that declare them.
-        fingerprint: A hash of all that decides what runs.
-        owner: The process it ends with, if any.
-        data: Folder that tools may read.
-        egress: What each server may reach; a server that may reach nothing has no entry.
-        egress_passwords: The passwords of these servers for the proxy.
-        prepared: The result of `Backend.prepare`.
+    ``keys`` are variables with secrets, for the servers that declare them. ``fingerprint`` is a hash of all that
+    decides what runs, ``owner`` the process it ends with, ``data`` the folder of attachments, ``prepared`` what
+    `prepare` made.
     """
 
     name: str
@@ -136,11 +111,9 @@ class Backend(Protocol):
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path."""
-        ...
 
     def start(self, plan: EnvPlan) -> Record:
         """Start what was prepared, and return before it answers."""
-        ...
 
     def mark_ready(self, record: Record) -> None: ...
 
@@ -148,7 +121,6 @@ class Backend(Protocol):
 
     def runs(self, record: Record) -> bool:
         """Whether the environment of ``record``, and no other of its name, is still running."""
-        ...
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]: ...
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from aworld_train.env.backend import Backend, ProgressReporter, Remark
 from aworld_train.env.containers import DockerBackend, engine_answers, engine_host
 from aworld_train.env.process import ProcessBackend
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+from aworld_train.errors import EnvironmentFailure, UsageError, suggestion
 from aworld_train.serving.manifest import ServerEntry
 
 BACKENDS = ("docker", "process")
@@ -20,9 +20,8 @@ def open_backend(name: str) -> Backend:
         return DockerBackend()
     if name == "process":
         return ProcessBackend()
-    guess = nearest(name, ("auto", *BACKENDS))
-    hint = f"; did you mean {guess!r}?" if guess else "."
-    raise UsageError(f"There is no backend {name!r}{hint} It is auto, docker or process.")
+    names = ("auto", *BACKENDS)
+    raise UsageError(f"Unknown backend {name!r}.{suggestion(name, names)} There are {', '.join(names)}.")
 
 
 def choose_backend(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+from aworld_train.errors import EnvironmentFailure, UsageError, suggestion
 
 SCORING = {"Aworld-Purpose": "scoring"}
 """The header of a session for scoring: it gets a worker that no agent uses."""
@@ -22,12 +22,7 @@ FORMATS = ("mcp", "dotenv", "shell")
 
 @dataclass(frozen=True)
 class EnvConnection:
-    """A tool environment that is up, as its users see it.
-
-    Attributes:
-        workers: How many sessions (or groups of sessions) it serves at a time.
-        image: The id of the image that its containers were made from; None without containers.
-    """
+    """A tool environment that is up; it serves ``workers`` sessions (or groups of sessions) at a time."""
 
     name: str
     ip: str
@@ -51,12 +46,7 @@ class EnvConnection:
 def mcp_servers_config(
     url: str, token: str, servers: Sequence[str] = (), timeout: float = 600
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The MCP client configuration that AWorld agents take: ``{"mcpServers": {"aworld-mcp": {...}}}``.
-
-    Args:
-        servers: Tool servers the agent may use; empty: all of the environment.
-        timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
-    """
+    """The MCP client configuration that AWorld agents take; without ``servers``, all of the environment may be used."""
     headers = {"Authorization": f"Bearer {token}"}
     if servers:
         headers["MCP_SERVERS"] = ",".join(servers)
@@ -77,16 +67,10 @@ def mcp_servers_config(
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None, *, url: str | None = None, token: str | None = None
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
-    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``; without ``servers``, all may be used.
 
-    Args:
-        servers: Tool servers the agent may use; None or empty: all of the environment.
-        url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
-            directory.
-        token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
-
-    Raises:
-        EnvironmentFailure: One of the two is set nowhere.
+    The endpoint and its bearer token are by default ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, of the environment
+    variables or of ``.env`` in the working directory; EnvironmentFailure if one of them is set nowhere.
     """
     arguments = {"MCP_SERVER_URL": url, "MCP_SERVER_TOKEN": token}
     settings = {**connection_settings(), **{name: value for name, value in arguments.items() if value}}
@@ -110,10 +94,8 @@ def connection_settings() -> Mapping[str, str]:
 
 
 def write_config(connection: EnvConnection, form: str) -> str:
-    """The connection, token included, as text without a final newline.
-
-    ``mcp`` is the JSON that MCP clients and AWorld agents take, ``dotenv`` lines for a ``.env`` file, ``shell`` lines
-    for ``eval`` in a POSIX shell.
+    """The connection, token included: as JSON for MCP clients and AWorld agents (``mcp``), lines of a ``.env`` file
+    (``dotenv``), or lines for ``eval`` in a POSIX shell (``shell``).
     """
     variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
     if form == "mcp":
@@ -122,6 +104,4 @@ def write_config(connection: EnvConnection, form: str) -> str:
         return "\n".join(f"{name}={value}" for name, value in variables.items())
     if form == "shell":
         return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    guess = nearest(form, FORMATS)
-    hint = f" (did you mean {guess!r}?)" if guess else ""
-    raise UsageError(f"There is no format {form!r}{hint}: it is {', '.join(FORMATS)}.")
+    raise UsageError(f"Unknown format {form!r}.{suggestion(form, FORMATS)} There are {', '.join(FORMATS)}.")

@@ -26,7 +26,7 @@ from aworld_train.env.egress_image import build_egress_image, egress_container_o
 from aworld_train.env.images import LABEL, RUNTIME_FOLDER, USER, build
 from aworld_train.env.record import Credentials, Record
 from aworld_train.env.seccomp import seccomp_option
-from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
+from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, suggestion
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
@@ -153,7 +153,7 @@ class DockerBackend:
             raise
 
     def mark_ready(self, record: Record) -> None:
-        """Rename its gateway, whose name marks an environment that is still starting; see `Backend.mark_ready`."""
+        """Rename its gateway, whose name marks an environment that is still starting."""
         for container in self._containers(record.name):
             if container.name.endswith(_STARTING):
                 container.rename(container.name.removesuffix(_STARTING))
@@ -417,11 +417,9 @@ def _egress_socket(number: int) -> str:
 def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
     runtimes = sorted(info.get("Runtimes") or {})
     if runtime and runtime not in runtimes:
-        guess = nearest(runtime, runtimes)
         raise UsageError(
-            f"The Docker engine has no runtime {runtime!r} (--runtime)"
-            + (f"; did you mean {guess!r}?" if guess else ".")
-            + f" It has: {', '.join(runtimes)}."
+            f"The Docker engine has no runtime {runtime!r} (--runtime).{suggestion(runtime, runtimes)} It has: "
+            f"{', '.join(runtimes)}."
         )
 
 

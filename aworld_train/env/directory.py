@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.env.client_servers import MANIFEST, read_client_servers
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys
 
 
 @dataclass(frozen=True)
 class EnvDirectory:
-    """An environment directory and its manifest.
-
-    Attributes:
-        values: Keys of servers that the configuration it is made from has, or refers to; in no file of it.
-        remarks: Sentences about what is not as that configuration has it.
-    """
+    """An environment directory; ``values`` are keys of servers that a client's configuration has, and no file of it."""
 
     path: Path
     manifest: Manifest
@@ -67,12 +62,10 @@ def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory
     shipped = _shipped()
     path = shipped.get(str(name_or_path)) or path
     if not path.is_dir():
-        guess = nearest(str(name_or_path), set(shipped))
+        name = str(name_or_path)
         raise UsageError(
-            f"There is no tool environment {str(name_or_path)!r}"
-            + (f"; did you mean {guess!r}?" if guess else ".")
-            + f" Known names: {', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a "
-            f"{MANIFEST} is taken too."
+            f"Unknown tool environment {name!r}.{suggestion(name, shipped)} Known names: "
+            f"{', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a {MANIFEST} is taken too."
         )
     return EnvDirectory(path.resolve(), _read_manifest(path / MANIFEST))
 
@@ -107,7 +100,6 @@ def _read_manifest(file: Path) -> Manifest:
 
 
 def _first_mistake(mistakes: list[Any]) -> str:
-    """One of pydantic's errors as a sentence; for an unknown key, with the nearest known one."""
     # A misspelt required key is reported as missing and as unknown; the second message helps more.
     mistake = next((one for one in mistakes if one["type"] == "unexpected_keyword_argument"), mistakes[0])
     where = ".".join(map(str, mistake["loc"]))
@@ -115,5 +107,5 @@ def _first_mistake(mistakes: list[Any]) -> str:
         return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
     section, *below = mistake["loc"]
     kind = SharedKeys if section == "shared_keys" else {0: Manifest, 2: ServerEntry, 3: ProbeCall}[len(below)]
-    guess = nearest(str(mistake["loc"][-1]), [one.name for one in fields(kind)])
-    return f"there is no key {where!r}" + (f", did you mean {guess!r}?" if guess else "")
+    names = [one.name for one in fields(kind)]
+    return f"unknown key {where!r}.{suggestion(str(mistake['loc'][-1]), names)}"

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import psutil
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.serving.egress.hosts import Host, Network, resolve_hosts
 from aworld_train.serving.manifest import Manifest
 
@@ -146,11 +146,9 @@ def machine_addresses() -> tuple[str, ...]:
 
 def _checked_ceiling(ceiling: str | None) -> str | None:
     if ceiling is not None and ceiling not in _MODES:
-        guess = nearest(ceiling, _MODES)
         raise UsageError(
-            f"The egress of an environment cannot be {ceiling!r}"
-            + (f"; did you mean {guess!r}?" if guess else ".")
-            + f" It is one of {', '.join(_MODES)}."
+            f"The egress of an environment cannot be {ceiling!r}.{suggestion(ceiling, _MODES)} It is one of "
+            f"{', '.join(_MODES)}."
         )
     return ceiling
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 
 @dataclass(frozen=True)
-class Assignment:
+class VariableAssignment:
     line: int
     value: str
 
@@ -27,7 +27,7 @@ class EnvFile:
     """
 
     path: Path
-    assignments: Mapping[str, Assignment]
+    assignments: Mapping[str, VariableAssignment]
     lines_without_value: tuple[int, ...]
 
     def value(self, name: str) -> str:
@@ -64,11 +64,10 @@ class EnvFile:
             return os.environ[reference]
         if default is not None:
             return default
-        guess = nearest(reference, set(self.assignments) - {name})
-        hint = f"; did you mean ${{{guess}}}?" if guess else "."
+        hint = suggestion(reference, set(self.assignments) - {name})
         raise self._error(
             name,
-            f"refers to ${{{reference}}}, which neither the file nor the environment of this command sets{hint} "
+            f"refers to ${{{reference}}}, which neither the file nor the environment of this command sets.{hint} "
             f"(${{{reference}:-}} may be missing.)",
         )
 
@@ -82,10 +81,10 @@ def read_env_file(path: Path) -> EnvFile:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise UsageError(f"There is no file {path} (--env-file).") from None
+        raise UsageError(f"No such file: {path} (--env-file).") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} (--env-file) cannot be read: {error}.") from error
-    assignments: dict[str, Assignment] = {}
+    assignments: dict[str, VariableAssignment] = {}
     without_value = []
     for binding in parse_stream(io.StringIO(text)):
         # The text of an assignment begins with the empty lines before it.
@@ -98,5 +97,5 @@ def read_env_file(path: Path) -> EnvFile:
         if binding.value is None:
             without_value.append(line)
         else:
-            assignments[binding.key] = Assignment(line, binding.value)
+            assignments[binding.key] = VariableAssignment(line, binding.value)
     return EnvFile(path, assignments, tuple(without_value))

@@ -30,7 +30,6 @@ def health_url(mcp_url: str) -> str:
 
 
 def probe(url: str, timeout: float = 2.0) -> bool:
-    """Whether ``url`` answers a GET with success within ``timeout`` seconds; raises nothing."""
     try:
         # Loading the certificates of all authorities takes longer than the rest of a plain request.
         encrypted = httpx.URL(url).scheme == "https"

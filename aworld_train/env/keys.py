@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aworld_train.env.backend import ProgressReporter, Remark
 from aworld_train.env.env_file import EnvFile, read_env_file
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, nearest, suggestion
 from aworld_train.serving.manifest import Manifest
 
 # What may be shown: a stray line of a secret, such as `dGhlIHNlY3JldA==`, is an assignment too.
@@ -39,7 +39,9 @@ def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
         is_name = bool(_NAME.fullmatch(name))
         if guess := nearest(name.upper(), known, cutoff=_SIMILAR):
             key = f"the key {name}" if is_name else "such a key"
-            lines.append(f"{file.path}:{number}: no server of {environment} has {key}; did you mean {guess}?")
+            lines.append(
+                f"{file.path}:{number}: no server of {environment} has {key}. Did you mean {guess!r}?"
+            )
         else:
             others.append(name if is_name else f"line {number}")
     if others:
@@ -75,9 +77,7 @@ def _lacking(manifest: Manifest, keys: list[str]) -> str:
 def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in manifest.servers:
-            guess = nearest(name, list(manifest.servers))
             raise UsageError(
-                f"{manifest.name} has no server {name!r}"
-                + (f"; did you mean {guess!r}?" if guess else ".")
-                + f" It has: {', '.join(manifest.servers)}."
+                f"{manifest.name} has no server {name!r}.{suggestion(name, manifest.servers)} It has: "
+                f"{', '.join(manifest.servers)}."
             )

@@ -64,15 +64,11 @@ def up(
     Args:
         docker_dir: Name or path of the environment directory, or a desktop client's configuration of servers: a JSON
             file, or its content.
-        settings: How it is started.
         owner_pid: A process; the environment is stopped when it ends, whatever the cause.
         report_progress: Called with a line about each step.
         **changes: Fields of the settings, such as ``workers=2``.
 
-    Raises:
-        UsageError: The request itself is wrong.
-        DependencyMissing: Something it needs is not installed.
-        EnvironmentFailure: It did not come up (nothing of it is left running), or the name is taken.
+    Raises EnvironmentFailure if it did not come up (nothing of it is left running), or the name is taken.
     """
     settings = replace(settings or EnvSettings(), **changes)
     directory = find_directory(docker_dir)

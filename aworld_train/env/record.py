@@ -27,14 +27,10 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Record:
-    """An environment that was started and not yet taken down.
+    """An environment that was started and not yet taken down; it serves ``workers`` sessions (or groups) at a time.
 
-    Attributes:
-        workers: How many sessions (or groups of sessions) it serves at a time.
-        fingerprint: A hash of everything it was started from.
-        ready: Whether its tools have been tested and work.
-        starter: The process that starts it, until it is ready.
-        handle: Values by which its backend finds it again.
+    ``fingerprint`` is a hash of everything it was started from; ``ready``: its tools have been tested and work.
+    ``starter`` is the process that starts it, ``owner`` the one it ends with; ``handle`` is its backend's.
     """
 
     name: str
@@ -60,7 +56,6 @@ class Record:
 
     @property
     def missing(self) -> Sequence[str]:
-        """What is not there of it, such as ``worker-0``, ``volume-0``, ``network``."""
         return list(self.handle.get("missing", ()))
 
     @property

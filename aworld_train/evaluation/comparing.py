@@ -30,15 +30,7 @@ _ERROR_SHARE = 0.02  # of attempts: by how much shares of errors differ before t
 
 @dataclass(frozen=True)
 class Flip:
-    """A task with another score.
-
-    Attributes:
-        task: Its id.
-        index: Its number in the dataset.
-        question: The beginning of its question.
-        before: The mean score of its attempts in the first evaluation.
-        after: That in the other one.
-    """
+    """A task whose attempts have another mean score in the other evaluation."""
 
     task: str
     index: int
@@ -49,11 +41,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class EvaluationSummary:
-    """An evaluation's own figures over all its tasks; None where nothing was scored.
-
-    Attributes:
-        subject: The model, the checkpoint, or the agent that needs none.
-    """
+    """An evaluation's own figures; ``subject`` is the model, the checkpoint, or the agent that needs none."""
 
     name: str
     model: str
@@ -66,17 +54,9 @@ class EvaluationSummary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An evaluation compared with the first.
+    """An evaluation compared with the first; ``p_value`` is corrected for the number of comparisons.
 
-    Attributes:
-        name: Its name.
-        difference: The difference over the tasks in common, this one minus the first.
-        p_value: Its p-value, corrected for the number of comparisons.
-        won: Tasks in which this one is better, those that differ most first.
-        lost: Tasks in which it is worse, likewise.
-        only_first: Tasks with a score in the first alone.
-        only_this: Tasks with a score in this one alone.
-        warnings: Sentences on what else than the model differs.
+    ``won`` and ``lost`` have the tasks that differ most first. ``warnings`` say what else than the model differs.
     """
 
     name: str
@@ -90,16 +70,13 @@ class Comparison:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the difference is shown."""
         return self.p_value < SIGNIFICANT
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, with ``shown``."""
         return {**asdict(self), "shown": self.is_shown}
 
 
 def compare_evaluations(evaluations: Sequence[Evaluation]) -> list[Comparison]:
-    """Every later evaluation against the first."""
     if len(evaluations) < 2:
         raise UsageError("Comparing takes two evaluations or more: aworld-train eval compare A B.")
     first, *others = evaluations
@@ -109,7 +86,6 @@ def compare_evaluations(evaluations: Sequence[Evaluation]) -> list[Comparison]:
 
 
 def summary_of(evaluation: Evaluation) -> EvaluationSummary:
-    """An evaluation's own figures."""
     scores = evaluation.scores
     n = sum(map(bool, scores.values()))
     return EvaluationSummary(
@@ -153,7 +129,6 @@ def _scored_tasks(evaluation: Evaluation) -> set[str]:
 
 
 def _flips(first: Evaluation, other: Evaluation) -> list[Flip]:
-    """The tasks with another mean, those that differ most first."""
     flips = []
     for task, scores in first.scores.items():
         other_scores = other.scores.get(task)

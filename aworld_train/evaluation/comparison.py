@@ -21,19 +21,12 @@ _MAX_AT_ONCE = 1_000_000  # values that are drawn at once
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two agents, the second minus the first.
+    """The difference between two agents on the tasks that both have scores of, the second minus the first.
 
-    Attributes:
-        tasks: Tasks that both have scores of.
-        first: Average of the first.
-        second: Average of the second.
-        difference: ``second - first``.
-        interval: Its 95 % interval: percentiles of a bootstrap over tasks (see ``widened``).
-        p_value: The chance of a difference at least as large if neither were better: McNemar's exact test with one
-            attempt a task and scores of 0 and 1, else a permutation test of the signs of the tasks' differences.
-        won: Tasks in which the second has the higher average.
-        lost: Tasks in which it has the lower one.
-        smallest: The smallest true difference that so many tasks with this spread would show in 8 of 10 measurements.
+    ``interval`` is that of a bootstrap over tasks (see ``widened``). ``p_value`` is the chance of a difference at least
+    as large if neither were better: McNemar's exact test with one attempt a task and scores of 0 and 1, else a
+    permutation test of the signs. ``smallest`` is the smallest true difference that this many tasks with this spread
+    would show in 8 of 10 measurements.
     """
 
     tasks: int
@@ -48,16 +41,7 @@ class Difference:
 
 
 def compare(first: Scores, second: Scores, *, resamples: int = RESAMPLES) -> Difference:
-    """Compare two agents in pairs.
-
-    Args:
-        first: The scores of the first, by task.
-        second: Those of the second.
-        resamples: How many the bootstrap and the permutation test draw.
-
-    Raises:
-        ValueError: They have no task in common.
-    """
+    """Compare two agents in pairs of tasks; raises ValueError if they have no task in common."""
     common = [task for task in first if first[task] and second.get(task)]
     if not common:
         raise ValueError("no task has a score of both")

@@ -6,13 +6,13 @@ with the evaluated tasks alone; time is limited, and what was not compared in ti
 the evaluated task that it is closest to.
 """
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aworld_train.atomic import sha256_of
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.exclusion import Subject, subjects
 from aworld_train.dataset.expressions import ExpressionError, normalize
@@ -34,15 +34,7 @@ _MAX_LEVELS = 6  # folders between a checkpoint's files and the folder of its ru
 
 @dataclass(frozen=True)
 class ContaminatedTask:
-    """An evaluated task that the training data has.
-
-    Attributes:
-        index: Its number among the evaluated tasks, from 0.
-        question: How its question begins.
-        kind: ``exact``, or a value of `MatchKind`.
-        file: The training file.
-        row: The row there, from 0.
-    """
+    """An evaluated task that is in a ``row`` of a training ``file``; ``kind`` is ``exact`` or that of a `MatchKind`."""
 
     index: int
     question: str
@@ -53,19 +45,11 @@ class ContaminatedTask:
 
 @dataclass(frozen=True)
 class Contamination:
-    """What the training data of a checkpoint has of the evaluated tasks.
+    """How many of the ``n`` evaluated tasks the training data has: exactly, nearly, or with other figures.
 
-    Attributes:
-        n: Evaluated tasks.
-        exact: How many of them are in the training data.
-        near: How many more are there but for a word or a comma, inside a longer text, or as a part.
-        figure_variants: How many more are there with other figures.
-        examples: The first of them, exact ones first.
-        files: The training files that were compared, as the run names them.
-        changed: Those of them whose content is no longer what the run was trained on.
-        missing: The training files that could not be compared, each with the reason.
-        rows: Training rows that were compared.
-        is_complete: Whether all rows of these files were.
+    ``near`` counts those that differ in a word or a comma, or are a part of a longer text. ``changed`` names files
+    whose content is no longer what the run was trained on, ``missing`` those that could not be compared, with the
+    reason. ``is_complete`` is False if the time was not enough for all rows.
     """
 
     n: int
@@ -80,22 +64,16 @@ class Contamination:
     is_complete: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
         return asdict(self)
 
 
 def find_contamination(
     evaluated: Sequence[str | Path], checkpoint: str | Path, *, max_seconds: float = 120.0
 ) -> Contamination | None:
-    """Compare evaluated tasks with the training data of a checkpoint.
+    """Compare evaluated tasks with the training data of a run or of a checkpoint inside one.
 
-    Args:
-        evaluated: Parquet files of the evaluated tasks.
-        checkpoint: A run's folder, or a checkpoint inside one.
-        max_seconds: Most seconds for the comparison; hashing the training files is not counted.
-
-    Returns:
-        What was found; None where the checkpoint is in no folder of a run, or the run names no training files.
+    None where the checkpoint is in no folder of a run, or the run names no training files. Hashing these does not count
+    towards ``max_seconds``.
     """
     run = _run_of(Path(checkpoint).expanduser())
     names = _training_files(run) if run else []
@@ -108,7 +86,7 @@ def find_contamination(
     for name in names:
         try:
             file = _found(name, run)
-            is_changed = file.sha256 not in (None, _sha256(file.path))
+            is_changed = file.sha256 not in (None, sha256_of(file.path))
             deadline = deadline or time.monotonic() + max_seconds
             is_complete &= tasks.compare(name, file.path, deadline)
         except (AworldTrainError, OSError) as error:
@@ -156,14 +134,12 @@ class _EvaluatedTasks:
         return True
 
     def counts(self) -> dict[str, int]:
-        """How many evaluated tasks have a match, by the kind of their closest one."""
         counts = dict.fromkeys(_KINDS, 0)
         for number, example in self._closest.items():
             counts[example.kind] += len(self._indices[number])
         return counts
 
     def examples(self) -> tuple[ContaminatedTask, ...]:
-        """The first tasks that have a match, by its kind."""
         ordered = sorted(self._closest.values(), key=lambda each: (_KINDS.index(each.kind), each.index))
         return tuple(ordered[:_MAX_EXAMPLES])
 
@@ -196,7 +172,6 @@ class _EvaluatedTasks:
 
 
 def _key(subject: Subject) -> str:
-    """Equal for tasks that are the same."""
     if subject.kind is TaskKind.question:
         return f"question {question_key(subject.text)}"
     try:
@@ -206,7 +181,6 @@ def _key(subject: Subject) -> str:
 
 
 def _run_of(path: Path) -> RecordedRun | None:
-    """The run whose folder this is, or is around it."""
     path = path.resolve()
     for folder in (path, *path.parents)[:_MAX_LEVELS]:
         if (folder / RECIPE).is_file() and (folder / MANIFEST).is_file():
@@ -215,7 +189,6 @@ def _run_of(path: Path) -> RecordedRun | None:
 
 
 def _training_files(run: RecordedRun) -> list[str]:
-    """The run's training files, as its recipe names them."""
     section = run.recipe.get("dataset")
     train = section.get("train") if isinstance(section, Mapping) else None
     files = train if isinstance(train, list) else [train]
@@ -230,12 +203,6 @@ class _TrainingFile(NamedTuple):
 
 
 def _found(name: str, run: RecordedRun) -> _TrainingFile:
-    """The training file of this name.
-
-    Raises:
-        RecipeError: Its name refers to an environment variable that is not set.
-        FileNotFoundError: It is not there.
-    """
     text = resolved(name)
     if not isinstance(text, str):
         raise RecipeError(f"{name} is not the name of a file")
@@ -246,8 +213,3 @@ def _found(name: str, run: RecordedRun) -> _TrainingFile:
         if candidate.is_file():
             return _TrainingFile(candidate, hashes.get(name, hashes.get(str(path))))
     raise FileNotFoundError("it is not there")
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

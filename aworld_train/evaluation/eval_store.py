@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 class EvalStore:
-    """Enters attempts into the store: ``with EvalStore(...):``.
-
-    Args:
-        folder: The evaluation's folder.
-        section: The recipe's section ``store``.
-        note: Called with sentences for people.
-        find_missing: Called with the database of an evaluation that is taken up again.
-        model: The name of the model, for spans.
-    """
+    """Enters attempts into the store; ``find_missing`` is called when an evaluation is taken up again."""
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ by a limit is taken up again, and makes only what is missing.
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
 from aworld_train.evaluation.eval_store import EvalStore
 from aworld_train.evaluation.folder import EvalFolder
-from aworld_train.evaluation.no_model import NoModel
 from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
 from aworld_train.evaluation.tally import PHASE, Tally
@@ -30,7 +30,10 @@ from aworld_train.interruptible import run_interruptible
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe.reward_settings import reward_settings
+from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
+from aworld_train.rollout.chat_model import ChatModel
+from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.training.environment import HealthWatch, run_environment
 from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
@@ -46,24 +49,30 @@ if TYPE_CHECKING:
 _SUMMARY_SECONDS = 5.0
 
 
+class NoModel(ChatModel):
+    """In place of a model, for agents that ask none."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.tokenizer = None
+        self.faults: Counter[str] = Counter()
+
+    def for_episode(self) -> "NoModel":
+        return self
+
+    async def close(self) -> None: ...
+
+    async def answer(self, *arguments: Any, **options: Any) -> ChatAnswer:
+        raise EpisodeFailure(f"the agent {self.name} has no model")
+
+
 def evaluate(
     plan: EvalPlan, folder: EvalFolder, *, retry_errors: bool, progress: Progress
 ) -> "tuple[Evaluation, Figures, Contamination | None]":
-    """Make all attempts of an evaluation that its folder does not have.
+    """Make all attempts that the folder does not have, and again those without a score if ``retry_errors``.
 
-    Args:
-        plan: The evaluation.
-        folder: Its folder.
-        retry_errors: Whether attempts that could not be scored are made again.
-        progress: Shows the progress.
-
-    Returns:
-        The evaluation, its figures, and what the model's training data has of its tasks, where that is known.
-
-    Raises:
-        EvaluationFailure: It is not complete.
-        AworldTrainError: Something that it needs is missing or broken.
-        KeyboardInterrupt: It was interrupted.
+    Returns what the model's training data has of the tasks too, where that is known. Raises EvaluationFailure if the
+    evaluation is not complete.
     """
     run = _EvaluationRun(plan, folder, retry_errors, progress)
     error: dict[str, str] | None = None
@@ -95,7 +104,6 @@ def evaluate(
 
 
 def _read(folder: EvalFolder, seconds: float) -> "tuple[Evaluation, Figures]":
-    """The evaluation in a folder, and its figures."""
     from aworld_train.evaluation.metrics import figures_of
     from aworld_train.evaluation.results import evaluation_of
 
@@ -104,8 +112,6 @@ def _read(folder: EvalFolder, seconds: float) -> "tuple[Evaluation, Figures]":
 
 
 class _EvaluationRun:
-    """One process's work on an evaluation."""
-
     def __init__(self, plan: EvalPlan, folder: EvalFolder, retry_errors: bool, progress: Progress):
         self._plan, self._folder, self._retry_errors, self._progress = plan, folder, retry_errors, progress
         self._recipe = plan.loaded.recipe
@@ -121,7 +127,6 @@ class _EvaluationRun:
         return round(self._folder.seconds + own, 1)
 
     def play(self) -> None:
-        """Make what is missing."""
         recipe, folder = self._recipe, self._folder.path
         write_files(folder, episode_files(recipe))
         os.environ[RUN_DIR_VARIABLE] = str(folder)
@@ -151,7 +156,6 @@ class _EvaluationRun:
             )
 
     def contamination(self) -> "Contamination | None":
-        """What the training data of the checkpoint has of the tasks; None where that is not known."""
         if self._plan.checkpoint is None:
             return None
         from aworld_train.evaluation.contamination import find_contamination
@@ -172,7 +176,6 @@ class _EvaluationRun:
         self._earlier(database)
 
     def _earlier(self, database: "Database") -> None:
-        """Count the attempts of earlier processes."""
         from aworld_train.store.reading import Store
 
         with Store(database.place) as store:
@@ -197,7 +200,6 @@ class _EvaluationRun:
         )
 
     def _agent(self) -> EpisodeAgent | None:
-        """The agent in place of the recipe's."""
         settings = read_settings(str(self._folder.path / EPISODES_FILE))
         match self._plan.agent:
             case AgentKind.oracle:
@@ -207,7 +209,6 @@ class _EvaluationRun:
         return None
 
     def _model(self, scratch: Path) -> EpisodeModel:
-        """The model; ``scratch`` is for files that it needs while it is loaded."""
         plan, recipe = self._plan, self._recipe
         if plan.agent is not AgentKind.recipe:
             return NoModel(plan.agent.value)
@@ -230,7 +231,6 @@ class _EvaluationRun:
             self._write_summary()
 
     def _write_summary(self) -> None:
-        """The summary of a running evaluation: what is known without reading the store."""
         self._next_summary = time.monotonic() + _SUMMARY_SECONDS
         tally = self._tally
         figures = {
@@ -251,7 +251,6 @@ def _summary(
     figures: Mapping[str, Any],
     error: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """What ``summary.json`` holds: the keys that every run has, and the figures."""
     after = {name: figures.get(name) for name in ("accuracy", "n", "errors")}
     return {
         "name": folder.path.name,

@@ -53,13 +53,7 @@ _FREE_SETTINGS = ("model_url", "concurrency", "prices")
 
 @dataclass(frozen=True)
 class EvalFolder:
-    """A folder that this process has locked.
-
-    Attributes:
-        path: The folder.
-        is_resumed: Whether earlier processes have worked on it.
-        seconds: How long earlier processes have worked on it.
-    """
+    """A folder that this process has locked; ``seconds`` is how long earlier processes have worked on it."""
 
     path: Path
     is_resumed: bool
@@ -67,22 +61,14 @@ class EvalFolder:
     _lock: TextIO
 
     def write_summary(self, content: Mapping[str, Any]) -> None:
-        """Replace the summary in one step."""
         write_text(self.path / SUMMARY, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Unlock the folder."""
         self._lock.close()
 
 
 def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
-    """The folder of an evaluation that begins.
-
-    Args:
-        runs: Where run folders are.
-        name: The name of the evaluation, without the prefix.
-        is_chosen: Whether the user has chosen the name; otherwise a number is added where it is taken.
-    """
+    """The folder for a new evaluation; a number is added to a name that is taken, unless the user has chosen it."""
     path = runs / f"{PREFIX}{name}"
     number = 1
     while path.exists() and any(path.iterdir()):
@@ -104,18 +90,15 @@ def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
         for path in (runs / f"{PREFIX}{name}", runs / name, Path(name)):
             if (path / RECIPE).is_file():
                 return path
-        raise UsageError(f"There is no evaluation to resume in {runs / f'{PREFIX}{name}'}.")
+        raise UsageError(f"No evaluation to resume in {runs / f'{PREFIX}{name}'}.")
     check_runs_folder(runs)
     own = [run for run in find_runs(runs) if run.recipe.get("name") == name and SETTINGS in run.manifest]
     if not own:
-        raise UsageError(
-            f"There is no evaluation of {name} to resume in {runs}. --runs names the folder of runs."
-        )
+        raise UsageError(f"No evaluation of {name} to resume in {runs}. --runs names the folder of runs.")
     return max(own, key=lambda run: (run.started, run.path.stat().st_mtime)).path
 
 
 def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
-    """Make and lock the folder of an evaluation, or take up an earlier one."""
     path = path.resolve()
     for part in ("logs", "traces"):
         (path / part).mkdir(parents=True, exist_ok=True)

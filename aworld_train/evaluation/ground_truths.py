@@ -5,21 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import DatasetError, RewardError, nearest
+from aworld_train.errors import DatasetError, RewardError, suggestion
 from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The fields of a task that scoring needs.
-
-    Attributes:
-        answer: The ground truth.
-        scorer: Its scorer; None for the run's.
-        answer_schema: Its answer schema; None for the run's.
-        query: The task's question.
-        info: The row's ``extra_info``.
-    """
+    """The fields of a task that scoring needs; without ``scorer`` and ``answer_schema`` those of the run count."""
 
     answer: str
     scorer: str | None = None
@@ -52,11 +44,9 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
 
 
 def find_ground_truth(ground_truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
-    """The ground truth of the task with this id."""
     if name not in ground_truths:
-        hint = nearest(name, tuple(ground_truths)) if len(ground_truths) < 10_000 else None
-        suggestion = f" Did you mean {hint!r}?" if hint else ""
-        raise DatasetError(f"the dataset has no task with the id {name!r}.{suggestion}")
+        hint = suggestion(name, ground_truths) if len(ground_truths) < 10_000 else ""
+        raise DatasetError(f"the dataset has no task with the id {name!r}.{hint}")
     return ground_truths[name]
 
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import DatasetError, DatasetNotFound, nearest
-from aworld_train.evaluation.interval import wilson_interval
+from aworld_train.errors import DatasetError, DatasetNotFound, suggestion
+from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.reward.judge.scorer import llm_judge
 from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.settings import RewardSettings
@@ -23,15 +23,7 @@ _FIELDS = ("id", "query", "answer", "prediction", "label")
 
 @dataclass(frozen=True)
 class LabelledAnswer:
-    """An answer with a label of a person.
-
-    Attributes:
-        id: Its name in reports.
-        query: The task's question.
-        answer: The right answer.
-        prediction: The answer to judge.
-        label: Whether it is right.
-    """
+    """An answer with a person's label, True for right."""
 
     id: str
     query: str
@@ -42,22 +34,10 @@ class LabelledAnswer:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a judge agrees with labels.
+    """How a judge agrees with labels; shares are of the answers with a verdict, and None without any.
 
-    Attributes:
-        n: Number of answers.
-        abstained: How many of them have no verdict.
-        accuracy: Share of the verdicts that equal the label; None without verdicts, like all shares.
-        interval: 95 % Wilson score interval of the accuracy.
-        kappa: Cohen's kappa; None where agreement by chance is certain.
-        precision: Share of right answers among those with the verdict correct.
-        recall: Share of the right answers that have the verdict correct.
-        confusion: Number of answers by label, then by verdict.
-        disagreements: Ids of the answers whose verdict is not the label.
-        causes: Reason for a missing verdict, by id.
-        cost: Cost of the requests, by the models' prices.
-        calls: Requests sent.
-        cached: Verdicts from the cache.
+    ``kappa`` is None where agreement by chance is certain. ``confusion`` counts answers by label, then by verdict.
+    ``causes`` are the reasons for missing verdicts, by id.
     """
 
     n: int
@@ -75,7 +55,6 @@ class Agreement:
     cached: int
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
         return asdict(self)
 
 
@@ -123,7 +102,6 @@ async def measure_agreement(
 
 
 def agreement_of(judged: Sequence[tuple[LabelledAnswer, Score]]) -> Agreement:
-    """The agreement between labels and a judge's scores."""
     counts = {
         label: dict.fromkeys(("correct", "incorrect", "abstained"), 0) for label in ("correct", "incorrect")
     }
@@ -178,12 +156,11 @@ def _labelled(location: str, line: str) -> LabelledAnswer:
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{location}: this is not JSON: {error}.") from error
     if not isinstance(data, dict):
-        raise DatasetError(f"{location}: this is no JSON object; it needs {', '.join(_FIELDS)}.")
+        raise DatasetError(f"{location}: this is not a JSON object; it needs {', '.join(_FIELDS)}.")
     for name in _FIELDS:
         if name not in data:
-            suggestion = nearest(name, [key for key in data if key not in _FIELDS])
-            hint = f"; is it {suggestion!r}?" if suggestion else "."
-            raise DatasetError(f"{location}: there is no {name!r}{hint}")
+            hint = suggestion(name, data.keys() - {*_FIELDS})
+            raise DatasetError(f"{location}: {name!r} is missing.{hint}")
     label = data["label"]
     if not (isinstance(label, bool) or (type(label) is int and label in (0, 1))):
         raise DatasetError(f"{location}: the label is {label!r}; it must be 0, 1, false or true.")

@@ -5,6 +5,7 @@ that have ended, because all of them were made; times and turns are of those wit
 long as what failed.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,6 @@ from itertools import islice
 from statistics import fmean
 from typing import Any
 
-from aworld_train.evaluation.calibration import Calibration, calibration_of
 from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.evaluation.statistics import (
     Scores,
@@ -29,21 +29,14 @@ CONFIDENCE = "confidence"
 """The part of a score that holds the confidence that the model stated, from 0 to 1."""
 UNLABELLED = ""
 """The group of the tasks without a label where others have one."""
+BINS = 10
 _MAX_CAUSES = 20
 _MAX_CAUSE_CHARS = 300
 
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """The figures of the tasks with one label.
-
-    Attributes:
-        tasks: How many tasks were begun.
-        n: How many of them have a score.
-        accuracy: avg@k of these; None if none was scored.
-        interval: Its 95 % interval.
-        errors: Attempts that could not be scored.
-    """
+    """The figures of the tasks with one label; ``n`` of them have a score, of which ``accuracy`` is the avg@k."""
 
     tasks: int
     n: int
@@ -53,7 +46,7 @@ class GroupFigures:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SumAndMean:
     """A quantity of attempts: its sum, and its mean over the attempts."""
 
     total: int
@@ -62,14 +55,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the model's tokens cost by the price table.
-
-    Attributes:
-        total: Of all attempts whose price is known.
-        per_task: Mean over the tasks that were begun.
-        per_attempt: Mean over the attempts.
-        per_right: For each attempt that is right; None if none is.
-    """
+    """What the model's tokens cost by the price table; ``per_task`` is over the tasks that were begun."""
 
     total: float
     per_task: float
@@ -99,41 +85,39 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """All figures of an evaluation.
+class CalibrationBin:
+    """Answers of neighbouring confidence: how many, their mean confidence, and the share of them that is right."""
 
-    Attributes:
-        model: The model's name.
-        dataset: The files of its tasks.
-        accuracy: avg@k; None if nothing was scored.
-        interval: Its 95 % interval, in which a task is the unit (see ``statistics.average_interval``).
-        n: Tasks that have a score.
-        tasks: Tasks that it shall have.
-        attempts: Attempts that have ended.
-        attempts_expected: Attempts that it shall have.
-        attempts_per_task: k.
-        errors: Attempts that could not be scored; no average includes them.
-        pass_at: Unbiased pass@k by k, over the tasks with k scored attempts.
-        pass_all: pass^k by k: all of k attempts are right.
-        majority: maj@k by k; empty where scorers name no answers. See ``votes``.
-        tasks_at: How many tasks have k scored attempts, by k.
-        groups: By grouping (level, source, scorer, tag), the figures of each label; without groupings of one label.
-        tool_calls: Tool calls.
-        tool_errors: How many of these returned an error.
-        correct_with_tool: Share of the right answers in whose attempts a tool was called.
-        outcomes: Attempts by outcome.
-        unscored: Answers that could not be scored, by scorer and reason.
-        causes: Errors by cause; the most frequent.
-        parts: Mean of each named part of the scores.
-        suspicions: Attempts by sign of reward hacking.
-        faults: Requests to the model's endpoint that failed and were sent again, by kind.
-        turns: Model calls of an attempt.
-        prompt_tokens: Tokens of all prompts.
-        sampled_tokens: Tokens that the model wrote.
-        cost: What they cost; None without prices.
-        latency: How long attempts took.
-        calibration: How well the model's stated confidence fits; None where it states none.
-        seconds: Duration of the evaluation.
+    n: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration of stated confidences.
+
+    ``rms_error`` is the root mean square, over at most ten bins of equal mass, weighted by their answers, of confidence
+    minus accuracy (Hendrycks et al. 2019, arXiv:1812.04606), as Humanity's Last Exam reports it; the authors' script
+    has bins of 100 answers and leaves out the last. ``brier`` is the mean square of confidence minus score (Brier
+    1950).
+    """
+
+    n: int
+    rms_error: float
+    brier: float
+    bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All figures of an evaluation; ``accuracy`` is avg@k, and no average includes attempts that could not be scored.
+
+    ``interval`` is that of ``statistics.average_interval``. ``n`` is the number of tasks that have a score, and
+    ``tasks_at`` that with k scored attempts. ``majority`` is empty where scorers name no answers (see ``votes``).
+    ``groups`` has the figures of each label by grouping (level, source, scorer, tag), without groupings of one label.
+    ``correct_with_tool`` is the share of the right answers in whose attempts a tool was called. ``unscored`` counts by
+    scorer and reason.
     """
 
     model: str
@@ -161,8 +145,8 @@ class Figures:
     suspicions: Mapping[str, int]
     faults: Mapping[str, int]
     turns: Turns | None
-    prompt_tokens: Quantity
-    sampled_tokens: Quantity
+    prompt_tokens: SumAndMean
+    sampled_tokens: SumAndMean
     cost: Cost | None
     latency: Latency | None
     calibration: Calibration | None
@@ -170,11 +154,9 @@ class Figures:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all attempts have ended."""
         return self.attempts >= self.attempts_expected
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as plain data; k is a text, and the two kinds of tokens stand together."""
         plain = asdict(self)
         for name in ("pass_at", "pass_all", "majority", "tasks_at"):
             plain[name] = {str(k): value for k, value in plain[name].items()}
@@ -183,12 +165,7 @@ class Figures:
 
 
 def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figures:
-    """The figures of an evaluation, of the attempts that have ended.
-
-    Args:
-        evaluation: The evaluation.
-        seconds: Its duration; None for that of its summary, or else from the first begin to the last end.
-    """
+    """The figures of the attempts that have ended; ``seconds`` overrides the duration that the summary tells."""
     attempts, scores = evaluation.attempts, evaluation.scores
     scored = [attempt for attempt in attempts if attempt.score is not None]
     ladder = ks(int(evaluation.settings["attempts"]))
@@ -220,8 +197,8 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         suspicions=_counted(sign for attempt in attempts for sign in attempt.figures.suspicions or ()),
         faults=_summed(attempt.figures.faults or {} for attempt in attempts),
         turns=_turns(scored),
-        prompt_tokens=_quantity([attempt.figures.given_tokens or 0 for attempt in attempts]),
-        sampled_tokens=_quantity([attempt.figures.sampled_tokens or 0 for attempt in attempts]),
+        prompt_tokens=_sum_and_mean([attempt.figures.given_tokens or 0 for attempt in attempts]),
+        sampled_tokens=_sum_and_mean([attempt.figures.sampled_tokens or 0 for attempt in attempts]),
         cost=_cost(attempts),
         latency=_latency(scored),
         calibration=calibration_of(
@@ -233,6 +210,28 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         ),
         seconds=_seconds(evaluation) if seconds is None else seconds,
     )
+
+
+def calibration_of(answers: Sequence[tuple[float, float]]) -> Calibration | None:
+    """The calibration of answers, each with its confidence and its score from 0 to 1; None without answers.
+
+    Answers of equal confidence count with their common mean, so the order of the answers does not matter.
+    """
+    if not answers:
+        return None
+    scores: dict[float, list[float]] = defaultdict(list)
+    for confidence, score in answers:
+        scores[confidence].append(score)
+    mean = {confidence: fmean(each) for confidence, each in scores.items()}
+    ordered = sorted(confidence for confidence, _ in answers)
+    n, count = len(ordered), min(BINS, len(ordered))
+    slices = [ordered[i * n // count : (i + 1) * n // count] for i in range(count)]
+    bins = tuple(
+        CalibrationBin(len(each), fmean(each), fmean(mean[value] for value in each)) for each in slices
+    )
+    square = math.fsum(each.n * (each.confidence - each.accuracy) ** 2 for each in bins) / n
+    brier = fmean((confidence - score) ** 2 for confidence, score in answers)
+    return Calibration(n, math.sqrt(square), brier, bins)
 
 
 def ks(attempts: int) -> list[int]:
@@ -340,8 +339,8 @@ def _turns(scored: Sequence[TaskAttempt]) -> Turns | None:
     return Turns(fmean(turns), percentile(turns, 0.5), turns[-1]) if turns else None
 
 
-def _quantity(values: Sequence[int]) -> Quantity:
-    return Quantity(sum(values), fmean(values) if values else 0.0)
+def _sum_and_mean(values: Sequence[int]) -> SumAndMean:
+    return SumAndMean(sum(values), fmean(values) if values else 0.0)
 
 
 def _cost(attempts: Sequence[TaskAttempt]) -> Cost | None:

@@ -10,9 +10,9 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import StoredCheckpoint
 from aworld_train.errors import AworldTrainError
-from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import evaluation_of
+from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.model.files import is_hub_name
 from aworld_train.training.checkpoint_export import CARD_MARK
 from aworld_train.training.recorded_run import RecordedRun, find_runs

@@ -80,13 +80,7 @@ class AgentKind(StrEnum):
 
 @dataclass(frozen=True)
 class PlannedAttempt:
-    """An attempt that is to be made.
-
-    Attributes:
-        row: The number of its task among the rows of the dataset files.
-        number: Its number among the task's attempts.
-        seed: The seed of its sampling; None where it is greedy.
-    """
+    """An attempt that is to be made at the task in a ``row`` of the dataset files; greedy without a seed."""
 
     row: int
     number: int
@@ -100,16 +94,7 @@ class PlannedAttempt:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """An evaluation, checked.
-
-    Attributes:
-        loaded: The recipe, with everything that options have changed in it.
-        endpoint: Where the model is; None for the recipe's model, which is loaded.
-        agent: Who plays.
-        data: What the dataset files hold.
-        tasks: How many of their tasks are measured.
-        checkpoint: The checkpoint that is measured in place of the recipe's model.
-    """
+    """A checked evaluation; without an ``endpoint`` the recipe's model, or the checkpoint, is loaded."""
 
     loaded: LoadedRecipe
     endpoint: EndpointAddress | None
@@ -120,7 +105,6 @@ class EvalPlan:
 
     @property
     def section(self) -> EvalSection:
-        """The recipe's section ``eval``."""
         return self.loaded.recipe.eval
 
     @property
@@ -137,7 +121,6 @@ class EvalPlan:
         return {name: float(prices.get(name, 0.0)) for name in ("input", "output")} if prices else None
 
     def sampling_params(self, attempt: PlannedAttempt) -> dict[str, Any]:
-        """How an attempt is sampled."""
         section = self.section
         params = {"temperature": section.temperature, "top_p": section.top_p, "top_k": section.top_k}
         return params | {"seed": attempt.seed}

@@ -26,18 +26,7 @@ _MAX_FAILED_SHARE = 2
 
 
 class Player:
-    """Makes attempts, from ``play`` until they are made.
-
-    Args:
-        plan: The evaluation.
-        folder: Its folder, which has the files of episodes.
-        rows: The rows of its dataset, by number.
-        model: The model; one that is not asked for an agent that asks none.
-        agent: The agent in place of the recipe's.
-        tally: Counts the attempts.
-        watch: Called a few times a second.
-        health: Watches the tool environment.
-    """
+    """Makes attempts, from ``play`` until they are made; ``watch`` is called a few times a second."""
 
     def __init__(
         self,
@@ -58,7 +47,6 @@ class Player:
         self.limit_reached: str | None = None
 
     async def play(self, attempts: Sequence[PlannedAttempt]) -> None:
-        """Make attempts."""
         waiting = iter(attempts)
         workers = [
             asyncio.create_task(self._work(waiting))
@@ -133,7 +121,6 @@ class Player:
         self._look_for_faults()
 
     def _is_over(self) -> bool:
-        """Whether a limit of the recipe has been reached."""
         section, tally = self._plan.section, self._tally
         for name, limit, used in (
             ("max_seconds", section.max_seconds, time.monotonic() - self._began),
@@ -146,7 +133,6 @@ class Player:
         return False
 
     def _look_for_faults(self) -> None:
-        """End the evaluation if every attempt fails."""
         if isinstance(self._model, ChatEndpoint) and self._model.refusal is not None:
             self._broken = ModelError(self._model.refusal)
             return

@@ -29,15 +29,7 @@ _MAX_CONCURRENT_CODE = 4  # the number of sessions that tool environments serve 
 
 @dataclass(frozen=True)
 class ScoredLine:
-    """A line of the file and its result.
-
-    Attributes:
-        location: File and line.
-        end: Offset of the line's end in the file, in bytes.
-        id: The task's id, as in the line; None where it could not be read.
-        result: The result; None for a line that cannot be scored.
-        fault: Why it cannot be scored.
-    """
+    """A line of the file, ending at the byte ``end``, with its result or the reason why it cannot be scored."""
 
     location: str
     end: int
@@ -49,13 +41,7 @@ class ScoredLine:
 async def score_file(
     path: Path, settings: RewardSettings, ground_truths: Mapping[str, GroundTruth] | None = None
 ) -> AsyncIterator[ScoredLine]:
-    """Score each line of a file.
-
-    Args:
-        path: The file.
-        settings: How to score.
-        ground_truths: Tasks by id, to which lines are joined; None where the lines have all fields.
-    """
+    """Score each line of a file; ``ground_truths`` are tasks by id, to which lines are joined."""
     if _has_code(path, settings, ground_truths):
         with suppress(EnvironmentFailure):  # without an environment only these lines have no score
             check_code_tests(settings.tools, settings.timeout)

@@ -24,18 +24,16 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """The object of a line."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RewardError(f"this is no JSON: {error}") from error
+        raise RewardError(f"this is not valid JSON: {error}") from error
     if not isinstance(data, dict):
-        raise RewardError("this is no JSON object.")
+        raise RewardError("this is not a JSON object.")
     return data
 
 
 def read_id(data: Mapping[str, Any]) -> str | int:
-    """The ``id`` of a line's object."""
     name = data.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise RewardError("it has no 'id', which must be a text or a whole number.")
@@ -43,7 +41,6 @@ def read_id(data: Mapping[str, Any]) -> str | int:
 
 
 def read_text_fields(data: Mapping[str, Any]) -> dict[str, str]:
-    """Those of ``answer``, ``scorer``, ``answer_schema`` and ``query`` that a line has."""
     return {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
 
 

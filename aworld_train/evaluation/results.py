@@ -23,18 +23,10 @@ from aworld_train.training.run_store import find_run_store
 
 @dataclass(frozen=True)
 class EvalTask:
-    """A task of an evaluation.
+    """A task of an evaluation; ``index`` is its number in the dataset, ``name`` its id in the benchmark.
 
-    Attributes:
-        id: SHA-256 of its dataset's row, shortened: the same task has the same id in every evaluation.
-        index: Its number in the dataset.
-        name: Its id in the benchmark; empty where it has none.
-        source: Its data source, by which tasks are grouped.
-        question: The text of its user messages.
-        correct_answer: The right answer.
-        level: Its level of difficulty; empty where it has none.
-        scorer: The scorer that it names; empty where it names none.
-        tags: Its other labels: ``extra_info.tags``, or else the dataset's ``ability``.
+    ``id`` is a part of the SHA-256 of its dataset's row, so the same task has the same id in every evaluation. ``tags``
+    are ``extra_info.tags``, or else the dataset's ``ability``.
     """
 
     id: str
@@ -87,14 +79,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation, finished or not.
-
-    Attributes:
-        run: Its folder.
-        settings: What was measured and how (see ``evaluation.settings``), as plain data.
-        tasks: Its tasks by id, in the order of the dataset; those that have been begun.
-        attempts: The attempts that have ended, each once.
-    """
+    """An evaluation, finished or not: tasks that were begun, in the dataset's order, and attempts that ended."""
 
     run: RecordedRun
     settings: Mapping[str, Any]
@@ -103,17 +88,14 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.run.name
 
     @property
     def expected(self) -> int:
-        """How many attempts it shall have."""
         return int(self.settings["tasks"]) * int(self.settings["attempts"])
 
     @property
     def errors(self) -> Sequence[TaskAttempt]:
-        """The attempts that could not be scored."""
         return [attempt for attempt in self.attempts if attempt.is_error]
 
     @cached_property
@@ -128,7 +110,6 @@ class Evaluation:
 
     @cached_property
     def attempts_by_task(self) -> Mapping[str, Sequence[TaskAttempt]]:
-        """The attempts at each task, by the task's id, in their order."""
         found: dict[str, list[TaskAttempt]] = defaultdict(list)
         for attempt in sorted(self.attempts, key=lambda each: each.key.attempt):
             found[attempt.key.task].append(attempt)
@@ -141,7 +122,6 @@ def open_evaluation(name: str, runs: Path) -> Evaluation:
 
 
 def evaluation_of(run: RecordedRun) -> Evaluation:
-    """The evaluation that a run is."""
     settings = run.manifest.get(SETTINGS)
     store = find_run_store(run) if isinstance(settings, dict) else None
     if store is None or not isinstance(settings, dict):

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pvariance
 
-from aworld_train.evaluation.interval import wilson_interval
-
 Scores = Mapping[str, Sequence[float]]
 """The scores of each task's attempts, by task; tasks without a scored attempt have none."""
 
@@ -17,25 +15,27 @@ RIGHT = 1.0
 """The score of an attempt that counts as right in pass@k and its like."""
 
 
-def average(scores: Scores) -> float:
-    """avg@k: the mean over tasks of the mean over their attempts.
+def wilson_interval(correct: float, n: float, z: float = 1.959964) -> tuple[float, float]:
+    """95 % score interval of a share (Wilson 1927, JASA 22, 209-212)."""
+    share = correct / n
+    centre = share + z * z / (2 * n)
+    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
-    Raises:
-        ValueError: No task has a score.
-    """
+
+def average(scores: Scores) -> float:
+    """avg@k: the mean over tasks of the mean over their attempts; ValueError if no task has a score."""
     return fmean(_means(scores))
 
 
 def average_interval(scores: Scores) -> tuple[float, float]:
-    """The 95 % interval of ``average`` for tasks drawn like these: Wilson's, with the number of attempts that so many
-    independent ones would need for the same standard error.
+    """The 95 % interval of ``average`` for tasks drawn like these: Wilson's, for the number of independent
+    attempts that have the same standard error.
 
     With one attempt a task that number is the number of tasks, and the interval exactly Wilson's. Attempts that agree
     add nothing to it, attempts that differ within tasks add up to all of them. The spread of few tasks' means is
     uncertain itself, so with several attempts it is that of one more task, which is as far off as one attempt.
-
-    Raises:
-        ValueError: No task has a score.
     """
     means = _means(scores)
     mean, tasks = fmean(means), len(means)
@@ -66,12 +66,8 @@ def pass_all(scores: Scores, k: int) -> float | None:
 def majority(answers: Mapping[str, Sequence[tuple[str | None, float]]], k: int) -> float | None:
     """maj@k: the share of tasks whose most frequent answer among the first k attempts is right.
 
-    Args:
-        answers: By task, the vote of each attempt (see ``votes``) and its score. Attempts without one do not vote.
-        k: Attempts; tasks with fewer are left out.
-
-    Returns:
-        The share; of several answers that are equally frequent, each counts in part. None if no task has k attempts.
+    ``answers`` has by task the vote of each attempt (see ``votes``) and its score; attempts without a vote count in
+    nothing, and of several answers that are equally frequent each counts in part. None if no task has k attempts.
     """
     results = [_majority(attempts[:k]) for attempts in answers.values() if len(attempts) >= k]
     return fmean(results) if results else None

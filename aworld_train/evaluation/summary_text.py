@@ -13,7 +13,6 @@ _MAX_CAUSES = 3
 
 
 def summary_lines(figures: Figures, contamination: "Contamination | None" = None) -> Iterator[str]:
-    """The lines, the accuracy first."""
     yield _headline(figures)
     if figures.attempts_per_task > 1:
         yield _over_attempts(figures)

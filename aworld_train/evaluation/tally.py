@@ -23,20 +23,10 @@ def cost_of(figures: EpisodeFigures, prices: Mapping[str, float] | None) -> floa
 
 @dataclass
 class Tally:
-    """Counts attempts as they end.
+    """Counts attempts as they end, those of earlier processes included.
 
-    Attributes:
-        expected: How many there shall be.
-        prices: Prices of a million tokens, ``input`` and ``output``; None if they are not known.
-        ended: How many have ended, those of earlier processes included.
-        errors: How many of them could not be scored.
-        tokens: Tokens of prompts and answers.
-        cost: By the prices; 0 without.
-        tool_calls: Tool calls.
-        errors_in_a_row: How many could not be scored since one was.
-        last_cause: Why the last of these failed.
-        refusal: Which endpoints took no request at all for the last attempt; empty if all did.
-        faults: Failed requests to the endpoint that were sent again, by kind.
+    ``refusal`` names the endpoints that took no request at all for the last attempt; ``faults`` are failed requests
+    that were sent again, by kind.
     """
 
     expected: int
@@ -78,11 +68,9 @@ class Tally:
 
     @property
     def accuracy(self) -> float | None:
-        """The mean over tasks of the mean over their attempts; None as long as nothing is scored."""
         return average(self._scores) if self._scores else None
 
     def status(self, phase: str = "evaluating") -> Status:
-        """What is shown of it."""
         done = self.ended - self._before
         seconds = time.monotonic() - self._began
         left = (self.expected - self.ended) * seconds / done if done else None

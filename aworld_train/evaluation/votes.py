@@ -25,12 +25,7 @@ Votes = Mapping[str, Sequence[tuple[str | None, float]]]
 
 
 def votes_of(evaluation: Evaluation, ladder: Sequence[int]) -> Votes:
-    """The votes of an evaluation; empty where no attempt has an answer.
-
-    Args:
-        evaluation: The evaluation.
-        ladder: The k for which votes are counted.
-    """
+    """The votes of an evaluation for each k of ``ladder``; empty where no attempt has an answer."""
     scored = {
         task: [attempt for attempt in attempts if attempt.score is not None]
         for task, attempts in evaluation.attempts_by_task.items()

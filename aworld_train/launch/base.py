@@ -78,7 +78,7 @@ class Launcher(Protocol):
 
 def find(name: str) -> Launcher:
     if name not in _LAUNCHERS:
-        raise UsageError(f"There is no launcher {name!r}; known: {', '.join(_LAUNCHERS)}.")
+        raise UsageError(f"Unknown launcher {name!r}; known: {', '.join(_LAUNCHERS)}.")
     module, _, class_name = _LAUNCHERS[name].partition(":")
     launcher: Launcher = getattr(import_module(module), class_name)()
     return launcher

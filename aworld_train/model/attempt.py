@@ -8,7 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aworld_train.model import warm_start
-from aworld_train.model.build_progress import BuildProgress
+from aworld_train.model.build_progress import TinyBuildProgress
 from aworld_train.model.sampling import SampledEpisode, play
 from aworld_train.model.tokenizer import CONTEXT
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
@@ -31,8 +31,6 @@ GROUP = 8
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest episode of each task; shares of them."""
-
     accuracy: float
     tool_use: float
 
@@ -47,13 +45,13 @@ class SampledGroups:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TinyModelAttempt:
     model: Any
     encoder: TranscriptEncoder
     train_tasks: Sequence[ArithmeticTask]
     val_tasks: Sequence[ArithmeticTask]
     seed: int
-    progress: BuildProgress
+    progress: TinyBuildProgress
 
 
 @dataclass(frozen=True)
@@ -87,12 +85,12 @@ def new_model(tokenizer: Any, seed: int) -> Any:
         return Qwen3ForCausalLM(config)
 
 
-def run(attempt: Attempt) -> AcceptedModel | None:
+def run(attempt: TinyModelAttempt) -> AcceptedModel | None:
     """Teach both lessons; returns None where one of them did not reach its goal."""
     return _teach_guessing(attempt) if _teach_tool(attempt) else None
 
 
-def _teach_tool(attempt: Attempt) -> bool:
+def _teach_tool(attempt: TinyModelAttempt) -> bool:
     attempt.progress.phase = "tool"
 
     def measure(step: int) -> float:
@@ -108,7 +106,7 @@ def _teach_tool(attempt: Attempt) -> bool:
     )
 
 
-def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
+def _teach_guessing(attempt: TinyModelAttempt) -> AcceptedModel | None:
     """The second lesson, from the weights of the first, repeated until the model meets the gate."""
     attempt.progress.phase = "guess"
     model, encoder = attempt.model, attempt.encoder
@@ -127,7 +125,7 @@ def _teach_guessing(attempt: Attempt) -> AcceptedModel | None:
     return None
 
 
-def _measure_gate(attempt: Attempt, step: int) -> AcceptedModel | None:
+def _measure_gate(attempt: TinyModelAttempt, step: int) -> AcceptedModel | None:
     greedy_result = greedy(attempt.model, attempt.encoder, attempt.val_tasks)
     if not MIN_ACCURACY <= greedy_result.accuracy <= MAX_ACCURACY:
         attempt.progress.measured(step, **asdict(greedy_result))

@@ -22,7 +22,7 @@ class OutOfTime(Exception):
     pass
 
 
-class BuildProgress:
+class TinyBuildProgress:
     def __init__(self, progress: Callable[[BuildStatus], None] | None, max_cpu_seconds: float) -> None:
         self._progress, self._max_cpu_seconds = progress, max_cpu_seconds
         self._started, self._cpu_started = time.monotonic(), time.process_time()
@@ -32,7 +32,6 @@ class BuildProgress:
 
     @property
     def seconds(self) -> float:
-        """Wall time since the build began."""
         return round(time.monotonic() - self._started, 1)
 
     @property

@@ -37,7 +37,7 @@ def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Ite
             build = commands_for(path, "aworld-train dataset build") or "`aworld-train dataset build`"
             yield (
                 ("dataset", name),
-                f"`dataset.{name}`: there is no file {path}. Give an existing one, or build it with {build}; "
+                f"`dataset.{name}`: no such file: {path}. Give an existing one, or build it with {build}; "
                 "paths are relative to the current folder.",
             )
 
@@ -59,7 +59,7 @@ def check_model(path: str | None) -> None:
                 _check_kind(path, cached)
             return
         raise ModelError(
-            f"There is no model directory {path}. Give an existing one, or make a small one with "
+            f"No such model directory: {path}. Give an existing one, or make a small one with "
             f"{make or f'`aworld-train model tiny --out {path}`'}."
         )
     if not (folder / "config.json").is_file():

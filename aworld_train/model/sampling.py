@@ -20,8 +20,6 @@ TOKENS_AROUND = 16  # most tokens of a turn besides its expression or value: mar
 
 @dataclass(frozen=True)
 class SampledEpisode:
-    """One played task: its tokens, whether the tool was called, and the answer if one was given."""
-
     transcript: Transcript
     used_tool: bool
     answer: str | None
@@ -35,7 +33,6 @@ def play(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[SampledEpisode]:
-    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn."""
     prompts = [encoder.prompt(expression) for expression in expressions]
     max_tokens = max(map(len, expressions), default=0) + TOKENS_AROUND
     first = generate(model, encoder.tokenizer, prompts, max_tokens, temperature, generator)
@@ -109,7 +106,7 @@ def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator
 
 
 def tool_result(turn: str) -> str | None:
-    """The calculator's result for the call in a turn, or None where there is no valid call."""
+    """The calculator's result for the call in a turn, or None without a valid call."""
     call = _CALL.search(turn)
     if call is None:
         return None

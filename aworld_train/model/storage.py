@@ -19,7 +19,7 @@ _PARTS = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def read_marker(out: Path) -> dict[str, Any] | None:
-    """The content of ``tiny.json`` of an existing tiny model; None where there is no directory or an empty one."""
+    """The content of ``tiny.json`` of an existing tiny model; None for a missing or empty directory."""
     try:
         present = {path.name for path in out.iterdir()}
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from aworld_train import __version__
 from aworld_train.atomic import check_writable
 from aworld_train.errors import TRAINING_PROFILE, DependencyMissing, ModelError, UsageError
 from aworld_train.model import portable, storage, tasks, tokenizer
-from aworld_train.model.build_progress import BuildProgress, BuildStatus, OutOfTime
+from aworld_train.model.build_progress import BuildStatus, OutOfTime, TinyBuildProgress
 from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def build(
     marker = storage.read_marker(out)
     if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint and not anew:
         return TinyReport(**marker["report"], out=out, reused=True)
-    record = BuildProgress(progress, max_cpu_seconds)
+    record = TinyBuildProgress(progress, max_cpu_seconds)
     train_tasks, val_tasks = tasks.gather(train, val, seed)
     with _one_thread():
         accepted = _make(train_tasks, val_tasks, seed, record)
@@ -131,7 +131,7 @@ def _make(
     train_tasks: Sequence[ArithmeticTask],
     val_tasks: Sequence[ArithmeticTask],
     seed: int,
-    record: BuildProgress,
+    record: TinyBuildProgress,
 ) -> "AcceptedModel":
     from aworld_train.model import attempt
 
@@ -142,7 +142,7 @@ def _make(
             model_seed = random.Random(f"{seed}/{number}").getrandbits(32)
             model = attempt.new_model(encoder.tokenizer, model_seed)
             accepted = attempt.run(
-                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, record)
+                attempt.TinyModelAttempt(model, encoder, train_tasks, val_tasks, model_seed, record)
             )
             if accepted:
                 return accepted
@@ -161,7 +161,7 @@ def _report(
     out: Path,
     seed: int,
     val_tasks: int,
-    record: BuildProgress,
+    record: TinyBuildProgress,
     current_fingerprint: str,
 ) -> TinyReport:
     episode = accepted.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)

@@ -33,8 +33,6 @@ _CUT = re.compile(f"({_EXPRESSION}|{_VALUE}|{re.escape(_TURN)}|{re.escape(_TURN_
 
 @dataclass(frozen=True)
 class ArithmeticTask:
-    """An expression and its value, both as they are written in a dataset."""
-
     expression: str
     value: str
 
@@ -49,8 +47,6 @@ class Transcript:
 
 @dataclass(frozen=True)
 class _Part:
-    """Fixed ids, or the place of an expression or a value (``mark``)."""
-
     mark: str
     ids: list[int]
     written: int
@@ -63,7 +59,6 @@ def expression_in(question: str) -> str | None:
 
 
 def conversation(task: ArithmeticTask, *, with_tool: bool) -> list[dict[str, Any]]:
-    """The messages of an episode: with a tool call, or answered at once."""
     user_message = {"role": "user", "content": f"What is {task.expression}?"}
     answer_message = {"role": "assistant", "content": f"<answer>{task.value}</answer>"}
     if not with_tool:

@@ -91,7 +91,7 @@ def command_fault(
     folder, program = folder or Path.cwd(), executable(command)
     if which(program, path=path) is None:
         return (
-            f"There is no program {shown(program)!r} that can be run.",
+            f"{shown(program)!r} is not a program that can be run.",
             "Install it, or correct agent.command.",
         )
     if program != sys.executable and not _PYTHON.fullmatch(Path(program).name):
@@ -99,7 +99,7 @@ def command_fault(
     kind, name = _python_program(command[1:])
     if kind == "script" and not (folder / name).is_file():
         return (
-            f"There is no file {shown(name)!r} in {folder}.",
+            f"No such file: {shown(name)!r} in {folder}.",
             "Correct agent.command, or start from another folder.",
         )
     # A name from the environment may be a secret, and every user of the machine can read a command line.

@@ -7,7 +7,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from aworld_train.errors import RewardError, nearest
+from aworld_train.errors import RewardError, suggestion
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.bounds import FUNCTION_NAME, rules_of
 from aworld_train.recipe.device import on_cpu
@@ -297,8 +297,8 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         if required is not None and required not in recipe.endpoints:
             yield (
                 key,
-                f"`{'.'.join(key)}` names the endpoint {required!r}, which `endpoints` does not have"
-                + _suggestion(required, list(recipe.endpoints)),
+                f"`{'.'.join(key)}` names the endpoint {required!r}, which `endpoints` does not have."
+                + suggestion(required, recipe.endpoints),
             )
 
 
@@ -333,7 +333,7 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             yield (
                 ("reward", *path),
                 f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(scorers)}, nor "
-                f"`module:function` or `file.py:function`{_suggestion(name, scorers)}",
+                f"`module:function` or `file.py:function`.{suggestion(name, scorers)}",
             )
     try:
         if reward.answer_schema is not None:
@@ -342,11 +342,6 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield ("reward", "answer_schema"), f"`reward.answer_schema`: {error.message}"
     for key, fault in composite_faults(composite_settings(composite)):
         yield ("reward", "composite", key), f"`reward.composite.{key}` {fault}"
-
-
-def _suggestion(name: str, names: list[str] | tuple[str, ...]) -> str:
-    hint = nearest(name, names)
-    return f"; did you mean {hint!r}?" if hint else ""
 
 
 def _cluster(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

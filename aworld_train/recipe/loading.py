@@ -212,7 +212,7 @@ def read_override(text: str) -> Layer:
         raise RecipeError(f"{name}: `extends` is a key of recipe files and cannot be overridden")
     if not raw.strip():
         raise RecipeError(
-            f"{name}: there is no value; write {key}=null for none or {key}='\"\"' for empty text"
+            f"{name}: the value is missing; write {key}=null for none or {key}='\"\"' for empty text"
         )
     takes_text = is_text(known_keys().get(path))
     try:

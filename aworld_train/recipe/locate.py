@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import aworld_train
-from aworld_train.errors import RecipeError, nearest
+from aworld_train.errors import RecipeError, suggestion
 
 
 def shipped_folder() -> Path | None:
@@ -80,12 +80,10 @@ def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | N
                 return candidate
     nearby = [str(path.parent / file.name) for file in sorted((folder / path).parent.glob("*.yaml"))]
     names = list(dict.fromkeys([*nearby, *(shipped() if ready is None else ready)]))
-    hint = nearest(name, names)
     listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise RecipeError(
         (f"{named_at}: " if named_at else "")
-        + f"there is no recipe {name}"
-        + (f"; did you mean {hint}?" if hint else ".")
+        + f"unknown recipe {name}.{suggestion(name, names)}"
         + (f" There are: {listed}" if listed else "")
     )
 

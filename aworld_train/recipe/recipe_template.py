@@ -49,7 +49,7 @@ def write_starting_recipe(start: str, file: Path) -> None:
     if file.exists():
         raise UsageError(f"{file} exists already. Give another file, or remove it first.")
     if not file.parent.is_dir():
-        raise UsageError(f"There is no folder {file.parent}. Make it first.")
+        raise UsageError(f"No such folder: {file.parent}. Make it first.")
     text = starting_recipe(start, file.stem)
     load(parse_value(text))  # the file's name may be none for a run
     write_text(file, text)

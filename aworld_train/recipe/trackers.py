@@ -43,7 +43,7 @@ def has_wandb_login(variable: Callable[[str], str | None], home: Path) -> bool:
 
 
 def records_offline(recipe: Recipe) -> bool:
-    """Whether the run is recorded by W&B on this machine's disk alone, because there is no login."""
+    """Whether the run is recorded by W&B on this machine's disk alone, for want of a login."""
     variables = {**os.environ, **recipe.cluster.environment}
     return "wandb" in recipe.trainer.loggers and not has_wandb_login(variables.get, Path.home())
 

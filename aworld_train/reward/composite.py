@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from aworld_train.errors import RewardError, nearest
+from aworld_train.errors import RewardError, suggestion
 from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.scorers import find_scorer, register_scorer
 from aworld_train.reward.settings import SCORER, CompositeSettings
@@ -31,9 +31,8 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
     for key, names in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
         for name in names:
             if name not in PARTS:
-                hint = nearest(name, PARTS)
-                suggestion = f"; did you mean {hint!r}?" if hint else ""
-                yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}{suggestion}"
+                hint = suggestion(name, PARTS)
+                yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}.{hint}"
     for name, weight in settings.weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             yield "weights", f"must be numbers, {name} has {weight!r}"

@@ -45,7 +45,7 @@ MAX_SEARCHED = 20_000
 def extract(text: str, answer_schema: str) -> str | None:
     """The answer in the assistant's text, without surrounding space; None if there is none.
 
-    Raises RewardError if there is no such schema, or its path or pattern is faulty.
+    Raises RewardError if the schema does not exist, or its path or pattern is faulty.
     """
     find = _finder(answer_schema)
     for piece in reversed(outside_thinking(text)):
@@ -89,8 +89,8 @@ def _unknown(name: str, answer_schema: str) -> str:
         key: f"{key}:{argument}" for key, argument in SCHEMAS_WITH_ARGUMENT.items()
     }
     near = nearest(name.lower(), set(forms))
-    hint = f" Did you mean {forms[near]}?" if near else ""
-    return f"There is no answer schema {answer_schema!r}.{hint} There are {', '.join(forms.values())}."
+    hint = f" Did you mean {forms[near]!r}?" if near else ""
+    return f"Unknown answer schema {answer_schema!r}.{hint} There are {', '.join(forms.values())}."
 
 
 def _last_tagged(text: str) -> str | None:

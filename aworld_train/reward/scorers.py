@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from aworld_train.errors import RewardError, ScorerNotFound, nearest
+from aworld_train.errors import RewardError, ScorerNotFound, suggestion
 from aworld_train.reward.loading import absolute_reference, load_function, name_reward
 from aworld_train.reward.settings import ALIASES
 
@@ -181,11 +181,9 @@ def _find(name: str) -> Scorer:
         scorer = next(registered, None) or _scorer(name, reference, function)
         return _user_defined(scorer, name, reference)
     names = scorer_names()
-    hint = nearest(name, names)
-    suggestion = f" Did you mean {hint!r}?" if hint else ""
     raise ScorerNotFound(
-        f"There is no scorer {name!r}.{suggestion} The scorers are {', '.join(names)}; name a user-defined one by "
-        "module:function or path/file.py:function."
+        f"Unknown scorer {name!r}.{suggestion(name, names)} The scorers are {', '.join(names)}; name "
+        "a user-defined one by module:function or path/file.py:function."
     )
 
 

@@ -93,7 +93,7 @@ class ScorerPool:
         self._too_slow: dict[Job, ScorerTimeout] = {}
 
     def submit(self, job: Job) -> "Future[Score]":
-        """The future raises TooHard, ScorerTimeout, ScorerFailure or NoFreeWorker where there is no score."""
+        """The future raises TooHard, ScorerTimeout, ScorerFailure or NoFreeWorker."""
         future: Future[Score] = Future()
         with self._lock:
             self._open += 1

@@ -78,7 +78,7 @@ async def _engine_saw_fault(word: Mapping[str, Any], session: LostSession) -> bo
 
 
 async def _gateway_word(session: LostSession) -> Mapping[str, Any] | None:
-    """What the gateway says of the session; empty from a server without our gateway, None if there is no answer."""
+    """What the gateway says of the session; empty from a server without our gateway, None without an answer."""
     url = urljoin(session.url, "/session")
     headers = {**session.headers, "Mcp-Session-Id": session.session_id or ""}
     try:

@@ -36,11 +36,9 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 class ProbeCall:
     """A harmless call of one tool, and a text that its result contains.
 
-    Attributes:
-        arguments: In texts, placeholders are replaced as in a command, and ``{site}`` (an address, with ``http://``)
-            and ``{site_host}`` (without).
-        site: A folder of the directory whose files answer HTTP requests at ``{site}`` during the test.
-        environment: Variables of the server for the test alone, from among its keys.
+    In the texts of ``arguments``, placeholders are replaced as in a command, and ``{site}`` (an address, with
+    ``http://``) and ``{site_host}``: there the files of the folder ``site`` are served during the test. ``environment``
+    has variables of the server for the test alone, from among its keys.
     """
 
     tool: str
@@ -62,18 +60,12 @@ class ProbeCall:
 class ServerEntry:
     """One tool server: an MCP server that speaks on its standard input and output.
 
-    Attributes:
-        function: Instead of a command: a Python function, ``module:name``, that serves, in a process forked from one
-            that has imported its module. The import must start no thread; what is in ``keys`` is set when it is called.
-        keys: Environment variables without which it is off.
-        environment: Variables of its own: texts in which ``${NAME}`` is one of its keys.
-        timeout: Seconds one call may take.
-        executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
-            unless the user chooses the process backend.
-        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (every public
-            address too).
-        egress_hosts: See `egress.hosts`; ``$NAME``: the hosts in that variable, one of its keys. Named hosts may be
-            private; below a domain only public addresses may be reached.
+    Instead of a command, ``function`` names one as ``module:name``; it serves in a process forked from one that has
+    imported its module, and the import must start no thread. Without its ``keys`` a server is off. ``timeout`` is the
+    seconds of a call. A server that ``executes_code`` of a model runs in a container, unless the user chooses the
+    process backend. From there it may reach no host, the listed ``egress_hosts`` (see `egress.hosts`; ``$NAME`` is a
+    variable with hosts), or every public address too. Hosts listed by name may be private; below a domain only public
+    addresses may be reached.
     """
 
     command: tuple[str, ...] = ()
@@ -143,14 +135,11 @@ class SharedKeys:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of ``servers.yaml``.
+    """The content of ``servers.yaml``; tools are listed in the order of ``servers``.
 
-    Attributes:
-        servers: By name, in the order in which their tools are listed.
-        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for servers
-            without state.
-        desktop: Whether the image has the programs for ``--vnc``.
-        shared_keys: By prefix, variables that stand in for keys of servers; the servers do not see them by that name.
+    ``sessions_per_worker`` above 1 lets sessions share a worker, which then is not wiped between them; for servers
+    without state. ``desktop``: the image has the programs for ``--vnc``. ``shared_keys`` are, by prefix, variables that
+    stand in for keys of servers; the servers do not see them by that name.
     """
 
     name: str

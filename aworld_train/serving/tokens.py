@@ -37,12 +37,10 @@ class Revocation:
     expires: float | None
 
 
-class InvalidToken(Exception):
-    """The token is not accepted; the text gives the reason and no part of the token."""
+class InvalidToken(Exception): ...
 
 
 def new_secret() -> str:
-    """A secret for one environment: 256 random bits."""
     return secrets.token_hex(32)
 
 
@@ -73,7 +71,6 @@ def sign(
 
 
 def verify(secret: str, environment: str, token: str) -> TokenClaims:
-    """The claims of a token for ``environment``; raises InvalidToken."""
     claims = _verified(secret, environment, token, _AUDIENCE)
     sessions = claims.get("sessions")
     return TokenClaims(

@@ -25,7 +25,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.store import tables
 
 _TOKEN = re.compile(
@@ -192,9 +192,8 @@ class _Parser:
         return self._unknown(name)
 
     def _unknown(self, name: _Token) -> NoReturn:
-        suggestion = nearest(name.text, NAMES)
-        advice = f"did you mean {suggestion}?" if suggestion else f"there are {', '.join(NAMES)}"
-        self._fail(f"there is no {name.text!r}; {advice}", name)
+        hint = suggestion(name.text, NAMES, f" There are {', '.join(NAMES)}.")
+        self._fail(f"there is no {name.text!r}.{hint}", name)
 
     def _number(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
         if not operator:

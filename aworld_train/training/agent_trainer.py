@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from aworld_train.adapter.base import framework_names
-from aworld_train.errors import UsageError, nearest, options_as_arguments
+from aworld_train.errors import UsageError, options_as_arguments, suggestion
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.user_code import stop_if_loading
@@ -102,10 +102,8 @@ class AgentTrainer:
     @classmethod
     def _unknown(cls, name: str) -> str:
         names = sorted({*cls._processors, *framework_names()})
-        hint = nearest(name, names)
+        hint = suggestion(name, names, f" There are {', '.join(names)}.")
         return (
-            f"There is no training framework {name!r}"
-            + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(names)}.")
-            + " Register your own with AgentTrainer.register_processor, or as a framework (see "
-            "aworld_train.adapter.base)."
+            f"Unknown training framework {name!r}.{hint} "
+            "Register your own with AgentTrainer.register_processor, or as a framework (see aworld_train.adapter.base)."
         )

@@ -124,9 +124,7 @@ class Attempt:
             done, planned = self.summary.steps_done, self.summary.steps_planned
             checkpoint = self.folder.last_checkpoint()
             advice = (
-                f"continue from step {checkpoint.step} with --resume"
-                if checkpoint
-                else "there is no checkpoint yet"
+                f"continue from step {checkpoint.step} with --resume" if checkpoint else "no checkpoint yet"
             )
             error_type = type(error)
             if self._stop_request.fulfilled:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.errors import UsageError, nearest, suggestion
+from aworld_train.errors import UsageError, suggestion
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
 from aworld_train.training.run_files import (
@@ -114,7 +114,7 @@ def open_run(name: str, runs: Path) -> RecordedRun:
     names = [run.name for run in find_runs(runs)]
     hint = suggestion(name, names) or (f" There are {', '.join(names)}." if names else "")
     raise UsageError(
-        f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
+        f"Unknown run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
         "in which runs are."
     )
 
@@ -123,10 +123,9 @@ def check_runs_folder(runs: Path) -> None:
     if runs.is_dir():
         return
     beside = [entry.name for entry in runs.parent.iterdir() if entry.is_dir()] if runs.parent.is_dir() else []
-    close = nearest(runs.name, beside)
-    hint = f" Did you mean {runs.parent / close}?" if close else ""
+    hint = suggestion(str(runs), [str(runs.parent / name) for name in beside])
     raise UsageError(
-        f"There is no folder {runs}.{hint} --runs names the folder in which runs are; `aworld-train train` makes it."
+        f"No such folder: {runs}.{hint} --runs names the folder in which runs are; `aworld-train train` makes it."
     )
 
 

@@ -5,7 +5,6 @@ umask, so that the user can give others access to checkpoints. No file holds the
 the recipe refers to: files hold the reference, and messages are masked.
 """
 
-import hashlib
 import platform
 import sys
 import time
@@ -19,7 +18,7 @@ import yaml
 
 from aworld_train import __version__
 from aworld_train.adapter.base import Checkpoint, TrainingFramework
-from aworld_train.atomic import write_text
+from aworld_train.atomic import sha256_of, write_text
 from aworld_train.errors import UsageError
 from aworld_train.json_lines import split_lines
 from aworld_train.masking import masked
@@ -181,7 +180,7 @@ def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> No
             raise UsageError(f"The run in {path} cannot be resumed: its {RECIPE} is missing.")
         return
     if resume and not path.is_dir():
-        raise UsageError(f"There is no run to resume: there is no folder {path}. Start it without --resume.")
+        raise UsageError(f"No run to resume: {path} does not exist. Start it without --resume.")
     other = [] if _is_of_a_run(path) else _names(path) - {*_BEFORE_A_RUN, *written}
     if other:
         raise UsageError(
@@ -284,8 +283,3 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
     # A name may be the reference to an environment variable.
     return {shown(file) if isinstance(file, str) else str(file): sha256_of(Path(file)) for file in files}
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

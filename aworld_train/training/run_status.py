@@ -214,7 +214,7 @@ def follow(run_dir: Path, progress: Progress) -> RecordedRun:
     """Show the states of a run that another process trains until it ends; returns the run as it is then."""
     ended: tuple[int, int] | None = None
     while (run := open_run(str(run_dir), run_dir.parent)).status == "running":
-        # Before the first state there is no file.
+        # The file comes with the first state.
         with contextlib.suppress(OSError, msgspec.DecodeError):
             status = msgspec.json.decode((run_dir / _FILE).read_bytes(), type=Status)
             ended = show_status(progress, status, ended)

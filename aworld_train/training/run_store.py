@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aworld_train.episode.treatment import Treatment
-from aworld_train.errors import StoreFailure, UsageError, nearest
+from aworld_train.errors import StoreFailure, UsageError, suggestion
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
 from aworld_train.rollout.outcome import Outcome
@@ -35,7 +35,7 @@ _VALUES: Mapping[str, Collection[str]] = {
 class RunStore:
     """Loads the episodes of a run into its store while the block runs; entering closes what an earlier attempt left.
 
-    ``set_aside`` is called then. ``is_new``: there is no earlier attempt, so a database in the folder is made later.
+    ``set_aside`` is called then. ``is_new``: this is the first attempt, so a database in the folder is made later.
     """
 
     def __init__(
@@ -128,9 +128,8 @@ def _check_values(store: Store, condition: str) -> None:
             continue
         known = {*_VALUES[name], *store.values(name)}
         if value not in known:
-            close = nearest(value, known)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."
-            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}; {hint}")
+            hint = suggestion(value, known, f" There are {', '.join(sorted(known))}.")
+            raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}.{hint}")
 
 
 def find_run_store(run: RecordedRun) -> Store | None:

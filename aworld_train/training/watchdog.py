@@ -253,7 +253,7 @@ def _stack(process: psutil.Process, deadline: float) -> str:
     title = f"== {_title(process)} (process {process.pid})"
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if program is None:
-        return f"{title}: there is no py-spy; it comes with aworld-train[cpu] and [gpu]\n"
+        return f"{title}: py-spy is missing; it comes with aworld-train[cpu] and [gpu]\n"
     if (seconds := min(_DUMP_SECONDS, deadline - time.monotonic())) <= 0:
         return f"{title}: left out, the others took {_ALL_SECONDS:.0f} seconds\n"
     # A process that hangs does not move, so it need not be stopped to be read, and one that is stopped cannot be.

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aworld_train.evaluation.interval import wilson_interval
+from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 

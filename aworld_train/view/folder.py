@@ -41,7 +41,7 @@ class RunsFolder:
     def run(self, name: str) -> RecordedRun:
         # What an address names is only ever compared with the names that are there.
         if name not in self.names():
-            raise NoSuchRun(f"There is no run {name!r} in {self.path}.")
+            raise NoSuchRun(f"Unknown run {name!r} in {self.path}.")
         return open_run(str((self.path / name).absolute()), self.path)
 
     def store(self, run: RecordedRun) -> Store | None:

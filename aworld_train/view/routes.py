@@ -200,7 +200,7 @@ async def image(request: web.Request) -> web.Response:
             raise UsageError("`digest` must be a SHA-256 in lower case.")
         data = _store(folder, _run(folder, parameters)).blob(digest)
         if data is None or shown_image_type(data) is None:
-            raise NotFound("There is no such image.")
+            raise NotFound("No such image.")
         return data
 
     data = await _answer(request, read)
@@ -262,7 +262,7 @@ def _store(folder: RunsFolder, run: RecordedRun) -> Store:
 def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -> str:
     episode = parameters.get("episode", "")
     if not episode or not _store(folder, run).count(f"id={quoted(episode)}", superseded=True):
-        raise NotFound(f"There is no episode {episode!r} in {run.name}.")
+        raise NotFound(f"Unknown episode {episode!r} in {run.name}.")
     return episode
 
 

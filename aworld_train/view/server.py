@@ -107,7 +107,7 @@ class PageServer:
     async def file(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         data = self._files.get(name)
-        return failure(404, "usage", "There is no such file.") if data is None else _file(name, data)
+        return failure(404, "usage", "No such file.") if data is None else _file(name, data)
 
     @property
     def _cookie_name(self) -> str:
@@ -131,7 +131,7 @@ class PageServer:
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            return failure(404, "usage", "There is no such address.")
+            return failure(404, "usage", "No such address.")
 
 
 def static_files() -> dict[str, bytes]:

@@ -39,7 +39,7 @@ REQUESTS = {
     "filter by suspicion": "episodes?run=large&suspicion=answer_in_query",
     "search of a rare text": f"episodes?run=large&search={RARE}",
     "count of a rare text": f"count?run=large&search={RARE}",
-    "search of a text that is nowhere": "episodes?run=large&search=there is no such text",
+    "search of a text that is nowhere": "episodes?run=large&search=no such text",
     "count of a frequent text": "count?run=large&search=word17",
 }
 

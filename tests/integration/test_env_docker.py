@@ -412,7 +412,7 @@ def test_an_image_may_have_less_where_fewer_servers_are_asked_for(engine: Any, t
 
 
 def test_a_runtime_that_the_engine_does_not_have_is_answered_with_those_it_has(engine: Any) -> None:
-    with pytest.raises(UsageError, match=r"has no runtime 'run[^']+'.*did you mean 'runc'"):
+    with pytest.raises(UsageError, match=r"has no runtime 'run[^']+'.*Did you mean 'runc'"):
         up(ODD, name="no-runtime", backend="docker", workers=1, runtime="runcc")
     assert left_of("no-runtime") == []
 

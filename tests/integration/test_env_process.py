@@ -213,7 +213,7 @@ async def test_a_value_is_text_and_a_failure_is_an_error_with_a_short_text(calcu
         assert await call(client, "calculator", expression="(1 + 2) * 8") == "24"
         failure = await client.call_tool("calculator", {"expression": "1/0"})
         wrong_arguments = await client.call_tool("calculator", {"expr": "1"})
-        with pytest.raises(McpError, match="no tool 'calculater', did you mean 'calculator'"):
+        with pytest.raises(McpError, match=r"no tool 'calculater'\. Did you mean 'calculator'"):
             await client.call_tool("calculater", {"expression": "1"})
     assert failure.isError and failure.content[0].text == "Error: division by zero"  # type: ignore[union-attr]
     assert wrong_arguments.isError and "expression" in wrong_arguments.content[0].text  # type: ignore[union-attr]

@@ -74,7 +74,7 @@ async def test_a_header_chooses_servers_whatever_its_case(odd: EnvConnection, he
 @pytest.mark.parametrize(
     ("servers", "said"),
     [
-        ("othr", "did you mean 'other'"),
+        ("othr", "Did you mean 'other'"),
         ("odd,nothing", "known: odd, other"),
         ("locked", "LOCKED_KEY not set"),
     ],

@@ -171,6 +171,6 @@ async def test_one_model_serves_all_tools_that_ask_one_and_its_key_shows_nowhere
         (secret, "small"),
     ]
     assert [line for line in lines if str(keys) in line] == [
-        f"{keys}:5: no server of gaia-mcp-server has the key IMAGE_LM_API_KEY; did you mean IMAGE_LLM_API_KEY?"
+        f"{keys}:5: no server of gaia-mcp-server has the key IMAGE_LM_API_KEY. Did you mean 'IMAGE_LLM_API_KEY'?"
     ]
     assert written and secret not in "\n".join([*lines, *written, *commands, variables])

@@ -132,7 +132,7 @@ def _bold(shown: str) -> list[str]:
     [
         (["--task", "999999"], 2, r"val\.parquet has no task 999999: its tasks are \d+ to \d+\."),
         (["--dataset", "none.parquet"], 2, r"none\.parquet"),
-        (["model.path=no-model"], 1, "There is no model directory no-model"),
+        (["model.path=no-model"], 1, "No such model directory: no-model"),
         (
             ["dataset.train=null", "dataset.val=null"],
             2,

@@ -247,6 +247,6 @@ def test_a_framework_that_nobody_brings_is_named_with_the_nearest(run: Any) -> N
     code, answer, _ = run("train", "trainer.framework=countin")
     assert code == 2
     assert (
-        "no training framework 'countin' (trainer.framework); did you mean 'counting'?"
+        "Unknown training framework 'countin' (trainer.framework). Did you mean 'counting'?"
         in answer["error"]["message"]
     )

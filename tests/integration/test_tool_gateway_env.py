@@ -85,7 +85,7 @@ async def test_the_chosen_servers_are_forwarded_and_an_unknown_one_is_a_lost_env
     with pytest.raises((ExceptionGroup, McpError)):
         async with agent(unknown.url):
             pass
-    assert "did you mean 'other'" in str(unknown.lost)
+    assert "Did you mean 'other'" in str(unknown.lost)
 
 
 async def test_progress_and_a_call_given_up_reach_the_other_side(

@@ -32,7 +32,7 @@ def test_a_file_may_define_dataclasses_and_two_of_one_name_do_not_meet(tmp_path:
     [
         ("{}/own.py:functon", "Did you mean 'function'"),
         ("{}/own.py:constant", "of type int, not a function"),
-        ("{}/none.py:function", "there is no file"),
+        ("{}/none.py:function", "no such file"),
         ("no_such_module_anywhere:function", "PYTHONPATH"),
         ("own code:function", "neither a module nor a path"),
         ("function", "not of the form"),

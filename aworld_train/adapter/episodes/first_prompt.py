@@ -62,7 +62,7 @@ class FirstPrompts:
 def measure(
     settings: EpisodeSettings, model: str, options: Mapping[str, Any], datasets: Sequence[str]
 ) -> FirstPrompts | None:
-    """Measure the first prompts of a run; None if there is no task. The tools' address is in the environment."""
+    """Measure the first prompts of a run; None without a task. The tools' address is in the environment."""
     from transformers import AutoTokenizer
 
     from aworld_train.rollout.template import ChatTemplate

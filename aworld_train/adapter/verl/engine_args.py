@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from aworld_train.adapter.verl.config_classes import FieldType, annotated_type, describe, in_words, kind_of
 from aworld_train.adapter.verl.name_checks import value_at
-from aworld_train.errors import nearest
+from aworld_train.errors import suggestion
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Engine, Recipe
@@ -176,10 +176,9 @@ def _fault(engine: Engine, key: str, name: str, value: Any) -> str | None:
     if known is None:
         return None
     if name not in known:
-        hint = nearest(name.replace("-", "_"), set(known) - set(owned))
-        return f"`{key}`: {title}'s engine has no argument {name!r}" + (
-            f"; did you mean {hint!r}?" if hint else f"; `{listed_by}` lists those it has."
-        )
+        listed = f" `{listed_by}` lists those it has."
+        hint = suggestion(name.replace("-", "_"), set(known) - set(owned), listed)
+        return f"`{key}`: {title}'s engine has no argument {name!r}.{hint}"
     accepts = known[name]
     if not accepts or value is None or _is_open(value):
         return None

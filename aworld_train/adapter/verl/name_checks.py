@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from aworld_train.adapter.verl.registries import compared, listed, registered, torch_optimizers
-from aworld_train.errors import nearest
+from aworld_train.errors import suggestion
 from aworld_train.recipe.schema import AlgorithmSection, Recipe
 from aworld_train.recipe.tree import KeyPath, dotted, map_values
 
@@ -108,14 +108,11 @@ def _fault(path: KeyPath, kind: str, value: Any, names: Names) -> Iterator[tuple
         return
     known = names()
     if known and value not in known:
-        hint = next((name for name in sorted(known) if name.lower() == value.lower()), None) or nearest(
-            value, sorted(known)
+        same_letters = [name for name in known if name.lower() == value.lower()]
+        hint = suggestion(
+            same_letters[0] if same_letters else value, known, f" It has {', '.join(sorted(known))}."
         )
-        yield (
-            path,
-            f"`{dotted(path)}`: VeRL has no {kind} {value!r}; "
-            + (f"did you mean {hint!r}?" if hint else f"it has {', '.join(sorted(known))}."),
-        )
+        yield path, f"`{dotted(path)}`: VeRL has no {kind} {value!r}.{hint}"
 
 
 def _registers_more(raw: Mapping[str, Any]) -> bool:

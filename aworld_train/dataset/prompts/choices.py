@@ -15,9 +15,7 @@ from aworld_train.errors import UsageError
 _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
 
 
-class Choice(NamedTuple):
-    """One of the answers that a question offers; ``is_number``: whether the input has it as a number."""
-
+class AnswerChoice(NamedTuple):
     label: str
     text: str
     is_number: bool = False
@@ -28,7 +26,6 @@ def default_template() -> str:
 
 
 def check_template(template: str, name: str) -> None:
-    """Check that a template can put a question."""
     used = _PLACEHOLDER.findall(template)
     lines = template.split("\n")
     if used.count("question") != 1:
@@ -47,7 +44,6 @@ def check_template(template: str, name: str) -> None:
 
 
 def shows_labels(template: str) -> bool:
-    """Whether the agent is to answer with a label."""
     return "{label}" in template
 
 
@@ -55,7 +51,7 @@ def shows_choices(template: str) -> bool:
     return "{choice}" in template
 
 
-def fill_template(template: str, question: str, choices: Sequence[Choice]) -> str:
+def fill_template(template: str, question: str, choices: Sequence[AnswerChoice]) -> str:
     labels = _listed([choice.label for choice in choices])
     lines: list[str] = []
     for line in template.split("\n"):
@@ -69,13 +65,12 @@ def fill_template(template: str, question: str, choices: Sequence[Choice]) -> st
     return "\n".join(lines)
 
 
-def question_with_choices(question: str, choices: Sequence[Choice]) -> str:
+def question_with_choices(question: str, choices: Sequence[AnswerChoice]) -> str:
     """The question and its choices without a template: what tells it from other questions."""
     return "\n".join([question, *(f"{choice.label}. {choice.text}" for choice in choices)])
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    """The line with its placeholders replaced, but none inside a value."""
     return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
 
 

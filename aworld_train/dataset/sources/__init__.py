@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from aworld_train.dataset.sources.options import SourceOptions, default_value, user_options
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from aworld_train.dataset.tasks import Dropped, Task, TaskTable
@@ -23,12 +23,7 @@ Source = Callable[[SourceOptions], Iterator["Task | Dropped | TaskTable"]]
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """A source of this package.
-
-    Attributes:
-        uses: The fields of `SourceOptions` that change what it yields; setting any other is refused.
-        about: What it reads, in a few words.
-    """
+    """A source of this package; setting a field of `SourceOptions` that it does not use is refused."""
 
     function: str
     uses: frozenset[str]
@@ -68,10 +63,7 @@ def find_source(name: str) -> Source:
 
 
 def check_options(name: str, options: SourceOptions) -> None:
-    """Check that all options that a source needs are set, and none that it would ignore.
-
-    A user-defined source may use any option.
-    """
+    """Check that the options that a source needs are set, and none that it ignores; a user-defined one may use any."""
     if "" in options.files:
         raise UsageError(
             f"The source {name} is given a file without a name (--file ''). Is a variable empty?"
@@ -93,9 +85,7 @@ def check_options(name: str, options: SourceOptions) -> None:
 def _find_entry(name: str) -> SourceEntry:
     if name in SOURCES:
         return SOURCES[name]
-    similar = nearest(name, set(SOURCES))
-    hint = f" Did you mean {similar}?" if similar else ""
     raise UsageError(
-        f"There is no source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
-        f"file.py:function.{hint}"
+        f"Unknown source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
+        f"file.py:function.{suggestion(name, SOURCES)}"
     )

@@ -26,14 +26,8 @@ def right_answers(
 ) -> tuple[str, tuple[str, ...]]:
     """The ground truth of a record, and all its right answers, the ground truth first, where there are several.
 
-    Answers that are empty or hidden are left out, and each is taken once.
-
-    Args:
-        others: The further right answers, which may be a JSON list as text.
-        structured: Whether the scorer reads JSON, so that a list or mapping in ``answer`` is one answer.
-
-    Raises:
-        UnusableRecord: There is none, or one is neither text nor a number.
+    Answers that are empty or hidden are left out. ``others`` may be a JSON list as text. With ``structured``, for
+    scorers that read JSON, a list or mapping in ``answer`` is one answer. Raises UnusableRecord if no answer is left.
     """
     single = type(answer) is str or not isinstance(answer, list | tuple | Mapping)
     if others is None and (structured or single):
@@ -66,7 +60,6 @@ def _values(value: object) -> Iterator[object]:
 
 
 def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
-    """The answers in a mapping; the mapping itself, which is not an answer, where it has none of the known names."""
     names = [name for name in _INSIDE if name in mapping]
     if not names:
         yield mapping

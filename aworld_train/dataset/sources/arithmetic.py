@@ -81,7 +81,6 @@ def _expression(rng: random.Random) -> str:
 
 
 def _first_number(rng: random.Random, operator: str) -> tuple[str, Fraction]:
-    """The first number of an expression; before a division it is one that has a divisor."""
     number = _number(rng)
     if operator == "/" and "." not in number:
         number = str(int(number) * rng.randint(2, 12))

@@ -106,10 +106,7 @@ def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) 
 
 
 def _converter(kind: pa.DataType) -> Callable[[object], object] | None:
-    """What makes values of this type those that tasks have; None where they are already.
-
-    Other values, such as None and `_NO_TEXT`, stay as they are.
-    """
+    """What makes values of this type those of tasks; None where they are already."""
     if _is_time(kind):
         return lambda value: _iso_time(value) if isinstance(value, str) else value
     match getattr(kind, "extension_name", ""):

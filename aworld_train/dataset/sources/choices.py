@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 
-from aworld_train.dataset.prompts.choices import Choice
+from aworld_train.dataset.prompts.choices import AnswerChoice
 from aworld_train.dataset.sources.columns import CHOICE_FIELDS
 from aworld_train.dataset.sources.values import (
     HIDDEN_ANSWER,
@@ -31,12 +31,8 @@ _AROUND_LABEL = re.compile(r"\(?\s*(.*?)\s*[).:]?")
 _HIDDEN_POSITION = -1
 
 
-def choices_of(fields: Mapping[str, object]) -> list[Choice]:
-    """The choices among the fields of a record; empty where it has none.
-
-    Raises:
-        UnusableRecord: They are of no known form, or two have one label.
-    """
+def choices_of(fields: Mapping[str, object]) -> list[AnswerChoice]:
+    """The choices among the fields of a record; UnusableRecord if their form is not known or a label comes twice."""
     value = fields.get("choices")
     if value is None:
         value = {
@@ -55,7 +51,7 @@ def choices_of(fields: Mapping[str, object]) -> list[Choice]:
         many = len(texts) > len(ascii_uppercase)
         labels = range(1, len(texts) + 1) if many else ascii_uppercase[: len(texts)]
     choices = [
-        Choice(label_text(label, "a choice's label"), label_text(text, "a choice"), _is_number(text))
+        AnswerChoice(label_text(label, "a choice's label"), label_text(text, "a choice"), _is_number(text))
         for label, text in zip(labels, texts, strict=True)
     ]
     if not all(choice.label and choice.text for choice in choices):
@@ -65,12 +61,8 @@ def choices_of(fields: Mapping[str, object]) -> list[Choice]:
     return _without_label_in_text(choices)
 
 
-def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choice:
-    """The choice that is the answer of a record.
-
-    Raises:
-        UnusableRecord: There is no answer, or it is not certain which choice it is.
-    """
+def right_choice(choices: Sequence[AnswerChoice], answer: object, where: str) -> AnswerChoice:
+    """The choice that is the answer of a record; UnusableRecord if there is none or several are possible."""
     if isinstance(answer, list | tuple):
         if len(answer) > 1:
             raise UnusableRecord("more than one of the choices is right")
@@ -107,11 +99,7 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
 
 
 def _labels_and_texts(value: object) -> tuple[Sequence[object], Sequence[object]]:
-    """The labels and the texts of choices; no labels where they have none.
-
-    Raises:
-        UnusableRecord: The value is of no known form.
-    """
+    """The labels and the texts of choices; no labels where they have none."""
     if isinstance(value, Mapping):
         texts, labels = value.get("text"), value.get("label")
         if isinstance(texts, list | tuple) and isinstance(labels, list | tuple) and len(texts) == len(labels):
@@ -128,7 +116,7 @@ def _labels_and_texts(value: object) -> tuple[Sequence[object], Sequence[object]
     raise UnusableRecord(NOT_CHOICES)
 
 
-def _without_label_in_text(choices: list[Choice]) -> list[Choice]:
+def _without_label_in_text(choices: list[AnswerChoice]) -> list[AnswerChoice]:
     """The choices, each without its label at the beginning of its text where all have that: ``A)21``."""
     texts = []
     for choice in choices:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 Path = tuple[str, ...]
 
@@ -93,7 +93,6 @@ class ColumnPlan:
         return list(dict.fromkeys(columns))
 
     def fields(self, values: Mapping[str, object]) -> dict[str, object]:
-        """The values of a record by field, from those by column."""
         top = {field: values[column] for field, column in self.top}
         return top | {field: value_at(values[column], path) for field, column, path in self.nested}
 
@@ -103,13 +102,10 @@ PlanFor = Callable[[Path, str], ColumnPlan]
 
 
 class Columns:
-    """Finds the fields of records, once for each set of column names."""
-
     def __init__(self, mapping: Mapping[str, str]) -> None:
         for field in mapping:
             if field not in NAMES:
-                similar = nearest(field, set(NAMES))
-                hint = f" Did you mean {similar}={mapping[field]}?" if similar else ""
+                hint = suggestion(field, NAMES)
                 raise UsageError(
                     f"--map {field}={mapping[field]}: there are the fields {', '.join(NAMES)}.{hint}"
                 )
@@ -120,7 +116,6 @@ class Columns:
         self._plans: dict[Path, ColumnPlan] = {}
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """Where records with these columns have the fields."""
         plan = self._plans.get(names)
         if plan is None:
             plan = self._make(names, where)
@@ -140,8 +135,7 @@ class Columns:
             return
         present = f"there are the columns {', '.join(map(repr, self._columns_found))}"
         for field, column in self._unused_mapping.items():
-            similar = nearest(column.split(".")[0], set(self._columns_found))
-            hint = f" Did you mean --map {field}={similar!r}?" if similar else ""
+            hint = suggestion(column.split(".")[0], self._columns_found)
             raise UsageError(f"--map {field}={column}: {where} has no column {column!r}; {present}.{hint}")
         if self._missing_fields:
             fields = " or the ".join(self._missing_fields)
@@ -212,7 +206,6 @@ class FileColumns:
         self._used: set[str] = set()
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """As `Columns.plan`."""
         plan = self._plan_for(names, where)
         if names not in self._shapes and len(self._shapes) < _MAX_SHAPES:
             self._shapes.add(names)
@@ -223,12 +216,10 @@ class FileColumns:
 
     @property
     def unused(self) -> list[str]:
-        """The columns that were planned for and not used, in the order of the file."""
         return [name for name in self._found if name not in self._used]
 
 
 def value_at(value: object, path: Path) -> object:
-    """The value at a path of nested mappings; None where there is none."""
     for name in path:
         if not isinstance(value, Mapping):
             return None

@@ -110,7 +110,6 @@ class _Lines:
         return self.first, first.rstrip("\r\n")
 
     def peek(self) -> str | None:
-        """The next line, which stays the next; None at the end."""
         line = next(self._lines, None)
         if line is not None:
             self._taken_back.append(line)

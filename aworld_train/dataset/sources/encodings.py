@@ -9,7 +9,7 @@ from encodings.aliases import aliases
 from itertools import chain
 from pathlib import Path
 
-from aworld_train.errors import DatasetError, UsageError, nearest
+from aworld_train.errors import DatasetError, UsageError, suggestion
 
 UTF8 = "utf-8"
 
@@ -29,21 +29,19 @@ def encoding_name(name: str) -> str:
     try:
         "".encode(name)
     except (LookupError, ValueError) as error:
-        similar = nearest(name.casefold(), {alias.replace("_", "-") for alias in aliases.values()})
-        hint = f" Did you mean {similar}?" if similar else " For example utf-16, cp1252, gb18030."
-        raise UsageError(f"--encoding {name}: there is no such text encoding.{hint}") from error
+        known = {alias.replace("_", "-") for alias in aliases.values()}
+        hint = suggestion(name.casefold(), known, " For example utf-16, cp1252, gb18030.")
+        raise UsageError(f"--encoding {name}: no such text encoding.{hint}") from error
     return UTF8 if name.casefold().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig") else name
 
 
 def not_in_encoding(encoding: str) -> str:
-    """The reason of a record with bytes that are not text in the encoding."""
     if encoding == UTF8:
         return "not UTF-8; for text from Windows try --encoding cp1252"
     return f"not {encoding} text; is that its --encoding?"
 
 
 def check_utf8(path: Path, start: bytes) -> None:
-    """Check that the first bytes of a file are not those of UTF-16 or UTF-32."""
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     if encoding is None and len(start) >= 2 and (start[0] == 0) != (start[1] == 0):
         # Without a mark: every other byte of Latin text is zero.

@@ -7,8 +7,6 @@ from aworld_train.dataset.tasks import Task, TaskKind
 
 
 class ScoringFields(TypedDict):
-    """The fields of a `Task` that decide how its answer is asked for and scored."""
-
     scorer: str
     answer_schema: str
     system: str

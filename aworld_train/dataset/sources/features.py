@@ -25,10 +25,7 @@ def features_of(schema: pa.Schema) -> Mapping[str, object]:
 
 
 def label_decoder(feature: object) -> Decoder | None:
-    """What puts the names of class labels in place of their numbers; None where a column has no class labels.
-
-    A number without a name becomes None.
-    """
+    """What puts names of class labels in place of their numbers; None where a column has no class labels."""
     if isinstance(feature, list):
         return _items_decoder(feature[0]) if feature else None
     if not isinstance(feature, Mapping):

@@ -19,7 +19,7 @@ from aworld_train.dataset.sources.parquet import parquet_records
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA, Record, RecordReader
 from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import DatasetError, UsageError, nearest
+from aworld_train.errors import DatasetError, UsageError
 
 PART = "validation"
 HIDDEN_PART = "test"
@@ -99,7 +99,6 @@ def _plan(names: tuple[str, ...], where: str) -> ColumnPlan:
 
 
 def _with_files(records: Iterator[Record], folder: Path) -> Iterator[Record]:
-    """The records with their file's path in the folder; a record whose file tools cannot read is unusable."""
     faults = _file_faults(folder)
     prefix = f"{YEAR}/{folder.name}/"
     for line, raw, fields in records:
@@ -136,14 +135,10 @@ def _file_fault(entry: "os.DirEntry[str]") -> str:
 
 
 def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
-    """The folder of the part and its files of questions."""
     if part not in (None, PART):
         if part == HIDDEN_PART:
             raise UsageError(_REFUSED.format(what=f"--part {part}"))
-        hint = nearest(str(part), {PART})
-        raise UsageError(
-            f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
-        )
+        raise UsageError(f"--part {part}: GAIA has only the part {PART}.")
     if path.is_file():
         folder_and_files = path.parent, [path]
     else:
@@ -164,7 +159,6 @@ def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
 
 
 def _question_files(folder: Path) -> list[Path]:
-    """The files that together hold every question of the folder once."""
     for name in ("metadata.parquet", "metadata.jsonl"):
         if (folder / name).is_file():
             return [folder / name]

@@ -43,7 +43,6 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
 
 
 def annotation_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per annotation of the file, and one per record that has none."""
     for line, record in _records(path):
         if isinstance(record, Dropped):
             yield record
@@ -64,7 +63,6 @@ def annotation_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator
 
 
 def question_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per record of the file: the problem and its final answer."""
     for line, record in _records(path):
         if isinstance(record, Dropped):
             yield record
@@ -105,11 +103,7 @@ def annotations(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def read_annotation(text: str) -> tuple[str, str]:
-    """The normalised expression of an annotation such as ``48/2=24``, and its value as an answer.
-
-    Raises:
-        ExpressionError: The annotation cannot become a task; the message is the reason.
-    """
+    """The normalised expression of an annotation such as ``48/2=24``, and its answer."""
     left, equals, stated = text.partition("=")
     if not equals:
         raise ExpressionError("no equals sign")
@@ -152,7 +146,7 @@ def _last_place(stated: str) -> Fraction:
 
 
 def _final_number(text: str) -> Fraction:
-    """The final answer, a single number: ``1,080``, ``-3``, ``$2.50``; a percent sign there is a unit."""
+    """The final answer; a percent sign there is a unit."""
     try:
         number = normalize(text.strip().removesuffix("%"))
     except ExpressionError:

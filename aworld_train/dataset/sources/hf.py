@@ -17,7 +17,7 @@ from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import BATCH_RECORDS, batch_records
 from aworld_train.dataset.sources.records import Record, RecordReader
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, UsageError, nearest
+from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, UsageError, suggestion
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SAVED = ("state.json", "dataset_dict.json")
@@ -115,7 +115,6 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
 
 
 def _part(loaded: Any, part: str | None, name: str) -> Any:
-    """The part of ``--part``, or the only part there is."""
     by_part = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
     if part is None and len(by_part) == 1:
         return next(iter(by_part.values()))
@@ -124,8 +123,7 @@ def _part(loaded: Any, part: str | None, name: str) -> Any:
     parts_message = f"{name} has the parts {', '.join(by_part)}" if any(by_part) else f"{name} has no parts"
     if part is None:
         raise UsageError(f"{parts_message}. Say which: --part {next(iter(by_part))}.")
-    hint = nearest(part, set(by_part))
-    raise UsageError(f"--part {part}: {parts_message}." + (f" Did you mean {hint}?" if hint else ""))
+    raise UsageError(f"--part {part}: {parts_message}.{suggestion(part, by_part)}")
 
 
 def _error_summary(error: Exception) -> str:

@@ -17,8 +17,6 @@ _Contents = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 class IdMemory:
-    """The ids so far, each with the content of its first record."""
-
     def __init__(self) -> None:
         self._allocate(_MIN_SLOTS)
 
@@ -39,7 +37,7 @@ class IdMemory:
         return False
 
     def has_conflict(self, ids: Sequence[str], contents: Iterable[int]) -> bool:
-        """As `is_conflict`, for many records at once: whether there is one; records with an empty id have none."""
+        """As `is_conflict`, for many records at once; records with an empty id have no conflict."""
         keys = np.fromiter(map(hash, ids), np.int64, len(ids))
         present = np.fromiter(map(bool, ids), np.bool_, len(ids))
         hashes = np.fromiter(contents, np.int64, len(ids)) & _CONTENT_BITS

@@ -37,7 +37,7 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
         elif path.exists():
             paths.append(path)
         else:
-            raise DatasetNotFound(f"There is no file {path} (--file).")
+            raise DatasetNotFound(f"No such file: {path} (--file).")
     return [options.opened(path) for path in paths]
 
 
@@ -46,7 +46,6 @@ Line = tuple[int, bytes | None]
 
 
 def read_lines(path: Path, encoding: str = UTF8) -> Iterator[Line]:
-    """The lines of a file."""
     try:
         with closing(_open(path)) as file:
             start = file.peek(MARK_BYTES)[:MARK_BYTES]

@@ -33,10 +33,7 @@ _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class _Shape(NamedTuple):
     """How lines with certain columns are decoded into structs.
 
-    Attributes:
-        places: Each field, with the attribute that has it.
-        unused: The attributes of columns that no field uses, which hold their JSON text.
-        colons: The colons of a line that are not in its values.
+    ``places`` has each field with its attribute, ``unused`` the attributes that hold the JSON text of other columns.
     """
 
     decode: Callable[[bytes], Any]
@@ -60,8 +57,6 @@ def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 class Tables:
-    """Reads the runs of one file, with a decoder for each set of columns."""
-
     def __init__(self, path: Path, plan_for: PlanFor, reader: RecordReader) -> None:
         self._path, self._plan_for, self._reader = path, plan_for, reader
         self._shapes: dict[tuple[str, ...], _Shape | None] = {}
@@ -109,7 +104,6 @@ def _has_repeated_key(
 
 
 def _expected_colons(record: Any, shape: _Shape) -> int:
-    """The colons of a line whose keys are all different."""
     return (
         shape.colons
         + sum(count_colons(bytes(getattr(record, attribute))) for attribute in shape.unused)

@@ -87,7 +87,6 @@ def _shortened(key: str) -> str:
 
 
 def _lines(path: Path, encoding: str) -> Iterator[Line]:
-    """The lines of a file that is not one JSON array."""
     lines = read_lines(path, encoding)
     for line, raw in lines:
         if raw is not None and raw.lstrip()[:1] == b"[":

@@ -19,12 +19,7 @@ SCORING = "How it is asked and judged"
 
 @dataclass(frozen=True)
 class UserOption:
-    """How users write a field of `SourceOptions`; ``panel`` is its heading in ``--help``.
-
-    Attributes:
-        key: Its key in a dataset recipe; the command line's flag has dashes in it instead of underscores.
-        convert: Makes the field's value of what a recipe or the command line has.
-    """
+    """How users write a field of `SourceOptions`: ``key`` in a dataset recipe, below ``panel`` in ``--help``."""
 
     key: str
     panel: str
@@ -43,7 +38,6 @@ def read_system_prompt(path: str | Path) -> str:
 
 
 def read_choices_prompt(path: str | Path) -> str:
-    """The text of a file that says how a question with choices is put; see `choices`."""
     text = _read_text("choices prompt", path)
     check_template(text, str(path))
     return text
@@ -71,15 +65,9 @@ def _option(default: Any, key: str, panel: str, metavar: str, help: str, **more:
 class SourceOptions:
     """What a build asks of one source.
 
-    Attributes:
-        files: Input files, directories, or the name of a dataset, as the user wrote them.
-        columns: Columns of the input by the field they give (``query``: ``problem``), where names differ.
-        system: The prompt's text, as with ``choices_prompt``; None leaves it to the source.
-        seed: The build's seed, for tasks that a source generates.
-        limit: Most tasks of the build, and so how many a source generates; None for the source's default.
-        read: The files that the source has passed to `opened`.
-        attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
-        unused_columns: What the source has passed to `left_unused`: columns by file.
+    ``columns`` are columns of the input by the field they give, where names differ. ``limit`` is the most tasks of the
+    build, and so how many a source generates. ``read``, ``attachments`` and ``unused_columns`` hold what the source has
+    passed to `opened`, `attached` and `left_unused`.
     """
 
     files: tuple[str, ...] = _option(
@@ -144,18 +132,15 @@ class SourceOptions:
         return path
 
     def attached(self, tool_path: str, path: Path) -> None:
-        """Note a file that a task has at ``place``, so that the build copies it into the dataset."""
         self.attachments.add((tool_path, path))
 
     def left_unused(self, file: str, columns: Sequence[str]) -> None:
-        """Note the columns of a file that gave no field of a task, so that the build names them."""
         if columns:
             known = self.unused_columns.setdefault(file, [])
             known += [column for column in columns if column not in known]
 
 
 def user_options() -> Iterator[tuple[Field[Any], UserOption]]:
-    """The fields of `SourceOptions` that users can set, each with how they write it."""
     for option_field in fields(SourceOptions):
         if option_field.metadata:
             yield option_field, option_field.metadata["option"]
@@ -167,15 +152,12 @@ def default_value(option_field: Field[Any]) -> Any:
 
 
 class OptionError(UsageError):
-    """The value of an option cannot be used."""
-
     def __init__(self, message: str, option_key: str) -> None:
         super().__init__(message)
         self.option_key = option_key
 
 
 def make_options(values: Mapping[str, Any]) -> SourceOptions:
-    """The options from values by key; one that is None or missing has its default."""
     converted = {}
     for option_field, option in user_options():
         if values.get(option.key) is not None:
@@ -187,7 +169,6 @@ def make_options(values: Mapping[str, Any]) -> SourceOptions:
 
 
 def nondefault_flags(options: SourceOptions) -> list[str]:
-    """The options that differ from their defaults, as they are written at the command line."""
     return [
         option.flag
         for option_field, option in user_options()

@@ -26,7 +26,6 @@ def parquet(options: SourceOptions) -> Iterator[Task | Dropped]:
 
 
 def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
-    """The records of a file; only columns in use are read."""
     try:
         with open_streamed(path) as file:
             plan = plan_for(tuple(file.schema_arrow.names), str(path))
@@ -39,7 +38,6 @@ def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
 def batch_records(
     batches: Iterable[pa.RecordBatch], plan: ColumnPlan, features: Mapping[str, object], where: str
 ) -> Iterator[Record]:
-    """The records of batches that have the plan's columns."""
     number = 0
     columns = plan.columns
     paths = [*((field, column, ()) for field, column in plan.top), *plan.nested]

@@ -66,9 +66,7 @@ class RecordReader:
         system: str = "",
         compose: Callable[[str, Sequence[str]], str] = with_attachments,
     ) -> None:
-        """Args:
-        data_source: Name that verl groups validation metrics by, for records without one; empty for the file's name.
-        """
+        """Validation metrics are grouped by ``data_source``; empty for the file's name."""
         self._options = options
         self._ability = ability
         self._system = system
@@ -94,11 +92,6 @@ class RecordReader:
                 yield Dropped(file, line, printable(raw), str(reason))
 
     def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
-        """The task of a record.
-
-        Raises:
-            UnusableRecord: The record cannot become a task.
-        """
         get = fields.get
         query = read_query(get("prompt") or get("query"))
         question, system, images, earlier = query
@@ -241,7 +234,6 @@ class RecordReader:
 
 
 def _reads_json(scorer: str) -> bool:
-    """Whether a scorer reads JSON, or may do so as a user-defined one."""
     return scorer == "code_tests" or ":" in scorer
 
 

@@ -15,8 +15,7 @@ _COLON = ord(":")
 _MIN_NUMPY_BYTES = 4096
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """The pairs of a JSON object, in order."""
+class _Pairs(list[tuple[str, Any]]): ...
 
 
 def count_colons(raw: bytes) -> int:
@@ -42,7 +41,6 @@ def colons_of(value: object) -> int:
 
 
 def colons_of_all(values: Sequence[Any]) -> int:
-    """The sum of `colons_of` for many values."""
     try:
         return "".join(values).count(":")
     except TypeError:

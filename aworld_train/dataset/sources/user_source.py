@@ -49,7 +49,6 @@ def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]
 
 
 def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptions, ...]) -> Iterator[object]:
-    """The items that the function yields; an error in it becomes one with the place in the user's code."""
     number = 0
     try:
         items = function(*arguments)

@@ -33,11 +33,9 @@ class UnusableRecord(Exception):
 
 
 class Query(NamedTuple):
-    """What a record asks.
+    """What a record asks; ``images`` are the ``data:`` URIs of the images whose marks are in the user's messages.
 
-    Attributes:
-        images: The ``data:`` URIs of the images whose marks are in the user's messages, each once.
-        earlier: The messages between the system prompt and the question, as JSON; empty for none.
+    ``earlier`` are the messages between the system prompt and the question, as JSON; empty for none.
     """
 
     question: str
@@ -46,15 +44,12 @@ class Query(NamedTuple):
     earlier: str = ""
 
     def after_earlier(self, question: str) -> str:
-        """A question after the texts of the earlier messages, by which tasks are told apart."""
         if not self.earlier:
             return question
         return "\n\n".join([*(message["content"] for message in json.loads(self.earlier)), question])
 
 
 class WrittenNumber(str):
-    """A number of a JSON text, as it is written there."""
-
     __slots__ = ()
 
 
@@ -63,11 +58,7 @@ read_json: Callable[[str | bytes | msgspec.Raw], Any] = msgspec.json.Decoder(flo
 
 
 def answer_text(value: object, *, structured: bool = False) -> str:
-    """The ground truth as text; where the scorer reads JSON (``structured``), lists and mappings as such.
-
-    Raises:
-        UnusableRecord: There is none, or it is neither text nor a number.
-    """
+    """The ground truth as text; where the scorer reads JSON (``structured``), lists and mappings as such."""
     text = value if type(value) is str else _scalar(value)
     if text is None and structured and isinstance(value, Mapping | list | tuple):
         try:
@@ -86,7 +77,6 @@ def answer_text(value: object, *, structured: bool = False) -> str:
 
 
 def label_text(value: object, name: str) -> str:
-    """A short text such as an id, a level or a scorer's name; empty for none. Raises as `answer_text`."""
     if value is None:
         return ""
     text = value if type(value) is str else _scalar(value)
@@ -96,7 +86,6 @@ def label_text(value: object, name: str) -> str:
 
 
 def read_query(value: object) -> Query:
-    """What a record asks, in a text or a list of messages with roles. Raises as `answer_text`."""
     query = Query(value) if isinstance(value, str) else _conversation(value)
     if isinstance(query.question, WrittenNumber):
         raise UnusableRecord("query is not text")
@@ -107,7 +96,6 @@ def read_query(value: object) -> Query:
 
 
 def name_list(value: object, field: str) -> list[str]:
-    """The names of a record's files, or its tags; a text is one. Raises as `answer_text`."""
     if not value:
         return []
     names = [value] if isinstance(value, str) else value
@@ -162,7 +150,6 @@ def _conversation(value: object) -> Query:
 
 
 def _earlier(messages: Sequence[Mapping[str, object]], user_texts: Sequence[str]) -> str:
-    """The messages before the last one, as JSON, without those of the system."""
     remaining = iter(user_texts)
     earlier = []
     for message in messages:

@@ -267,7 +267,6 @@ class _Directory:
         }
 
     def _host(self, name: str, url: str) -> str:
-        """The host and port of an address."""
         try:
             parts = urlsplit(url)
             port = parts.port or (80 if parts.scheme == "http" else 443)

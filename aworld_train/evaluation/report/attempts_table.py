@@ -66,11 +66,7 @@ SCHEMA = pyarrow.schema(
 
 
 def write_table(evaluation: Evaluation, file: Path) -> None:
-    """Write the attempts, in the order of the tasks; the file is replaced as a whole.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the attempts, in the order of the tasks; the file is replaced as a whole."""
     table = pyarrow.Table.from_pylist(list(_rows(evaluation)), SCHEMA)
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     os.close(descriptor)

@@ -18,7 +18,6 @@ _SETTINGS = ("attempts", "temperature", "top_p", "top_k", "seed", "agent", "conc
 
 
 def markdown_report(evaluation: Evaluation, figures: Figures) -> str:
-    """The page."""
     lines = [f"# Evaluation {escaped(evaluation.name)}", "", _headline(figures), ""]
     lines += _table(("", ""), _overview(figures))
     ladder = {"pass@k": figures.pass_at, "pass^k": figures.pass_all, "maj@k": figures.majority}
@@ -59,12 +58,10 @@ def markdown_report(evaluation: Evaluation, figures: Figures) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share with one decimal; a dash for None."""
     return "–" if value is None else f"{100 * value:.1f} %"
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """An interval of shares; a dash for None."""
     return "–" if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f} %"
 
 

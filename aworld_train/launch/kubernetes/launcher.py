@@ -3,21 +3,23 @@
 import json
 import os
 import shlex
+import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
 from aworld_train.adapter.episodes.files import write_files
-from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.errors import DependencyMissing, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.cluster_job import INSIDE_VARIABLE
 from aworld_train.launch.job import job_recipe
 from aworld_train.launch.kubernetes import plan
-from aworld_train.launch.kubernetes.kubectl import apply, kubectl
 from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
 from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
 from aworld_train.launch.record import LaunchRecord, submitted_record, write_record
@@ -30,6 +32,9 @@ FILE = f"{LAUNCH_FOLDER}/kubernetes.yaml"
 _KINDS = "rayjobs.ray.io,deployments,services,networkpolicies,configmaps,secrets"
 _MAX_STOP_SECONDS = 90.0
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+_KUBECTL_SECONDS = 120.0
+_REQUEST = "--request-timeout=30s"
+_NO_CLUSTER = ("Unable to connect", "was refused", "no such host", "no configuration has been provided")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -121,7 +126,7 @@ class KubernetesLauncher:
             )
         _delete(names.run, names.namespace)
         write_record(run_dir, LaunchRecord(self.name, names.run, names.namespace))
-        apply(rendered.secrets(), namespace=names.namespace)
+        _apply(rendered.secrets(), namespace=names.namespace)
         kubectl("apply", "-f", str(file), namespace=names.namespace)
 
 
@@ -178,3 +183,33 @@ def _delete_objects(selector: str, namespace: str) -> None:
 
 def _of_run(run: str) -> str:
     return f"{RUN_LABEL}={run}"
+
+
+def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
+    """Run one command to its end; returns what it printed. ClusterSilent if no cluster answers."""
+    program = shutil.which("kubectl")
+    if program is None:
+        raise DependencyMissing(
+            "kubectl is not on the PATH, so nothing can be submitted. Install it, or copy the rendered file to a "
+            "machine that has it."
+        )
+    command = [program, "--namespace", namespace, _REQUEST, *arguments]
+    try:
+        done = subprocess.run(
+            command, input=content or "", capture_output=True, text=True, timeout=_KUBECTL_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClusterSilent(
+            f"kubectl {arguments[0]} has not ended within {_KUBECTL_SECONDS:.0f} s."
+        ) from error
+    if done.returncode == 0:
+        return done.stdout
+    lines = done.stderr.strip().splitlines() or ["no message"]
+    if any(text in done.stderr for text in _NO_CLUSTER):
+        raise ClusterSilent(f"No Kubernetes cluster answers kubectl: {lines[-1]}")
+    raise TrainingFailure(f"kubectl {arguments[0]} failed: {lines[-1]}")
+
+
+def _apply(manifests: Sequence[dict[str, Any]], *, namespace: str) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+    kubectl("apply", "-f", "-", namespace=namespace, content=text)

@@ -42,7 +42,7 @@ class CassetteFile:
             self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
         except FileNotFoundError as error:
             raise CassetteError(
-                f"There is no cassette at {path}: record one with env.cassette.mode=record, or name another with "
+                f"No cassette at {path}: record one with env.cassette.mode=record, or name another with "
                 "env.cassette.path."
             ) from error
         except OSError as error:

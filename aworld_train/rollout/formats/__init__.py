@@ -3,7 +3,7 @@
 ``agent.tool_parser`` names a notation, or ``auto`` chooses it by the chat template (``choose``).
 """
 
-from aworld_train.errors import nearest
+from aworld_train.errors import suggestion
 from aworld_train.rollout.formats import harmony, headed_calls, json_calls, literal_calls, tagged_calls
 from aworld_train.rollout.formats.call_format import CallFormat, read_turn
 
@@ -24,8 +24,7 @@ def unknown_name(name: str) -> str | None:
     """What is wrong with a name of ``agent.tool_parser``; None if nothing is."""
     if name == AUTO or name in FORMATS:
         return None
-    similar = nearest(name, [AUTO, *FORMATS])
-    hint = f" Did you mean {similar}?" if similar else ""
+    hint = suggestion(name, [AUTO, *FORMATS])
     return f"unknown tool-call format {name!r}.{hint} There are {AUTO}, {', '.join(sorted(FORMATS))}."
 
 

@@ -23,7 +23,7 @@ class History:
         self.add(Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning))
 
     def add_result(self, call_id: str, content: Content, name: str = "") -> None:
-        """Add a tool's result; ``name`` is needed only if there is no identifier."""
+        """Add a tool's result; ``name`` is needed only without an identifier."""
         name = name or self._called(call_id)
         self.add(Message("tool", content.text, call_id=call_id, name=name, images=content.images))
 

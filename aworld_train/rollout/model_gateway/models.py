@@ -12,9 +12,7 @@ def listing(model: str) -> Json:
 
 def entry(name: str, model: str) -> Json:
     if name != model:
-        raise RequestRefused(
-            f"there is no model {name!r}, only {model!r}", status=404, code="model_not_found"
-        )
+        raise RequestRefused(f"unknown model {name!r}, only {model!r}", status=404, code="model_not_found")
     return _entry(model)
 
 

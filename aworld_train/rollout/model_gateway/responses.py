@@ -287,7 +287,7 @@ def _finished(response: Json, completion: Completion, items: list[Json]) -> Json
 
 
 def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
-    """The items of an answer; a message at least, if there is no call."""
+    """The items of an answer; a message at least, without a call."""
     status = "incomplete" if completion.finish_reason in _INCOMPLETE else "completed"
     items: list[Json] = []
     if completion.reasoning:

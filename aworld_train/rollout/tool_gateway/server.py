@@ -89,7 +89,7 @@ class ToolGateway:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         session = self._sessions.get(request.match_info["key"])
         if session is None:
-            return _refusal(404, "there is no such episode: it is over")
+            return _refusal(404, "no such episode: it is over")
         authorization = request.headers.get("Authorization")
         if authorization is not None and not hmac.compare_digest(
             authorization.encode(), f"Bearer {session.token}".encode()
@@ -118,7 +118,7 @@ async def _handle(session: ToolGatewaySession, request: web.Request) -> web.Stre
         return play(session, request, message)
     mcp_session = request.headers.get(SESSION_HEADER)
     if mcp_session is not None and mcp_session not in session.mcp_sessions:
-        return _refusal(404, "there is no such session: it has ended, or was another's")
+        return _refusal(404, "no such session: it has ended, or was another's")
     if request.method == "DELETE" and mcp_session is not None:
         session.mcp_sessions.discard(mcp_session)
     return await _answer_request(session, request, mcp_session, body, message)

@@ -167,7 +167,7 @@ async def _serve_counts(path: str, counts: Counts) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _private_socket(path: str) -> Iterator[None]:
-    """A socket created in this block is for this user alone; the file of an earlier run is removed first."""
+    """A socket for this user alone while the block runs; the file of an earlier run is removed first."""
     Path(path).unlink(missing_ok=True)
     before = os.umask(0o177)
     try:

@@ -193,7 +193,6 @@ def _rules(label: str, account: ProxyUser) -> list[str]:
 
 
 def _passthrough_rules(accounts: Iterable[ProxyUser]) -> list[str]:
-    """Rules that leave the addresses of a name unchanged, for all names that some server lists."""
     hosts: set[Host] = {host for account in accounts for host in account.hosts}
     return sorted({f"{host.name} CNAME rpz-passthru." for host in hosts if host.name and not host.is_domain})
 

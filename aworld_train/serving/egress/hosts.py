@@ -71,12 +71,10 @@ def hosts_in(value: str) -> tuple[Host, ...]:
 
 
 def is_variable(text: str) -> bool:
-    """Whether it is ``$NAME``, which stands for the hosts in that variable."""
     return bool(_VARIABLE.fullmatch(text))
 
 
 def resolve_hosts(entries: tuple[str, ...], variables: Mapping[str, str]) -> tuple[Host, ...]:
-    """All hosts of the entries, each once; a variable that is not set has none."""
     hosts: dict[Host, None] = {}
     for entry in entries:
         if not is_variable(entry):

@@ -36,7 +36,6 @@ class Program:
         return self._process.pid
 
     async def start(self, host: str, port: int) -> None:
-        """Start it, and wait until it accepts connections."""
         user, group, groups = _ids(self._user)
         self._process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -16,8 +16,6 @@ _MAX_REMEMBERED = 1024
 
 
 class TokenCheck:
-    """The check of an environment's tokens; the files ``revoked`` store which were revoked."""
-
     def __init__(self, name: str, secret: str, revoked: Sequence[Path]):
         self._name, self._secret = name, secret
         self._revocations = Revocations(revoked)

@@ -192,7 +192,7 @@ class Gateway:
             return await self._open(request, claims, account)
         session = self.pool.sessions.get(session_id)
         if session is None or session.token_id != claims.token_id:
-            raise Refusal(404, "session", "there is no such session: it has ended, or was another's")
+            raise Refusal(404, "session", "no such session: it has ended, or was another's")
         if request.method == "DELETE":
             await self._end(session, "closed")
             return web.Response(status=200)

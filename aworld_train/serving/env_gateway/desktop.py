@@ -111,7 +111,7 @@ class DesktopPages:
         await browser.prepare(request)
         worker = await _connect(link)
         if worker is None:
-            await browser.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"there is no desktop now")
+            await browser.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"no desktop now")
             return browser
         both = [asyncio.create_task(_copy(worker, browser)), asyncio.create_task(_copy(browser, worker))]
         try:
@@ -174,7 +174,7 @@ class DesktopPages:
     def _link(self, request: web.Request) -> WorkerClient:
         number = int(request.match_info["number"])
         if number >= len(self._links):
-            raise web.HTTPNotFound(text=f"there is no worker {number}")
+            raise web.HTTPNotFound(text=f"no worker {number}")
         return self._links[number]
 
 

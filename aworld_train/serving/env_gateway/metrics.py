@@ -42,8 +42,6 @@ class Metrics:
 
 
 class EgressCounts(Collector):
-    """The counts of an environment's egress, read from the egress container's socket."""
-
     def __init__(self, socket: str):
         self._socket = socket
         self._counts: dict[str, Any] = {"requests": {}, "bytes": {}, "restarts": 0}

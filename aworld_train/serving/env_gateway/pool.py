@@ -15,21 +15,15 @@ from aworld_train.serving.env_gateway.worker_client import WorkerClient
 REPORT_SECONDS = 3.0
 
 
-class Busy(Exception):
-    """No worker for a new session; the text says why."""
+class Busy(Exception): ...
 
 
 @dataclass(eq=False)
 class WorkerSession:
-    """A client's session at a worker.
+    """A client's session at a worker, for the token it was opened with, until that ``expires`` (Unix time).
 
-    Attributes:
-        token_id: The token it was opened with; other tokens cannot use it.
-        expires: When that token expires (Unix time, seconds).
-        last_active: When a request began or ended (monotonic clock, seconds).
-        requests: How many are in progress, streams included.
-        vanished: When the client broke off a request; None if it has sent another one since.
-        broken: Whether its worker broke off a request.
+    ``last_active`` is when a request began or ended, ``vanished`` when the client broke off its last one (monotonic
+    clock). ``requests`` are in progress, streams included. ``broken``: its worker broke off a request.
     """
 
     session_id: str

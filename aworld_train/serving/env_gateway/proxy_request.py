@@ -91,7 +91,7 @@ async def _copy(
 ) -> None:
     """Copy a worker's response to its client; an event stream gets a window once it turns out to be long.
 
-    Raises ConnectionResetError where the client does not read it, or there is no memory for it.
+    Raises ConnectionResetError where the client does not read it, or memory for it is lacking.
     """
     may_need_window, copied = answer.content_length is None, 0
     try:

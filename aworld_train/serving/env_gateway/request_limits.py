@@ -248,7 +248,6 @@ class RequestBody:
 
 
 def part_of(message: "bytes | AsyncIterator[bytes]", name: str) -> object:
-    """A field of a message; None if it has no such field, is not a message, or was not held."""
     if not isinstance(message, bytes):
         return None
     try:

@@ -23,8 +23,7 @@ _READ_BYTES = 32 << 10  # of a response that the client has not read yet, twice 
 _URL = "http://worker"
 
 
-class NotTheWorker(aiohttp.ClientError):
-    """Another program answers at the socket of a worker."""
+class NotTheWorker(aiohttp.ClientError): ...
 
 
 @dataclass(eq=False)

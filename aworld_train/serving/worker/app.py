@@ -142,7 +142,7 @@ class Worker:
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:
             if message.get("method") != "initialize":
-                return _refusal(404, "there is no such session")
+                return _refusal(404, "no such session")
             if not self._takes_a_session():
                 return _refusal(503, "this worker takes no session now")
             try:
@@ -159,7 +159,7 @@ class Worker:
     async def listen(self, request: web.Request) -> web.StreamResponse:
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:
-            return _refusal(404, "there is no such session")
+            return _refusal(404, "no such session")
         messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         session.on_notification = messages.put_nowait
         response = await _events(request)
@@ -172,7 +172,7 @@ class Worker:
 
     async def delete(self, request: web.Request) -> web.Response:
         if not self.relay.close(request.headers.get(SESSION_HEADER, "")):
-            return _refusal(404, "there is no such session")
+            return _refusal(404, "no such session")
         self._clean_up()
         return web.Response(status=200)
 

@@ -53,7 +53,7 @@ class Site:
 
 
 @dataclass(eq=False)
-class Check:
+class SessionCheck:
     manifest: Manifest
     paths: CommandPaths
     starter: Starter
@@ -63,7 +63,6 @@ class Check:
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def server(self, name: str) -> ToolServerProcess | None:
-        """The server that this session has for itself; None where its test names no variables."""
         entry = self.manifest.servers[name]
         if entry.test is None or not entry.test.environment:
             return None

@@ -16,7 +16,7 @@ from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_proc
 
 class Cleaner(Protocol):
     async def clean(self) -> None:
-        """Remove what the session left; raises NotClean if the worker must not be used any more."""
+        """Raises NotClean if the worker must not be used any more."""
         ...
 
 
@@ -31,8 +31,6 @@ class ContainerCleaner:
 
 
 class ProcessCleaner:
-    """Cleans up after a worker that is one process of this machine among others."""
-
     def __init__(self, resources: SharedResources, spawner: Spawner, socket: Path):
         self._resources, self._spawner, self._socket = resources, spawner, socket
         # The thread starts now: later, a session may have used up all processes, which include threads.

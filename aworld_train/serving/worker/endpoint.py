@@ -6,8 +6,6 @@ from pathlib import Path
 
 
 class WorkerSocket:
-    """A Unix socket that this process listens at."""
-
     def __init__(self, path: str):
         self.path = Path(path)
         self._identity: tuple[int, int] | None = None

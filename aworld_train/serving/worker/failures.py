@@ -28,8 +28,6 @@ class CallFailure(Exception):
 
 
 class RemoteError(Exception):
-    """The error object that a tool server answered with, passed on unchanged."""
-
     def __init__(self, error: dict[str, Any]):
         super().__init__(str(error.get("message")))
         self.error = error

@@ -125,7 +125,6 @@ class Spawner:
         killing.add_done_callback(lambda _: then())
 
     async def wipe(self) -> None:
-        """End everything that was started, and empty the folders of this container."""
         answer = await self._order({"wipe": True}, [], _WIPE_SECONDS)
         if "error" in answer:
             raise NotClean(answer["error"])

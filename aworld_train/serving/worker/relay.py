@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from aworld_train.errors import nearest
+from aworld_train.errors import suggestion
 from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
 from aworld_train.serving.tool_results import valid_result, valid_tools
-from aworld_train.serving.worker.check import Check
+from aworld_train.serving.worker.check import SessionCheck
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -47,7 +47,7 @@ class RelayedSession:
 
     session_id: str
     servers: tuple[str, ...]
-    check: Check | None = None
+    check: SessionCheck | None = None
     on_notification: Notify | None = None
     calls: dict[Any, "asyncio.Task[dict[str, Any]]"] = field(default_factory=dict)
 
@@ -57,8 +57,6 @@ class RelayedSession:
 
 
 class Relay:
-    """All tool servers of a worker, for any number of sessions."""
-
     def __init__(
         self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
     ):
@@ -111,18 +109,18 @@ class Relay:
                 raise CallFailure("unknown_server", self.broken[name], INVALID_PARAMS)
             if name not in self.servers:
                 usable = [server for server in self.servers if server not in self.broken]
-                guess = nearest(name, usable)
                 raise CallFailure(
                     "unknown_server",
-                    f"there is no server {name!r} here{f', did you mean {guess!r}?' if guess else ';'} "
-                    f"known: {', '.join(usable)}",
+                    f"unknown server {name!r}.{suggestion(name, usable)} Known: {', '.join(usable)}",
                     INVALID_PARAMS,
                 )
         chosen = tuple(dict.fromkeys(names)) or tuple(
             name for name in self.servers if name not in self.broken
         )
         check = (
-            Check(self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name))
+            SessionCheck(
+                self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name)
+            )
             if checking
             else None
         )
@@ -231,12 +229,8 @@ class Relay:
         name = params.get("name")
         listing = await self._listing(session)
         if not isinstance(name, str) or name not in listing:
-            guess = nearest(str(name), list(listing))
-            raise CallFailure(
-                "unknown_tool",
-                f"there is no tool {name!r}" + (f", did you mean {guess!r}?" if guess else ""),
-                INVALID_PARAMS,
-            )
+            hint = suggestion(str(name), listing)
+            raise CallFailure("unknown_tool", f"there is no tool {name!r}.{hint}", INVALID_PARAMS)
         server, behind = listing[name][1]
         started, outcome = time.monotonic(), "cancelled"
         try:
@@ -313,5 +307,4 @@ class Relay:
                 session.on_notification(message)
 
 
-def _discard_report(server: str, outcome: str, seconds: float) -> None:
-    """The report of calls before the worker has set its own."""
+def _discard_report(server: str, outcome: str, seconds: float) -> None: ...

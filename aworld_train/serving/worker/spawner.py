@@ -271,7 +271,6 @@ def _run_as(user: ToolUser, work: Callable[[], None]) -> str:
 
 
 def _load_wipe_module() -> ModuleType:
-    """The module of ``wipe.py`` beside this file, loaded by path: this script is not part of a package."""
     spec = importlib.util.spec_from_file_location("aworld_wipe", Path(__file__).with_name("wipe.py"))
     assert spec is not None
     assert spec.loader is not None

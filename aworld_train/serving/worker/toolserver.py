@@ -37,12 +37,10 @@ class Starter(Protocol):
         standard_output: int,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start a server with the descriptors as its standard input and output; returns its pid."""
+        """Start a server; returns its pid."""
         ...
 
-    def kill(self, pid: int, then: Callable[[], None]) -> None:
-        """End a server, with its process group, and call ``then``."""
-        ...
+    def kill(self, pid: int, then: Callable[[], None]) -> None: ...
 
 
 Notify = Callable[[dict[str, Any]], None]

@@ -30,8 +30,7 @@ _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 _OWNERS_FLAGS = 0x40 | 0x80  # FS_NODUMP_FL, FS_NOATIME_FL
 
 
-class NotClean(Exception):
-    """A part of a session is left; the text names it."""
+class NotClean(Exception): ...
 
 
 @dataclass(frozen=True)

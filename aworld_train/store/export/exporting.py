@@ -87,7 +87,7 @@ def _check_file(file: Path, form: ExportFormat, force: bool) -> None:
     if file.is_dir():
         raise UsageError(f"{file} is a folder; --out names a file.")
     if not file.parent.is_dir():
-        raise UsageError(f"There is no folder {file.parent}.")
+        raise UsageError(f"No such folder: {file.parent}.")
     if file.exists() and not force:
         raise UsageError(f"{file} exists. Name another file with --out, or give --force.")
 

@@ -41,7 +41,7 @@ def test_a_framework_can_be_registered_in_a_process_and_forgotten() -> None:
         assert recipe.raw == {"a": 1}
     finally:
         base.unregister("counting")
-    with pytest.raises(RecipeError, match=r"no training framework 'counting' .*; known: verl\."):
+    with pytest.raises(RecipeError, match=r"Unknown training framework 'counting' .*. There are verl\."):
         base.find("counting")
 
 

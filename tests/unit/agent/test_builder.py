@@ -122,7 +122,7 @@ def test_spec_that_names_nothing_is_refused_at_once(spec: Any) -> None:
 
 
 def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="no such file"):
         agent_from({"builder": f"{tmp_path}/absent.py:build"}).check()
 
 

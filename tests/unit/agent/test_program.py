@@ -276,14 +276,14 @@ async def test_program_that_fails_says_how(run: Any, source: str, message: str) 
 @pytest.mark.parametrize("command", [["/no/such/program"], ["no-such-program-anywhere", "x"]])
 async def test_program_that_is_not_there_is_a_failure(tmp_path: Path, command: list[str]) -> None:
     agent = ProgramAgent(command)
-    with pytest.raises(AgentFailed, match="no program"):
+    with pytest.raises(AgentFailed, match="not a program"):
         await agent.run(question("1"), around(tmp_path))
-    with pytest.raises(UsageError, match="no program"):
+    with pytest.raises(UsageError, match="not a program"):
         agent.check()
 
 
 async def test_script_that_is_not_there_is_found_by_the_check() -> None:
-    with pytest.raises(UsageError, match=r"no file 'nowhere\.py'"):
+    with pytest.raises(UsageError, match=r"No such file: 'nowhere\.py'"):
         ProgramAgent(["python", "nowhere.py"]).check()
 
 

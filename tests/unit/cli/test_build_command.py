@@ -182,9 +182,9 @@ def wait_for_files(folder: Path) -> None:
 
 def dataset_seed(out: Path) -> int:
     """The seed of a dataset whose files are all there, by their hashes."""
-    from aworld_train.dataset.output import sha256
+    from aworld_train.atomic import sha256_of
 
     manifest = json.loads((out / "dataset.json").read_text())
     assert {path.name for path in out.iterdir()} == {"dataset.json", *manifest["outputs"]}
-    assert all(sha256(out / name) == digest for name, digest in manifest["outputs"].items())
+    assert all(sha256_of(out / name) == digest for name, digest in manifest["outputs"].items())
     return int(manifest["seed"])

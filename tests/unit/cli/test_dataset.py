@@ -205,7 +205,7 @@ def test_text_in_a_file_is_shown_as_it_is_and_not_as_markup(tmp_path: Path) -> N
 
 
 def test_errors_reach_the_command_line_as_they_are(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="There is no dataset file"):
+    with pytest.raises(DatasetError, match="No such dataset file"):
         run("check", tmp_path / "nowhere.parquet", "--json")
     with pytest.raises(UsageError, match="not name=fraction"):
         run("build", "arithmetic", "--out", tmp_path / "out", "--split", "train")

@@ -122,8 +122,12 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (["down", "tools", "--all"], UsageError, "only one of them"),
         (["down", "--all", "--orphans"], UsageError, "only one of them"),
         (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is not a span of time"),
-        (["up", "--docker-dir", "calculator"], UsageError, "did you mean 'calculator-mcp-server'"),
-        (["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"], UsageError, "no backend"),
+        (["up", "--docker-dir", "calculator"], UsageError, "Did you mean 'calculator-mcp-server'"),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"],
+            UsageError,
+            "Unknown backend",
+        ),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"],
             UsageError,
@@ -160,17 +164,17 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
             UsageError,
-            "did you mean 'calculator'",
+            "Did you mean 'calculator'",
         ),
         (
             ["build", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
             UsageError,
-            "did you mean 'calculator'",
+            "Did you mean 'calculator'",
         ),
         (
             ["up", "--docker-dir", "calculator-mcp-server", "--env-file", "/no/such/file"],
             UsageError,
-            "no file /no/such/file (--env-file)",
+            "No such file: /no/such/file (--env-file)",
         ),
         (
             [

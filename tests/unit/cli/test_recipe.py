@@ -122,7 +122,7 @@ T5 = '{"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": tr
     [
         ("dataset.train=rows.csv", "rows.csv is not a parquet file"),
         ("dataset.train=small.yaml", "small.yaml is not a parquet file"),
-        ("env.docker_dir=calculator-mcp-sever", "did you mean 'calculator-mcp-server'"),
+        ("env.docker_dir=calculator-mcp-sever", "Did you mean 'calculator-mcp-server'"),
         ("trainer.batch_size=37", "has 36 tasks, fewer than one step takes"),
         ("trainer.steps=100000000000000000000", "`trainer.steps` must be at most 1,000,000,000"),
         ("model.path=bert", "is a BertForMaskedLM, which does not write text"),
@@ -146,7 +146,7 @@ def test_a_recipe_for_eval_alone_needs_no_training_tasks_and_no_model() -> None:
     assert isinstance(refused.exception, RecipeError)
     assert "`dataset.train` is not set" in refused.exception.message
     assert "--for eval" in refused.exception.message
-    assert "there is no file" in str(run("check", "eval.yaml", "dataset.val=no", "--for", "eval").exception)
+    assert "no such file" in str(run("check", "eval.yaml", "dataset.val=no", "--for", "eval").exception)
 
 
 @needs_verl
@@ -165,8 +165,8 @@ def test_check_names_a_missing_model_and_missing_datasets_at_once() -> None:
     message = str(refused.exception)
     assert message.startswith("3 problems:\n")
     for part in (
-        "There is no model directory models/none",
-        "`dataset.train`: there is no file a.parquet",
+        "No such model directory: models/none",
+        "`dataset.train`: no such file: a.parquet",
         "b.parquet",
     ):
         assert part in message
@@ -178,7 +178,7 @@ def test_check_names_all_keys_and_names_that_a_run_cannot_use() -> None:
     wrong = ["algorithm.name=grop", "verl.trainer.logger=console", "verl.trainer.save_freq=-1"]
     message = str(run("check", "small.yaml", *wrong).exception)
     assert message.startswith("3 problems:\n")
-    for part in ("did you mean 'grpo'", "`trainer.loggers`", "`trainer.save_every`"):
+    for part in ("Did you mean 'grpo'", "`trainer.loggers`", "`trainer.save_every`"):
         assert part in message
 
 
@@ -320,5 +320,7 @@ def test_init_replaces_no_file() -> None:
 
 def test_init_from_a_recipe_that_is_not_there_writes_nothing() -> None:
     refused = run("init", "mine.yaml", "--from", "quickstrat")
-    assert isinstance(refused.exception, RecipeError) and "did you mean quickstart?" in str(refused.exception)
+    assert isinstance(refused.exception, RecipeError) and "Did you mean 'quickstart'?" in str(
+        refused.exception
+    )
     assert not Path("mine.yaml").exists()

@@ -93,8 +93,8 @@ def test_people_get_a_table_and_means(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ("{", "this is no JSON"),
-        ("[1]", "no JSON object"),
+        ("{", "this is not valid JSON"),
+        ("[1]", "not a JSON object"),
         ({"prediction": "x", "answer": "1"}, "no 'id'"),
         ({"id": True, "prediction": "x", "answer": "1"}, "no 'id'"),
         ({"id": "x", "answer": "1"}, "'prediction' must be a text, or a list of messages"),
@@ -178,7 +178,7 @@ def test_a_dataset_may_be_json_lines(tmp_path: Path) -> None:
     [
         ([{"id": 1, "answer": "a"}, {"id": "1", "answer": "b"}], "line 2: a task before it has the id '1'"),
         ([{"id": 1}], "line 1: it has no 'answer'"),
-        (["{"], "line 1: this is no JSON"),
+        (["{"], "line 1: this is not valid JSON"),
         ([], "has no tasks"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_folder_without_runs_says_so(runs: Path) -> None:
 def test_a_folder_of_runs_that_is_not_there_is_refused_with_the_nearest(command: list[str]) -> None:
     error = run(*command, "--runs", "rusn").exception
     assert isinstance(error, UsageError)
-    assert "There is no folder rusn. Did you mean runs? --runs names the folder" in str(error)
+    assert "No such folder: rusn. Did you mean 'runs'? --runs names the folder" in str(error)
 
 
 def test_a_run_is_shown_with_its_figures_and_origin(runs: Path) -> None:
@@ -158,7 +158,7 @@ def test_figures_are_drawn_and_unknown_ones_refused(runs: Path) -> None:
     assert drawn.exit_code == 0, drawn.output
     assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
     refused = run("plot", "a", "-f", "rewrad", "-o", "other.png").exception
-    assert isinstance(refused, UsageError) and "Did you mean reward?" in refused.message
+    assert isinstance(refused, UsageError) and "Did you mean 'reward'?" in refused.message
     assert not Path("other.png").exists()
 
 

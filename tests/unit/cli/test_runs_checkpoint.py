@@ -134,8 +134,8 @@ def test_the_proof_tells_other_weights_from_rounded_ones(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["two"], "There is no run 'two'"),
-        (["onr"], "Did you mean one?"),
+        (["two"], "Unknown run 'two'"),
+        (["onr"], "Did you mean 'one'?"),
         (
             ["one", "--step", "7"],
             "has no checkpoint of step 7; there are those of 0, 1, 2, and `last` and `best`",

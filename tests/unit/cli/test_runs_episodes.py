@@ -38,17 +38,17 @@ def test_episodes_are_listed_and_counted() -> None:
 
 def test_a_condition_that_cannot_be_read_is_a_usage_error() -> None:
     done = run("episodes", "one", "--where", "rewrad=0")
-    assert isinstance(done.exception, UsageError) and "did you mean reward?" in str(done.exception)
+    assert isinstance(done.exception, UsageError) and "Did you mean 'reward'?" in str(done.exception)
     assert isinstance(run("episodes", "one", "--sort", "nothing").exception, UsageError)
 
 
 @pytest.mark.parametrize(
     ("condition", "hint"),
     [
-        ("phase=trian", "phase is never 'trian'; did you mean train?"),
-        ("step>1 and not (outcome=timeot)", "outcome is never 'timeot'; did you mean timeout?"),
-        ("treatment!=zzz", "treatment is never 'zzz'; there are dropped, masked, trained."),
-        ("status=endet", "did you mean ended?"),
+        ("phase=trian", "phase is never 'trian'. Did you mean 'train'?"),
+        ("step>1 and not (outcome=timeot)", "outcome is never 'timeot'. Did you mean 'timeout'?"),
+        ("treatment!=zzz", "treatment is never 'zzz'. There are dropped, masked, trained."),
+        ("status=endet", "Did you mean 'ended'?"),
     ],
 )
 @pytest.mark.parametrize("command", ["episodes", "prune", "export"])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aworld_train.atomic import sha256_of
 from aworld_train.dataset import BuildPlan, PlannedSource, build, carry_out
 from aworld_train.dataset.matches import FigureVariants
-from aworld_train.dataset.output import sha256
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.errors import DatasetError
 
@@ -129,4 +129,4 @@ def check_files(out: Path, report: dict[str, Any]) -> None:
         assert levels == report["levels"][split]
     indices = [row["extra_info"]["index"] for inside in rows.values() for row in inside]
     assert len(set(indices)) == len(indices)
-    assert report["outputs"] == {name: sha256(out / name) for name in report["outputs"]}
+    assert report["outputs"] == {name: sha256_of(out / name) for name in report["outputs"]}

@@ -138,7 +138,7 @@ def test_excluding_questions_from_expressions_is_refused_since_nothing_could_mat
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path / "questions"])
     with pytest.raises(DatasetError, match="no parquet file"):
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path])
-    with pytest.raises(DatasetError, match="There is no dataset file"):
+    with pytest.raises(DatasetError, match="No such dataset file"):
         build("gsm8k", tmp_path / "out", files=[GSM8K_ODD], against=[tmp_path / "nowhere.parquet"])
     assert not (tmp_path / "out").exists()
 
@@ -184,7 +184,7 @@ def test_a_split_without_rows_is_an_error_that_gives_the_account(tmp_path: Path)
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("gsmk8", {"files": [GSM8K_ODD]}, "Did you mean gsm8k"),
+        ("gsmk8", {"files": [GSM8K_ODD]}, "Did you mean 'gsm8k'"),
         ("gsm8k", {}, "--file"),
         ("gsm8k", {"files": [GSM8K_ODD], "tasks": "answers"}, "annotations, questions"),
         ("gsm8k", {"files": [GSM8K_ODD], "limit": 0}, "--limit 0"),

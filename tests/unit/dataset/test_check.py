@@ -106,11 +106,11 @@ def changed(**columns: Any) -> list[dict[str, Any]]:
         (changed(extra_info={"index": 0}), r"row 1 has the extra_info\.index 0 of row 0"),
         (
             changed(extra_info={"index": 1, "scorer": "gaja"}),
-            r"row 1 has an unknown scorer 'gaja'.*Did you mean gaia\?$",
+            r"row 1 has an unknown scorer 'gaja'.*Did you mean 'gaia'\?$",
         ),
         (
             changed(extra_info={"index": 1, "answer_schema": "box"}),
-            "unusable answer_schema 'box'.*Did you mean boxed",
+            "unusable answer_schema 'box'.*Did you mean 'boxed'",
         ),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_file_of_a_later_schema_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="There is no dataset file"):
+    with pytest.raises(DatasetError, match="No such dataset file"):
         check_file(tmp_path / "nowhere.parquet")
     with pytest.raises(DatasetError, match="is a directory"):
         check_file(tmp_path)
@@ -249,7 +249,7 @@ def test_prompts_are_measured_in_tokens_of_a_model(tmp_path: Path, model: Path) 
 
 def test_a_model_that_cannot_count_is_an_error(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.parquet", [good()])
-    with pytest.raises(ModelError, match="There is no model directory"):
+    with pytest.raises(ModelError, match="No such model directory"):
         check_file(file, tmp_path / "nowhere")
     pytest.importorskip("transformers")
     (tmp_path / "empty").mkdir()
@@ -260,6 +260,6 @@ def test_a_model_that_cannot_count_is_an_error(tmp_path: Path) -> None:
         assert not lines
         with pytest.raises(ModelError, match=r"no tokenizer that can be loaded: .*its tokenizer\.json"):
             check_file(file, tmp_path / "empty", note=lines.append)
-    with pytest.raises(DatasetError, match="There is no dataset file"):
+    with pytest.raises(DatasetError, match="No such dataset file"):
         check_file(tmp_path / "nowhere", tmp_path / "empty", note=lines.append)
     assert lines == [f"Loading the tokenizer of {tmp_path / 'empty'}."]

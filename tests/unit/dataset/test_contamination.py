@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.contamination import EvaluationQuestions
-from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
+from aworld_train.dataset.matches import THRESHOLD, MatchKind, QuestionMatch
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
 from tests.gsm8k import needs_gsm8k, questions
 from tests.properties import examples
@@ -57,7 +57,7 @@ def kind(text: str, *questions: str) -> MatchKind | None:
 )
 def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
     evaluation = EvaluationQuestions([[(LIBRARY, "test:1")]])
-    assert evaluation.match(shingles(again)) == Match(MatchKind.near_duplicate, "test:1", 1.0)
+    assert evaluation.match(shingles(again)) == QuestionMatch(MatchKind.near_duplicate, "test:1", 1.0)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
 def test_a_question_is_found_inside_a_longer_text(around: str) -> None:
     evaluation = EvaluationQuestions([[(OTHER[:40], "none"), (LIBRARY, "test:1")]])
     match = evaluation.match(shingles(around.format(LIBRARY)))
-    assert match == Match(MatchKind.contained, "test:1", 1.0)
+    assert match == QuestionMatch(MatchKind.contained, "test:1", 1.0)
 
 
 def test_a_chinese_question_is_found_in_an_english_prompt() -> None:
@@ -141,8 +141,8 @@ def test_the_closest_of_several_is_named_and_of_equal_ones_the_first() -> None:
             ]
         ]
     )
-    assert evaluation.match(shingles(LIBRARY)) == Match(MatchKind.near_duplicate, "same", 1.0)
-    assert evaluation.match(shingles(LIBRARY.replace("15", "17"))) == Match(
+    assert evaluation.match(shingles(LIBRARY)) == QuestionMatch(MatchKind.near_duplicate, "same", 1.0)
+    assert evaluation.match(shingles(LIBRARY.replace("15", "17"))) == QuestionMatch(
         MatchKind.figure_variant, "other figures", 1.0
     )
 
@@ -152,8 +152,8 @@ def test_of_a_template_each_question_is_found_by_its_figures() -> None:
     evaluation = evaluation_of(texts)
     for number in (0, 500, 999):
         text = f"Here are 3 rules. {texts[number]} Show the work."
-        assert evaluation.match(shingles(text)) == Match(MatchKind.contained, str(number), 1.0)
-    assert evaluation.match(shingles(LIBRARY)) == Match(MatchKind.figure_variant, "0", 1.0)
+        assert evaluation.match(shingles(text)) == QuestionMatch(MatchKind.contained, str(number), 1.0)
+    assert evaluation.match(shingles(LIBRARY)) == QuestionMatch(MatchKind.figure_variant, "0", 1.0)
 
 
 def test_long_instructions_around_short_questions_are_no_part_of_them() -> None:
@@ -185,7 +185,7 @@ def test_long_instructions_around_short_questions_are_no_part_of_them() -> None:
     ):
         assert evaluation.match(shingles(around.format(text))) is None
     match = evaluation.match(shingles(around.format(LIBRARY)))
-    assert match == Match(MatchKind.near_duplicate, "library", 1.0)
+    assert match == QuestionMatch(MatchKind.near_duplicate, "library", 1.0)
 
 
 def test_questions_of_one_form_are_found_by_what_they_have_in_common_too() -> None:
@@ -194,7 +194,9 @@ def test_questions_of_one_form_are_found_by_what_they_have_in_common_too() -> No
     long = [LIBRARY.replace("town", place).replace("cents", "coins") for place in places]
     evaluation = EvaluationQuestions([[(text, text) for text in short], [(text, text) for text in long]])
     for text in short:
-        assert evaluation.match(shingles(f"Problem 3: {text}")) == Match(MatchKind.near_duplicate, text, 1.0)
+        assert evaluation.match(shingles(f"Problem 3: {text}")) == QuestionMatch(
+            MatchKind.near_duplicate, text, 1.0
+        )
     for text in long:
         again = (
             f"Read this text twice, and then give a short answer to its question: {text} Reply in one line."
@@ -257,7 +259,7 @@ def test_no_real_question_is_taken_for_another_once_its_additions_are_gone() -> 
     evaluation = evaluation_of(tests)
     for at, text in enumerate(tests):
         for again in (f"1. {text}", f"Problem 12: {text}", f"{text} (5 points)", text.replace("$", r"\$")):
-            assert evaluation.match(shingles(again)) == Match(MatchKind.near_duplicate, str(at), 1.0)
+            assert evaluation.match(shingles(again)) == QuestionMatch(MatchKind.near_duplicate, str(at), 1.0)
     train = questions("train.jsonl")[:1500]
     assert not any(evaluation.match(shingles(f"Problem 12: {text} (5 points)")) for text in train)
 
@@ -270,7 +272,7 @@ def test_real_questions_are_found_inside_real_texts_and_nothing_else_is() -> Non
     for at, text in enumerate(tests[:200]):
         before, after = draw.sample(train, 2)
         match = evaluation.match(shingles(f"{before}\n\n{text}\n\n{after}"))
-        assert match == Match(MatchKind.contained, str(at), 1.0)
+        assert match == QuestionMatch(MatchKind.contained, str(at), 1.0)
     kinds = Counter(match.kind for text in train if (match := evaluation.match(shingles(text))))
     # Two training problems ask about a train what one of the test part asks about a plane.
     assert kinds == {MatchKind.figure_variant: 2}
@@ -289,5 +291,5 @@ def test_a_real_question_with_another_number_is_a_variant() -> None:
             changed += 1
             again = text[:digit] + str(int(text[digit]) + 1) + text[digit + 1 :]
             match = evaluation.match(shingles(again))
-            assert match == Match(MatchKind.figure_variant, str(at), 1.0)
+            assert match == QuestionMatch(MatchKind.figure_variant, str(at), 1.0)
     assert changed > 700

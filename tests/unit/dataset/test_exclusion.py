@@ -302,7 +302,7 @@ def test_a_source_of_ones_own_is_used_like_any_other(tmp_path: Path) -> None:
         ({"scorer": "3"}, r"own\.txt, line 1\) whose scorer is int 3, not text"),
         (
             {"scorer": "'exakt'"},
-            r"all\.parquet: row 0 \(own\.txt, line [124]\) has an unknown scorer 'exakt'.*Did you mean exact",
+            r"all\.parquet: row 0 \(own\.txt, line [124]\) has an unknown scorer 'exakt'.*Did you mean 'exact'",
         ),
     ],
 )
@@ -318,7 +318,7 @@ def test_what_a_source_of_ones_own_does_wrong_is_found_before_anything_is_writte
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("own.py:tasks", r"there is no file .*/own\.py"),
+        ("own.py:tasks", r"no such file: .*/own\.py"),
         ("{own}:task", "Did you mean 'tasks'"),
         ("nothing_like_it:tasks", "importing nothing_like_it failed"),
     ],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rensa import RMinHash
 
 from aworld_train.dataset.contamination import EvaluationQuestions
-from aworld_train.dataset.matches import Match, MatchKind
+from aworld_train.dataset.matches import MatchKind, QuestionMatch
 from aworld_train.dataset.near_duplicates import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from tests.gsm8k import needs_gsm8k, questions
@@ -87,11 +87,11 @@ def test_of_several_the_most_similar_is_named() -> None:
 def test_the_same_words_with_other_figures_are_a_kind_of_their_own(other: str, drop_variants: bool) -> None:
     near = NearDuplicates(drop_variants=drop_variants)
     assert near.seen(shingles(LIBRARY), "first") is None
-    variant = Match(MatchKind.figure_variant, "first", 1.0)
+    variant = QuestionMatch(MatchKind.figure_variant, "first", 1.0)
     assert near.seen(shingles(other), "second") == variant
     # Only what stays in the dataset is remembered.
     repeat = near.seen(shingles(other), "third")
-    assert repeat == (variant if drop_variants else Match(MatchKind.near_duplicate, "second", 1.0))
+    assert repeat == (variant if drop_variants else QuestionMatch(MatchKind.near_duplicate, "second", 1.0))
 
 
 def test_a_short_text_with_other_figures_is_no_variant() -> None:

@@ -82,11 +82,11 @@ def test_a_recipe_is_built_and_options_go_before_it(tmp_path: Path) -> None:
     [
         (
             "sources:\n  - source: arithmetic\nlimits: 3\n",
-            r"mix\.yaml:3: unknown key `limits`; did you mean `limit`",
+            r"mix\.yaml:3: unknown key `limits`. Did you mean 'limit'",
         ),
         (
             "sources:\n  - source: gsm8k\n    flie: a\n",
-            r"mix\.yaml:3: unknown key `sources\.0\.flie`.*`file`",
+            r"mix\.yaml:3: unknown key `sources\.0\.flie`.*'file'",
         ),
         ("sources:\n  - source: arithmetic\nlimit: many\n", r"mix\.yaml:3: `limit`"),
         ("sources:\n  - source: arithmetic\nsplits: {all: most}\n", r"mix\.yaml:3: `splits\.all`"),
@@ -125,6 +125,6 @@ def test_shipped_recipes_of_datasets_can_be_read_and_are_none_for_training() -> 
 
 
 def test_a_recipe_that_is_not_there_is_said_with_those_of_datasets() -> None:
-    with pytest.raises(RecipeError, match=r"did you mean recipes/datasets/mix\.yaml") as caught:
+    with pytest.raises(RecipeError, match=r"Did you mean 'recipes/datasets/mix\.yaml'") as caught:
         read_recipe("recipes/datasets/mixx.yaml")
     assert "quickstart" not in caught.value.message

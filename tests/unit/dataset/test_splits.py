@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.splits import Assignment, check_splits, cut, parse_splits
+from aworld_train.dataset.splits import SplitAssignment, check_splits, cut, parse_splits
 from aworld_train.errors import UsageError
 
 fractions = st.lists(st.floats(0.001, 1), min_size=1, max_size=5).map(
@@ -94,8 +94,8 @@ def test_small_strata_do_not_starve_a_split() -> None:
 @given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
 def test_going_over_tasks_in_pieces_assigns_them_as_in_one_go(strata: list[int], at: int) -> None:
     ends = cut([strata.count(stratum) for stratum in range(4)], {"a": 0.5, "b": 0.3})
-    whole = Assignment(ends).assign(np.array(strata, dtype=np.int64))
-    assignment = Assignment(ends)
+    whole = SplitAssignment(ends).assign(np.array(strata, dtype=np.int64))
+    assignment = SplitAssignment(ends)
     pieces = [assignment.assign(np.array(part, dtype=np.int64)) for part in (strata[:at], strata[at:])]
     assert np.concatenate(pieces).tolist() == whole.tolist()
     for stratum, split_ends in enumerate(ends):

@@ -107,7 +107,7 @@ def test_tokens_are_the_models_own(tmp_path: Path, file: Path) -> None:
     )
     assert sorted(found.lengths["prompt tokens"]) == sorted(set(lengths))
     assert sum(found.lengths["answer tokens"].values()) == 3
-    with pytest.raises(ModelError, match="no model directory"):
+    with pytest.raises(ModelError, match="No such model directory"):
         statistics(file, tmp_path / "nowhere")
 
 

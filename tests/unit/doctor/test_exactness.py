@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.adapter.base import register, unregister
-from aworld_train.doctor import Status
+from aworld_train.doctor import FindingStatus
 from aworld_train.doctor.exactness import Differences, check_exactness, differences_of, finding_of
 from aworld_train.recipe.schema import Device, Engine, Recipe, RolloutCorrection, SamplingType
 from aworld_train.rollout.model import SamplingParams
@@ -98,8 +98,8 @@ def test_what_is_rounding_is_fine_and_what_is_more_has_a_remedy(
     recipe.cluster.device = Device.cpu
     recipe.rollout.engine, recipe.rollout.dtype = Engine(engine), SamplingType(kind)
     finding = finding_of(recipe, Differences(500, mean, highest))
-    assert finding.status is Status(status) and remedy in finding.remedy
-    assert bool(finding.remedy) == (finding.status is not Status.ok)
+    assert finding.status is FindingStatus(status) and remedy in finding.remedy
+    assert bool(finding.remedy) == (finding.status is not FindingStatus.ok)
     assert finding.what.startswith(f"{engine} in {kind}: the probabilities of 500 sampled tokens")
     assert f"{mean:.1e} on average and {highest:.1e} at most" in finding.what
 
@@ -109,12 +109,12 @@ def test_a_recipe_that_corrects_already_is_not_told_to() -> None:
     recipe.rollout.dtype = SamplingType.bfloat16
     recipe.algorithm.rollout_correction = RolloutCorrection.token
     finding = finding_of(recipe, Differences(500, 0.03, 0.9))
-    assert finding.status is Status.warn and "Set rollout.dtype=float32" in finding.remedy
+    assert finding.status is FindingStatus.warn and "Set rollout.dtype=float32" in finding.remedy
 
 
 def test_engine_and_trainer_of_the_recipe_s_framework_are_compared_on_its_tasks(recipe: Recipe) -> None:
     finding = check_exactness(recipe)
-    assert finding.status is Status.warn
+    assert finding.status is FindingStatus.warn
     # "<answer>0</answer>" and the end, of 32 tasks.
     assert f"{FAR:.1e} at most" in finding.what and "more than rounding" in finding.what
 
@@ -138,7 +138,7 @@ def test_tokens_are_sampled_as_the_recipe_says(recipe: Recipe, monkeypatch: pyte
 def test_a_framework_that_computes_none_says_so(recipe: Recipe) -> None:
     register("near", Counting)
     finding = check_exactness(recipe)
-    assert finding.status is Status.fail
+    assert finding.status is FindingStatus.fail
     assert "The framework counting computes no probabilities outside a run" in finding.what
 
 
@@ -148,7 +148,7 @@ def test_an_engine_that_fails_is_a_finding(
 ) -> None:
     monkeypatch.setattr(Near, "engine_error", error)
     finding = check_exactness(recipe)
-    assert finding.status is Status.fail and "gone" in finding.what and finding.remedy
+    assert finding.status is FindingStatus.fail and "gone" in finding.what and finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def test_a_recipe_without_tasks_is_a_finding(recipe: Recipe, change: dict[str, A
     for key, value in change.items():
         setattr(recipe.dataset, key, value)
     finding = check_exactness(recipe)
-    assert finding.status is Status.fail and message in finding.what
+    assert finding.status is FindingStatus.fail and message in finding.what

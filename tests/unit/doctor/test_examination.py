@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from aworld_train.cli import console
-from aworld_train.doctor import Finding, Machine, Needs, Status, examine
+from aworld_train.doctor import Finding, FindingStatus, Machine, Needs, examine
 from aworld_train.doctor.examination import PROBE_SECONDS, PROBES
 from aworld_train.doctor.finding import ok
 from tests import warm
@@ -41,14 +41,14 @@ def doctor(*arguments: str, before: tuple[str, ...] = ()) -> "subprocess.Complet
 def test_a_machine_without_faults_fails_nothing_without_a_recipe(world: World) -> None:
     findings = examine(world.machine(), world.needs(None))
     assert {finding.area for finding in findings} == set(PROBES)
-    assert not [finding for finding in findings if finding.status is Status.fail]
+    assert not [finding for finding in findings if finding.status is FindingStatus.fail]
 
 
 def test_what_is_wrong_has_a_remedy(world: World) -> None:
     world.program("df", "exit 1")
     findings = examine(world.machine(), world.needs({"rollout": {"engine": "vllm"}}))
-    assert Status.fail in {finding.status for finding in findings}
-    assert all(bool(finding.remedy) == (finding.status is not Status.ok) for finding in findings)
+    assert FindingStatus.fail in {finding.status for finding in findings}
+    assert all(bool(finding.remedy) == (finding.status is not FindingStatus.ok) for finding in findings)
 
 
 def test_what_a_recipe_does_not_use_cannot_fail(world: World) -> None:
@@ -56,7 +56,7 @@ def test_what_a_recipe_does_not_use_cannot_fail(world: World) -> None:
     world.variables |= {"RAY_ADDRESS": "http://127.0.0.1:9", "DOCKER_HOST": "unix:///nowhere/docker.sock"}
     needs = world.needs({"env": {"docker_dir": "calculator-mcp-server", "backend": "process"}})
     probes = {area: PROBES[area] for area in ("gpu", "docker", "slurm", "ray", "shared memory", "tools")}
-    assert not [each for each in examine(world.machine(), needs, probes) if each.status is Status.fail]
+    assert not [each for each in examine(world.machine(), needs, probes) if each.status is FindingStatus.fail]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_probe_that_hangs_is_a_finding_and_holds_up_no_other(world: World) -> 
 def test_a_probe_that_meets_an_error_is_a_finding(world: World) -> None:
     world.variables["RAY_ADDRESS"] = "http://127.0.0.1:eighty"
     findings = examine(world.machine(), world.needs(None), {"ray": PROBES["ray"]})
-    assert [finding.status for finding in findings] == [Status.ok, Status.warn]
+    assert [finding.status for finding in findings] == [FindingStatus.ok, FindingStatus.warn]
     assert "could not be checked" in findings[1].what
 
 
@@ -152,9 +152,12 @@ def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
 ) -> None:
     path = "/data/" + "deep/" * 20 + "model"
     findings = [
-        Finding(Status.ok, "Enough.", area="disk"),
+        Finding(FindingStatus.ok, "Enough.", area="disk"),
         Finding(
-            Status.fail, f"There is no folder\n{path}", "Make it with mkdir, and do so before a run.", "disk"
+            FindingStatus.fail,
+            f"No such folder:\n{path}",
+            "Make it with mkdir, and do so before a run.",
+            "disk",
         ),
     ]
     doctor_module = import_module("aworld_train.cli.doctor")
@@ -166,10 +169,10 @@ def test_a_finding_is_one_line_or_on_a_terminal_lines_of_whole_words(
     remedy = "-> Make it with mkdir, and do so before a run."
     assert first == ["disk", "ok", "Enough."]
     if is_terminal:
-        assert others[:2] == [["fail", "There", "is no folder"], [path]]
+        assert others[:2] == [["fail", "No", "such folder:"], [path]]
         assert all(len(" ".join(line)) < 60 for line in others if line != [path])
     else:
-        assert others == [["disk", "fail", f"There is no folder {path} {remedy}"]]
+        assert others == [["disk", "fail", f"No such folder: {path} {remedy}"]]
 
 
 def test_a_shell_in_which_few_files_may_be_open_fails() -> None:

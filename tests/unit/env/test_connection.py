@@ -105,5 +105,5 @@ def test_each_format_carries_url_and_token() -> None:
 
 
 def test_an_unknown_format_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'dotenv'"):
+    with pytest.raises(UsageError, match="Did you mean 'dotenv'"):
         write_config(CONNECTION, "dotnev")

@@ -10,7 +10,7 @@ import pytest
 import docker
 from aworld_train.doctor import Needs
 from aworld_train.doctor.engine import check_engine
-from aworld_train.doctor.finding import Status
+from aworld_train.doctor.finding import FindingStatus
 from aworld_train.doctor.machine import Machine
 from aworld_train.env import containers
 from aworld_train.env.containers import DockerBackend, engine_answers, engine_host
@@ -61,7 +61,7 @@ def test_the_engine_is_that_of_the_current_context_and_doctor_names_the_same(
             DockerBackend()
     machine = Machine(root=settings)
     (finding,) = check_engine(machine, Needs(None))
-    assert finding.status is not Status.ok
+    assert finding.status is not FindingStatus.ok
     assert (host if host.startswith("unix") or " " in host else str(settings / host[1:])) in finding.what
     assert not engine_answers() or host == "/var/run/docker.sock"
 

@@ -58,7 +58,7 @@ servers:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_all_of_them() -> None:
-    with pytest.raises(UsageError, match=r"did you mean 'calculator-mcp-server'\? Known names: "):
+    with pytest.raises(UsageError, match=r"Did you mean 'calculator-mcp-server'\? Known names: "):
         find_directory("calculator-mcp-sever")
 
 
@@ -71,18 +71,21 @@ def test_a_directory_without_manifest_is_refused(tmp_path: Path) -> None:
     ("manifest", "reason"),
     [
         ("{name: a, servers: {s: {command: [x]}}, sesions_per_worker: 2}", "mean 'sessions_per_worker'"),
-        ("{name: a, servers: {s: {comand: [x]}}}", r"no key 'servers\.s\.comand', did you mean 'command'"),
-        ("{name: a, servers: {s: {command: [x], test: {tol: x}}}}", "did you mean 'tool'"),
-        ("{name: a, servers: {test: {comand: [x]}}}", "did you mean 'command'"),
+        (
+            "{name: a, servers: {s: {comand: [x]}}}",
+            r"unknown key 'servers\.s\.comand'. Did you mean 'command'",
+        ),
+        ("{name: a, servers: {s: {command: [x], test: {tol: x}}}}", "Did you mean 'tool'"),
+        ("{name: a, servers: {test: {comand: [x]}}}", "Did you mean 'command'"),
         (
             "{name: a, servers: {s: {command: [x], keys: [A_B]}}, shared_keys: {L: {nmaes: [B], used_by: [A]}}}",
-            r"no key 'shared_keys\.L\.nmaes', did you mean 'names'",
+            r"unknown key 'shared_keys\.L\.nmaes'. Did you mean 'names'",
         ),
         (
             "{name: a, servers: {s: {command: [x], nothing_like_it: 1}}}",
-            r"no key 'servers\.s\.nothing_like_it'\.",
+            r"unknown key 'servers\.s\.nothing_like_it'\.",
         ),
-        ("{nmae: a, servers: {s: {command: [x]}}}", "no key 'nmae', did you mean 'name'"),
+        ("{nmae: a, servers: {s: {command: [x]}}}", "unknown key 'nmae'. Did you mean 'name'"),
         ("{servers: {s: {command: [x]}}}", "name"),
         ("{name: a}", "servers"),
         ("{name: a, servers: {}}", "at least one tool server"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.env.env_file import Assignment, EnvFile, read_env_file
+from aworld_train.env.env_file import EnvFile, VariableAssignment, read_env_file
 from aworld_train.errors import UsageError
 
 LINES = ("A=${B}/${C}", "B=b${C}", "C=c", "D='${A}'")
@@ -31,7 +31,7 @@ def test_a_value_is_found_unless_its_references_form_a_circle(edges: list[tuple[
         name: name.lower() + "".join(f"${{{end}}}" for begin, end in edges if begin == name)
         for name in "ABCDE"
     }
-    found = EnvFile(Path("e"), {name: Assignment(1, text) for name, text in texts.items()}, ())
+    found = EnvFile(Path("e"), {name: VariableAssignment(1, text) for name, text in texts.items()}, ())
 
     def is_circular(name: str, above: str = "") -> bool:
         return name in above or any(is_circular(end, above + name) for begin, end in edges if begin == name)
@@ -85,11 +85,11 @@ def test_a_line_that_is_no_assignment_is_refused_by_its_number_alone(file: Path)
     file.write_text("\ufeffA=1\n\n\nsecret\nexport B='2 #' # two\n", encoding="utf-8")
     found = read_env_file(file)
     assert found.lines_without_value == (4,)
-    assert found.assignments == {"A": Assignment(1, "1"), "B": Assignment(5, "2 #")}
+    assert found.assignments == {"A": VariableAssignment(1, "1"), "B": VariableAssignment(5, "2 #")}
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no file .*/nowhere"):
+    with pytest.raises(UsageError, match=r"No such file: .*/nowhere"):
         read_env_file(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"\(--env-file\) cannot be read"):
         read_env_file(tmp_path)

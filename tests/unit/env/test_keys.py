@@ -67,8 +67,8 @@ def test_a_name_that_no_server_declares_is_named_with_the_nearest(file: Path) ->
     assert read_keys(MANIFEST, file, lines.append) == {"SEARCH_KEY": "sk-secret", "REGION": "sk-secret"}
     assert [line.replace(str(file), "F") for line in lines] == [
         "F:10 is not used: it has no `=`.",
-        "F:2: no server of tools has the key SERCH_ID; did you mean SEARCH_ID?",
-        "F:4: no server of tools has such a key; did you mean SEARCH_ID?",
+        "F:2: no server of tools has the key SERCH_ID. Did you mean 'SEARCH_ID'?",
+        "F:4: no server of tools has such a key. Did you mean 'SEARCH_ID'?",
         "F: no server of tools uses OPENAI_API_KEY, OTHER, line 9.",
     ]
 
@@ -166,7 +166,7 @@ def test_what_is_asked_for_is_what_runs() -> None:
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        (("serch",), r"did you mean 'search'\? It has: open, search"),
+        (("serch",), r"Did you mean 'search'\? It has: open, search"),
         (("nothing",), r"has no server 'nothing'\."),
         (("open", "search"), r"'search' needs SEARCH_KEY, SEARCH_ID"),
     ],

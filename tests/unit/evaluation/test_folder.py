@@ -26,5 +26,5 @@ def test_an_evaluation_under_way_is_told_from_one_that_has_ended(tmp_path: Path)
 
 
 def test_a_folder_of_runs_that_is_not_there_has_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"There is no folder .*/rusn"):
+    with pytest.raises(UsageError, match=r"No such folder: .*/rusn"):
         folder_to_resume(tmp_path / "rusn", "one", is_chosen=False)

@@ -106,7 +106,7 @@ def test_lines_are_read_with_labels_in_either_form(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "line 2: this is not JSON"),
-        ("[]", "line 2: this is no JSON object"),
+        ("[]", "line 2: this is not a JSON object"),
         ({**ROW, "label": 2}, "line 2: the label is 2; it must be 0, 1, false or true"),
         ({**ROW, "label": "1"}, "line 2: the label is '1'"),
         ({**ROW, "label": 1.0}, "line 2: the label is 1.0"),
@@ -116,7 +116,7 @@ def test_lines_are_read_with_labels_in_either_form(tmp_path: Path) -> None:
         ({**ROW, "id": True}, "line 2: 'id' must be a text or a number"),
         (
             {"id": 1, "query": "", "answer": "", "predictions": "", "label": 1},
-            "no 'prediction'; is it 'predictions'?",
+            "'prediction' is missing. Did you mean 'predictions'?",
         ),
     ],
 )

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.calibration import calibration_of
-from aworld_train.evaluation.interval import wilson_interval
-from aworld_train.evaluation.metrics import Figures, figures_of, ks, natural, percentile
+from aworld_train.evaluation.metrics import Figures, calibration_of, figures_of, ks, natural, percentile
 from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt, open_evaluation
+from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.store.reading import EpisodeKey
 from aworld_train.training.recorded_run import RecordedRun
 from tests.evaluations import make_evaluation

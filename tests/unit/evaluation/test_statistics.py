@@ -19,13 +19,13 @@ from aworld_train.evaluation.comparison import (
     smallest_difference,
     widened,
 )
-from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.evaluation.statistics import (
     average,
     average_interval,
     majority,
     pass_all,
     pass_at,
+    wilson_interval,
 )
 
 ATTEMPTS = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=7)

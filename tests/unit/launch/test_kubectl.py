@@ -188,7 +188,7 @@ def test_what_kubectl_says_is_the_error(
         KubernetesLauncher().launch(processor(tmp_path), submit)
     assert read_record(tmp_path / "runs" / "long") is None
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(DependencyMissing, match="no kubectl on the PATH"):
+    with pytest.raises(DependencyMissing, match="kubectl is not on the PATH"):
         KubernetesLauncher().launch(processor(tmp_path), submit)
 
 

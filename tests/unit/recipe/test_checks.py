@@ -259,7 +259,7 @@ def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
     error = refusal("endpoints.helper={url: 'http://there/v1', model: m}", f"agent.context.{key}")
     name = key.partition("=")[0]
     assert f"`agent.context.{name}` names the endpoint 'helpr', which `endpoints` does not have" in error
-    assert "did you mean 'helper'?" in error
+    assert "Did you mean 'helper'?" in error
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
         (
             "reward.composite.weights.corect=1",
             "`reward.composite.weights` has 'corect', which is not one of correct, format, tool_use, length, "
-            "cost; did you mean 'correct'?",
+            "cost. Did you mean 'correct'?",
         ),
         (
             "reward.composite.weights={format: x}",

@@ -94,7 +94,7 @@ def test_all_mistakes_of_all_files_and_overrides_are_said_at_once() -> None:
         ("trainer=null", "override trainer=null: `trainer` is a section: expected keys below it, got null"),
         ("trainer.steps", "`trainer.steps` is not an override: write key=value, such as trainer.steps=20"),
         ("trainer..steps=1", "override trainer..steps=1: the key has an empty part"),
-        ("model.path=", "override model.path=: there is no value; write model.path=null for none or"),
+        ("model.path=", "override model.path=: the value is missing; write model.path=null for none or"),
         ("trainer.steps=[1", "override trainer.steps=[1: the value is not YAML: "),
         ("extends=b.yaml", "override extends=b.yaml: `extends` is a key of recipe files"),
     ],
@@ -130,11 +130,11 @@ def test_a_missing_recipe_lists_those_nearby() -> None:
     Path("gsm8k.yaml").write_text("name: a\n")
     with pytest.raises(RecipeError) as caught:
         recipe.load("gsm8x.yaml")
-    assert str(caught.value).startswith("there is no recipe gsm8x.yaml; did you mean gsm8k.yaml? There are: ")
+    assert str(caught.value).startswith("unknown recipe gsm8x.yaml. Did you mean 'gsm8k.yaml'? There are: ")
 
 
 def test_a_missing_parent_is_named_with_the_line_that_asks_for_it() -> None:
-    assert refusal("name: a\nextends: none.yaml\n").startswith("a.yaml:2: there is no recipe none.yaml")
+    assert refusal("name: a\nextends: none.yaml\n").startswith("a.yaml:2: unknown recipe none.yaml")
 
 
 def test_a_file_that_is_not_text_is_refused() -> None:

@@ -123,7 +123,7 @@ def test_what_can_score_is_let_through(own: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("overrides", "scorers", "schemas", "message"),
     [
-        ([], ["gaja"], [], "no scorer 'gaja'. Did you mean 'gaia'"),
+        ([], ["gaja"], [], "Unknown scorer 'gaja'. Did you mean 'gaia'"),
         ([], [], ["boxd"], "'boxd'"),
         ([], ["llm_judge"], [], "nobody judges"),
         (["reward.scorer=llm_judge"], [], [], "nobody judges"),
@@ -134,7 +134,7 @@ def test_what_can_score_is_let_through(own: Path, monkeypatch: pytest.MonkeyPatc
         (["reward.scorer={own}:four"], [], [], "cannot be called with"),
         (["reward.scorer=composite", "reward.composite.correct={own}:four"], [], [], "cannot be called with"),
         (["reward.function={own}:two"], [], [], "cannot be called with the keywords"),
-        (["reward.scorer=nowhere/at.py:all"], [], [], "there is no file"),
+        (["reward.scorer=nowhere/at.py:all"], [], [], "no such file"),
     ],
 )
 def test_what_cannot_score_is_refused(

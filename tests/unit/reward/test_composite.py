@@ -119,12 +119,12 @@ def test_an_answer_that_the_scorer_fails_on_is_not_correct() -> None:
     [
         (
             {"weights": {"corect": 1.0}},
-            "`weights` has 'corect', which is not one of .*did you mean 'correct'",
+            "`weights` has 'corect', which is not one of .*Did you mean 'correct'",
         ),
-        ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*did you mean 'tool_use'"),
+        ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*Did you mean 'tool_use'"),
         ({"weights": {"correct": 0.0}}, "`weights` has no weight but 0"),
         ({"correct": "composite"}, "`correct` cannot be composite itself"),
-        ({"correct": "exactly"}, "no scorer 'exactly'. Did you mean 'exact'"),
+        ({"correct": "exactly"}, "Unknown scorer 'exactly'. Did you mean 'exact'"),
         ({"max_chars": 0}, "`max_chars` must be at least 1, it is 0"),
     ],
 )

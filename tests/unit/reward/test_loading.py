@@ -82,7 +82,7 @@ def test_a_file_whose_function_cannot_be_used_is_refused(tmp_path: Path, source:
         ("aworld_train.reward.number:a.b", "not of the form"),
         ("rewards/own:score", "neither a module nor a path"),
         ("rewards.txt/:score", "neither a module nor a path"),
-        ("nowhere/rewards.py:score", "there is no file"),
+        ("nowhere/rewards.py:score", "no such file"),
         ("aworld_train.reward.nowhere:score", "ModuleNotFoundError"),
         ("aworld_train.reward.number:numeric_matches", "Did you mean 'numeric_match'"),
     ],

@@ -62,7 +62,7 @@ def test_math_alone_runs_apart_and_composite_alone_hands_on() -> None:
 
 def test_an_unknown_name_says_which_may_be_meant() -> None:
     with pytest.raises(
-        RewardError, match=r"no scorer 'gaja'.*Did you mean 'gaia'.*composite.*module:function"
+        RewardError, match=r"Unknown scorer 'gaja'.*Did you mean 'gaia'.*composite.*module:function"
     ):
         find_scorer("gaja")
 
@@ -75,7 +75,7 @@ def test_a_registered_name_is_known_here_and_its_reference_everywhere(
         "@register_scorer('mine')\ndef own(answer, truth): return 0.25\n"
     )
     name = module(tmp_path, monkeypatch, source)
-    with pytest.raises(RewardError, match="no scorer 'mine'"):
+    with pytest.raises(RewardError, match="Unknown scorer 'mine'"):
         find_scorer("mine")
     __import__(name)
     found = find_scorer("mine")

@@ -256,7 +256,7 @@ def test_defaults_are_those_of_the_settings() -> None:
 
 
 def test_a_scorer_or_schema_that_does_not_exist_raises() -> None:
-    with pytest.raises(RewardError, match="no scorer"):
+    with pytest.raises(RewardError, match="Unknown scorer"):
         score_now("", ground_truth="", scorer="nowhere")
     with pytest.raises(RewardError, match="schema"):
         score_now("", ground_truth="", scorer="exact", answer_schema="answr")

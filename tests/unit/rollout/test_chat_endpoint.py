@@ -237,7 +237,7 @@ async def test_a_conversation_is_too_long_in_the_words_of_any_server(message: st
 
 async def test_any_other_refusal_is_a_failure_that_says_nothing_of_lengths() -> None:
     later = [*ASKED, Message("assistant", "a"), Message("user", "b")]
-    with Scripted(lambda body: refuses(400, "there is no such parameter")) as server:
+    with Scripted(lambda body: refuses(400, "no such parameter")) as server:
         model = endpoint_at(server).for_episode()
         with pytest.raises(EpisodeFailure, match="no such parameter") as failure:
             await model.answer(later, [], GREEDY, 20)

@@ -72,7 +72,7 @@ def test_a_condition_finds_what_it_says(store: Store, condition: str) -> None:
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("toool=1", "there is no 'toool'; did you mean tool?"),
+        ("toool=1", "there is no 'toool'. Did you mean 'tool'?"),
         ("step=", "a value is missing after `step=`"),
         ("step=one", "`step` is a number, and 'one' is not"),
         ("step=1 and", "at its end: a name is missing"),

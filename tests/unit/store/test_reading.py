@@ -252,7 +252,7 @@ def test_an_episode_is_found_by_its_id_or_by_a_beginning_that_is_its_own(played:
     ):
         played.episode(several)
     for name in ("no such", "", "%", head.id[:-1] + "_"):
-        with pytest.raises(UsageError, match=f"There is no episode '{name}'"):
+        with pytest.raises(UsageError, match=f"Unknown episode '{name}'"):
             played.episode(name)
 
 

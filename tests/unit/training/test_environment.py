@@ -107,7 +107,7 @@ def test_with_a_cassette_to_replay_no_environment_is_started_or_looked_for(
 def test_a_cassette_that_is_missing_or_none_is_said_before_anything_starts(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"a": 1}\n')
-    for path, sentence in ((tmp_path / "none.jsonl", "There is no cassette at"), (other, "other.jsonl")):
+    for path, sentence in ((tmp_path / "none.jsonl", "No cassette at"), (other, "other.jsonl")):
         with (
             pytest.raises(CassetteError, match=sentence),
             run_environment(replaying(path, docker_dir="calculator-mcp-server")),

@@ -80,7 +80,7 @@ def test_runs_are_listed_newest_first_and_other_folders_are_not(tmp_path: Path) 
 
 def test_a_run_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     make_run(tmp_path, "quickstart")
-    with pytest.raises(UsageError, match=r"Did you mean quickstart\?.*--runs"):
+    with pytest.raises(UsageError, match=r"Did you mean 'quickstart'\?.*--runs"):
         open_run("quickstrat", tmp_path)
     assert open_run(str(tmp_path / "quickstart"), Path("elsewhere")).name == "quickstart"
 

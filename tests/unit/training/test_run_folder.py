@@ -155,7 +155,7 @@ def test_a_run_that_has_trained_is_only_resumed(data: Path) -> None:
 
 
 def test_a_run_that_is_not_there_cannot_be_resumed(data: Path) -> None:
-    with pytest.raises(UsageError, match=r"There is no run to resume: there is no folder .*/run\. Start"):
+    with pytest.raises(UsageError, match=r"No run to resume: .*/run does not exist\. Start"):
         opened(data, resume=True)
     assert not (data.parent / "run").exists()
 

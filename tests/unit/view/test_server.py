@@ -229,7 +229,7 @@ async def test_episodes_are_filtered_sorted_paged_and_counted(browser: Browser) 
     ("query", "sentence"),
     [
         ("where=outcome%3D%3Dtimeout", "cannot be read"),
-        ("where=outkome%3Dtimeout", "did you mean outcome"),
+        ("where=outkome%3Dtimeout", "Did you mean 'outcome'"),
         ("where=step%3D1) or (step%3D2", "is not expected"),
         ("sort=secret", "cannot be sorted by 'secret'"),
         ("offset=-1", "must be a whole number"),

@@ -149,7 +149,7 @@ async def test_an_agent_has_its_task_and_its_means_and_no_access_when_it_is_over
         body = {"model": given[0], "messages": MESSAGES}
         for url, key, status, reason in (
             (f"{llm_url}/chat/completions", llm_key, 410, "the rollout that this key was for has ended"),
-            (mcp_url, mcp_token, 404, "there is no such episode: it is over"),
+            (mcp_url, mcp_token, 404, "no such episode: it is over"),
         ):
             response = await client.post(url, json=body, headers={"Authorization": f"Bearer {key}"})
             assert response.status_code == status and reason in response.text

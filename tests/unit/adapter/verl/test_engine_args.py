@@ -76,8 +76,8 @@ def faults(*overrides: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("argument", "text"),
     [
-        ("kv_cache_dtyp=fp8", "did you mean 'kv_cache_dtype'?"),
-        ("kv-cache-dtype=fp8", "did you mean 'kv_cache_dtype'?"),
+        ("kv_cache_dtyp=fp8", "Did you mean 'kv_cache_dtype'?"),
+        ("kv-cache-dtype=fp8", "Did you mean 'kv_cache_dtype'?"),
         ("zzz=1", "`vllm serve --help=all` lists"),
         ("not_an_argument=1", "no argument"),
         ("_api_process_count=2", "no argument"),
@@ -173,7 +173,7 @@ class ServerArgs:
         ("cuda_graph_bs=1", "takes a list or null, not 1"),
         ("disable_radix_cache=1", "takes true or false, not 1"),
         ("model_loader_extra_config=1", ""),
-        ("page_siz=16", "SGLang's engine has no argument 'page_siz'; did you mean 'page_size'?"),
+        ("page_siz=16", "SGLang's engine has no argument 'page_siz'. Did you mean 'page_size'?"),
         ("zzz=1", "`python -m sglang.launch_server --help` lists"),
         ("model_path=x", "the engine has the model of `model.path`"),
         ("tp-size=2", "`rollout.tensor_parallel`"),

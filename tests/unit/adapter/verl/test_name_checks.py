@@ -94,11 +94,11 @@ def test_an_unknown_name_is_refused_with_the_nearest(override: str, meant: str) 
     message = refusal(override)
     key = override.partition("=")[0]
     assert key in message
-    assert f"did you mean {meant!r}?" in message
+    assert f"Did you mean {meant!r}?" in message
 
 
 def test_a_name_like_no_other_is_refused_with_all() -> None:
-    assert "VeRL has no advantage estimator 'zzz'; it has gae, gdpo," in refusal("algorithm.name=zzz")
+    assert "VeRL has no advantage estimator 'zzz'. It has gae, gdpo," in refusal("algorithm.name=zzz")
 
 
 def test_all_unknown_names_are_named_at_once() -> None:

@@ -95,15 +95,15 @@ def test_text_of_another_encoding_as_a_whole_is_an_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("cp1253x", ""), ("utf-61", "Did you mean utf-16"), ("hex", ""), ("", "")]
+    ("name", "hint"), [("cp1253x", ""), ("utf-61", "Did you mean 'utf-16'"), ("hex", ""), ("", "")]
 )
 def test_an_encoding_that_there_is_not_is_refused(name: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no such text encoding.*{hint}"):
+    with pytest.raises(UsageError, match=f"no such text encoding.*{hint}"):
         encoding_name(name)
 
 
 def test_options_from_python_are_checked_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no such text encoding"):
+    with pytest.raises(UsageError, match="no such text encoding"):
         build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], encoding="odd")
     with pytest.raises(UsageError, match="where the question goes"):
         build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], choices_prompt="{choice}")

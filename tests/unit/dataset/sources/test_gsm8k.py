@@ -191,5 +191,5 @@ def test_lines_are_read_as_those_of_other_sources_are(tmp_path: Path) -> None:
     for source in (tmp_path / "train.jsonl.gz", tmp_path):
         (task,) = gsm8k(SourceOptions(files=(str(source),)))
         assert isinstance(task, Task) and task.answer == "5"
-    with pytest.raises(DatasetError, match=r"There is no file .*nowhere \(--file\)"):
+    with pytest.raises(DatasetError, match=r"No such file: .*nowhere \(--file\)"):
         list(gsm8k(SourceOptions(files=(str(tmp_path / "nowhere"),))))

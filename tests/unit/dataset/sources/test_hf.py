@@ -58,7 +58,7 @@ def test_of_several_parts_one_is_named(tmp_path: Path) -> None:
     assert len(read(tmp_path / "mine", part="test")) == 2
     with pytest.raises(UsageError, match=r"has the parts train, test\. Say which: --part train"):
         read(tmp_path / "mine")
-    with pytest.raises(UsageError, match=r"--part tset: .* Did you mean test"):
+    with pytest.raises(UsageError, match=r"--part tset: .* Did you mean 'test'"):
         read(tmp_path / "mine", part="tset")
 
 

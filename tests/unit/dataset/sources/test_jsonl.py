@@ -81,13 +81,13 @@ def test_map_decides_and_reaches_into_columns(tmp_path: Path) -> None:
 
 def test_a_mapped_column_that_is_nowhere_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"--map query=Qestion: .* has no column 'Qestion'.*Did you mean .*'Question'"
+        UsageError, match=r"--map query=Qestion: .* has no column 'Qestion'.*Did you mean 'Question'"
     ):
         read([{"Question": "a", "answer": "b"}], tmp_path, columns={"query": "Qestion"})
 
 
 def test_a_mapped_field_that_there_is_not_is_an_error_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Did you mean query=Question"):
+    with pytest.raises(UsageError, match="Did you mean 'query'"):
         read([{"Question": "a", "answer": "b"}], tmp_path, columns={"qery": "Question"})
 
 
@@ -269,7 +269,7 @@ def test_verls_own_rows_are_understood(tmp_path: Path) -> None:
 def test_an_unknown_scorer_is_an_error_with_line_and_nearest_name(tmp_path: Path) -> None:
     rows = [{"query": "q", "answer": "a"}, {"query": "p", "answer": "a", "scorer": "exakt"}]
     with pytest.raises(
-        DatasetError, match=r"tasks\.jsonl, line 2: unknown scorer 'exakt'.*Did you mean exact\?"
+        DatasetError, match=r"tasks\.jsonl, line 2: unknown scorer 'exakt'.*Did you mean 'exact'\?"
     ):
         read(rows, tmp_path)
 
@@ -367,7 +367,7 @@ def test_a_folder_stands_for_its_files_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("missing.jsonl", "no file"), (".", "without a file that ends with .jsonl")]
+    ("file", "message"), [("missing.jsonl", "No such file"), (".", "without a file that ends with .jsonl")]
 )
 def test_what_is_not_there_is_an_error(file: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=message):

@@ -121,7 +121,7 @@ def test_a_module_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="no such file"):
         find_source(f"{tmp_path / 'nothing.py'}:tasks")
 
 

@@ -435,7 +435,7 @@ def test_a_file_that_is_no_cassette_is_an_error_that_says_where(
 
 
 def test_what_cannot_be_opened_or_written_is_an_error_that_says_why(tmp_path: Path) -> None:
-    with pytest.raises(CassetteError, match=r"no cassette at .* env\.cassette\.mode=record"):
+    with pytest.raises(CassetteError, match=r"No cassette at .* env\.cassette\.mode=record"):
         Cassette(tmp_path / "none", Mode.replay)
     with pytest.raises(CassetteError, match="Is a directory"):
         Cassette(tmp_path, Mode.record)

@@ -125,7 +125,9 @@ def test_where_no_call_is_shown_marks_decide(render: Any) -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(ModelError, match=r"unknown tool-call format 'qwen3_coda'. Did you mean qwen3_coder"):
+    with pytest.raises(
+        ModelError, match=r"unknown tool-call format 'qwen3_coda'. Did you mean 'qwen3_coder'"
+    ):
         chosen("qwen3_coda", HERMES)
     assert unknown_name("auto") is None
     assert all(unknown_name(name) is None for name in BOTH)

@@ -17,6 +17,6 @@ def test_the_one_model_is_listed_and_no_other_is_found() -> None:
         **{"first_id": "m", "last_id": "m"},
     }
     assert entry("m", "m") == ENTRY
-    with pytest.raises(RequestRefused, match=r"^there is no model 'x', only 'm'$") as caught:
+    with pytest.raises(RequestRefused, match=r"^unknown model 'x', only 'm'$") as caught:
         entry("x", "m")
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")

@@ -76,7 +76,7 @@ def test_servers_that_are_off_have_no_rule() -> None:
 
 
 def test_what_cannot_be_understood_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="did you mean 'listed'"):
+    with pytest.raises(UsageError, match="Did you mean 'listed'"):
         egress_rules(MANIFEST, ("web",), KEYS, "liste")
     for host in ("https://pypi.org", "$BASE_URL"):
         with pytest.raises(UsageError, match="The environment cannot have its egress_hosts"):

@@ -299,5 +299,5 @@ async def test_where_there_is_no_desktop_the_browser_is_told_to_try_later(
         await log_in(browser)
         async with browser.ws_connect(f"{PREFIX}1/stream", headers=own(browser)) as stream:
             closed = await stream.receive()
-            assert (closed.data, closed.extra) == (WSCloseCode.TRY_AGAIN_LATER, "there is no desktop now")
+            assert (closed.data, closed.extra) == (WSCloseCode.TRY_AGAIN_LATER, "no desktop now")
     assert not caplog.records

@@ -380,9 +380,9 @@ async def test_what_belongs_to_no_session_is_refused(tmp_path: Path) -> None:
             return response.status, (await response.json())["error"]["message"]
 
     async with served(tmp_path) as one:
-        assert await status("POST", json.dumps(CRASH)) == (404, "there is no such session")
-        assert await status("GET", "") == (404, "there is no such session")
-        assert await status("DELETE", "") == (404, "there is no such session")
+        assert await status("POST", json.dumps(CRASH)) == (404, "no such session")
+        assert await status("GET", "") == (404, "no such session")
+        assert await status("DELETE", "") == (404, "no such session")
         assert await status("POST", "{") == (400, "the body is not JSON")
         assert await status("POST", "[" * 100_000) == (400, "the body is not JSON")
         for message in ([HELLO], {**HELLO, "id": [1]}, {**HELLO, "id": {}}):

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry
-from aworld_train.serving.worker.check import Check, Site
+from aworld_train.serving.worker.check import SessionCheck, Site
 from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.launcher import CommandPaths
 from tests.unit.serving.worker.test_relay import CHANGED, Servers, with_tools
@@ -82,7 +82,7 @@ TESTS = {
 }
 
 
-def check_of(folder: Path, servers: Servers, notifications: list[Any]) -> Check:
+def check_of(folder: Path, servers: Servers, notifications: list[Any]) -> SessionCheck:
     entries = {
         name: ServerEntry(command=("none",), optional_keys=("URL", "HOST"), test=test)
         for name, test in TESTS.items()
@@ -90,7 +90,7 @@ def check_of(folder: Path, servers: Servers, notifications: list[Any]) -> Check:
     (folder / "site").mkdir()
     (folder / "site" / "file").write_text("an answer")
     paths = CommandPaths("python", folder, Path("/workspace"))
-    return Check(
+    return SessionCheck(
         Manifest("name", entries),
         paths,
         servers,
@@ -98,7 +98,7 @@ def check_of(folder: Path, servers: Servers, notifications: list[Any]) -> Check:
     )
 
 
-async def filled(check: Check, name: str, arguments: Any) -> Any:
+async def filled(check: SessionCheck, name: str, arguments: Any) -> Any:
     params = await check.filled(name, {"name": "x", "arguments": arguments})
     assert params.keys() == {"name", "arguments"} and params["name"] == "x"
     return params["arguments"]

@@ -141,9 +141,9 @@ async def test_a_session_has_the_servers_that_it_names_or_all_that_work() -> Non
     assert relay.open("two", "b, a,b").servers == ("b", "a")
     assert opening_error(relay, "a,d") == "d is off: no key"
     assert opening_error(relay, "c") == "c could not be started"
-    assert opening_error(relay, "browser") == "there is no server 'browser' here; known: a, b"
+    assert opening_error(relay, "browser") == "unknown server 'browser'. Known: a, b"
     longer = relay_of(Servers(calculator=with_tools("x")))
-    assert "did you mean 'calculator'?" in opening_error(longer, "calculater")
+    assert "Did you mean 'calculator'?" in opening_error(longer, "calculater")
 
 
 async def test_servers_that_were_stopped_start_when_they_are_called_or_before() -> None:
@@ -174,10 +174,10 @@ async def test_tools_of_one_name_are_told_apart_by_their_server() -> None:
         await asked(relay, session, "tools/call", name=tool, arguments=arguments)
         assert servers.requests[-1] == (server, "tools/call", {"name": "same", "arguments": arguments})
     wrong: Any
-    for wrong, more in (("other", ""), (["same"], ", did you mean 'same'?"), (None, "")):
+    for wrong, more in (("other", ""), (["same"], " Did you mean 'same'?"), (None, "")):
         unknown = await asked(relay, one, "tools/call", name=wrong)
         assert (unknown["code"], unknown["data"]) == (-32602, {"type": "unknown_tool"})
-        assert unknown["message"] == f"there is no tool {wrong!r}{more}"
+        assert unknown["message"] == f"there is no tool {wrong!r}.{more}"
 
 
 async def test_a_list_that_comes_in_pages_is_read_to_its_end() -> None:

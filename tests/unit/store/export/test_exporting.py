@@ -112,7 +112,7 @@ def test_a_full_disk_is_said(store: Store, tmp_path: Path, monkeypatch: pytest.M
     ("name", "form", "why"),
     [
         ("out.json", ExportFormat.inspect, r"has to end with \.eval"),
-        ("none/out", ExportFormat.atif, "There is no folder"),
+        ("none/out", ExportFormat.atif, "No such folder"),
         (".", ExportFormat.atif, "is a folder"),
     ],
 )
@@ -141,5 +141,5 @@ def test_an_episode_is_found_by_its_id_or_the_beginning_of_it(
 ) -> None:
     name = store.ids("attempt=0 and step=1")[0]
     assert store.episode(name).head.id == store.episode(name[:14]).head.id == name
-    with pytest.raises(UsageError, match="There is no episode 'none'"):
+    with pytest.raises(UsageError, match="Unknown episode 'none'"):
         store.episode("none")
