@@ -51,8 +51,9 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **options: Any
     ) -> Any:
-        """The whole turn; ``extra_fields["versions"]`` has the number of tokens and the version of each part."""
-        turn, params, parts = TokenOutput(token_ids=[], log_probs=[]), dict(sampling_params), []
+        """The whole turn, with ``parts`` as in ``SampledTokens`` among its ``extra_fields``."""
+        turn, params = TokenOutput(token_ids=[], log_probs=[]), dict(sampling_params)
+        parts: list[tuple[int, int]] = []
         while turn.stop_reason is None:
             part = await super().generate(
                 request_id, prompt_ids=[*prompt_ids, *turn.token_ids], sampling_params=params, **options
@@ -60,12 +61,13 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
             interrupted = part.stop_reason in ("aborted", "abort")
             if interrupted and not self._continues:
                 continue
+            version = part.extra_fields["global_steps"]
+            if part.token_ids and (not parts or parts[-1][1] != version):
+                parts.append((len(turn.token_ids), version))
             turn.token_ids += part.token_ids
             turn.log_probs += part.log_probs
-            if part.token_ids:
-                parts.append((len(part.token_ids), part.extra_fields["global_steps"]))
             likely = turn.extra_fields.get("top_logprobs", []) + part.extra_fields.get("top_logprobs", [])
-            turn.extra_fields = {**part.extra_fields, "versions": parts, "top_logprobs": likely}
+            turn.extra_fields = {**part.extra_fields, "parts": parts, "top_logprobs": likely}
             left = sampling_params["max_tokens"] - len(turn.token_ids)
             if not interrupted or left <= 0:
                 turn.stop_reason = part.stop_reason if not interrupted else "completed"

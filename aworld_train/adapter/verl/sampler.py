@@ -101,9 +101,7 @@ class AsyncGroupSampler(_Watching, ReplayBufferAsync):  # type: ignore[misc]
         keys = [key for key in rows if _episode(key) in episodes]
         tokens = sum(rows.pop(key)["response_len"] for key in keys)
         tq.kv_clear(partition_id=partition_id, keys=keys)
-        self._lost.update(
-            {"training/stale_episodes_total": len(episodes), "training/stale_tokens_total": tokens}
-        )
+        self._lost.update({"training/stale_episodes": len(episodes), "training/stale_tokens": tokens})
 
 
 def _group(key: str) -> str:

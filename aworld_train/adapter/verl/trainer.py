@@ -7,6 +7,7 @@ that.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,13 @@ from aworld_train.recipe.schema import Mode
 
 _COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
 """Estimators that give some episode of a group an advantage if the rewards of the group differ."""
+_COUNTS = [
+    f"training/{name}"
+    for name in (
+        *("rows", "episodes", "updates", "padding_rows", "clipped_updates", "groups", "equal_groups"),
+        *("rejected_tokens", "rejected_episodes", "stale_episodes", "stale_tokens"),
+    )
+]
 _MEAN_OF_MEANS = "seq-mean-token-mean"
 _READ = (
     "uid",
@@ -67,6 +75,18 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         self.trainer_mode = self.mode.value
         self.parameter_sync_step = self.config.trainer.v1[self.trainer_mode].get("parameter_sync_step", 1)
         return super()._build_replay_buffer()
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
+        self._counts = Counter[str]()
+        batch = super().step(metrics, timing_raw)
+        metrics |= self._counts
+        return batch
+
+    def _step_once(self, metrics: dict[str, Any], *arguments: Any) -> Any:
+        """One sampled batch of a step; VeRL would average its counts with those of the step's others."""
+        batch = super()._step_once(metrics, *arguments)
+        self._counts.update({name: metrics[name] for name in _COUNTS if name in metrics})
+        return batch
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
         actor = self.config.actor_rollout_ref.actor

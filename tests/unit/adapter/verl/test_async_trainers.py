@@ -48,7 +48,7 @@ async def test_an_interrupted_turn_continues_with_its_tokens_and_says_which_weig
     output = await turn()
     assert output.token_ids == TOKENS
     assert output.log_probs == [-4.0] * 3 + [-5.0] * 2 + [-7.0] * 5
-    assert output.extra_fields["versions"] == [(3, 4), (2, 5), (5, 7)]
+    assert output.extra_fields["parts"] == [(0, 4), (3, 5), (5, 7)]
     assert len(output.extra_fields["top_logprobs"]) == len(TOKENS)
     assert output.stop_reason == "completed"
     prompts = [[1], [1, *TOKENS[:3]], [1, *TOKENS[:3]], [1, *TOKENS[:5]]]
@@ -60,13 +60,13 @@ async def test_a_turn_that_was_interrupted_at_its_last_token_is_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served(monkeypatch, (10, 4))
-    assert (await turn()).extra_fields["versions"] == [(10, 4)]
+    assert (await turn()).extra_fields["parts"] == [(0, 4)]
 
 
 async def test_without_partial_rollouts_a_turn_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = served(monkeypatch, (3, 4), (10, 5))
     output = await turn(continues=False)
-    assert (output.token_ids, output.extra_fields["versions"]) == (TOKENS, [(10, 5)])
+    assert (output.token_ids, output.extra_fields["parts"]) == (TOKENS, [(0, 5)])
     assert requests == [([1], 10)] * 2
 
 

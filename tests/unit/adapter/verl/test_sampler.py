@@ -131,7 +131,7 @@ def test_an_episode_with_a_token_of_too_old_weights_is_left_out_with_its_cause_a
     held = queue_of({"a": [0, 1, 2]}, monkeypatch)
     assert sample(held, 3) == (
         ["a_1_0", "a_2_0"],
-        {"training/stale_episodes_total": 1, "training/stale_tokens_total": 5},
+        {"training/stale_episodes": 1, "training/stale_tokens": 5},
     )
     assert [arguments for arguments in reported if arguments[0]] == [
         ({"a_0"}, "it has a token of weights older than trainer.async.staleness")
@@ -150,7 +150,7 @@ def test_another_task_is_played_for_a_group_that_is_too_small(monkeypatch: pytes
     keys, metrics = sample(held, 3, play, size=2)
     assert {key.split("_")[0] for key in keys} == {"c", "d"}
     assert replaced == [2]
-    assert metrics["training/stale_episodes_total"] == 2
+    assert metrics["training/stale_episodes"] == 2
     assert metrics["training/off_policy/evicted_samples"] == 1
     assert metrics["training/rollout_failure/evicted_samples"] == 1
 

@@ -258,6 +258,24 @@ def test_rewards_that_differ_and_advantages_that_are_all_zero_end_the_run(
     made(algorithm={"adv_estimator": "grpo_passk"})._compute_advantage(batch_of(), {})
 
 
+def test_the_counts_of_a_step_are_those_of_all_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(self: Any, metrics: Any, timing: Any, size: int) -> str:
+        metrics |= {"training/episodes": 4 + size, "training/stale_tokens": 3, "actor/lr": 1.0}
+        return "batch"
+
+    def step(self: Any, metrics: Any, timing: Any) -> str:
+        for size in range(2):
+            batch = self._step_once({}, timing, size)
+        metrics |= {"training/episodes": 4.5, "actor/lr": 1.0}
+        return batch
+
+    monkeypatch.setattr(trainer.PPOTrainer, "_step_once", once)
+    monkeypatch.setattr(trainer.PPOTrainer, "step", step)
+    metrics: dict[str, Any] = {}
+    assert made().step(metrics, {}) == "batch"
+    assert metrics == {"training/episodes": 9, "training/stale_tokens": 6, "actor/lr": 1.0}
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"), [(EpisodeTrainer, ("sync", 1)), (SeparateTrainer, ("separate_async", 2))]
 )
