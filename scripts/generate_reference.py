@@ -19,7 +19,7 @@ import typer.main
 import yaml
 
 from aworld_train.cli.main import LazyCommand, app
-from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, key_of, types_of
 from aworld_train.recipe.schema import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -85,19 +85,19 @@ def recipe_page() -> str:
 
 def _sections(section: type, path: str, title: str) -> Iterator[str]:
     hints = types_of(section)
-    keys = [field for field in fields(section) if not is_section(hints[field.name])]
+    keys = [field for field in fields(section) if not is_section(hints[key_of(field)])]
     level = "##" if path.count(".") == 0 else "###"
     yield f"\n{level} {title}\n\n"
     if keys:
         yield "| key | type | default | meaning |\n|---|---|---|---|\n"
         for field in keys:
-            name = DEFAULT_FRAMEWORK if field.name == RAW else field.name
+            name = DEFAULT_FRAMEWORK if field.name == RAW else key_of(field)
             help_text = _cell(field.metadata.get("help", ""))
-            yield f"| `{name}` | {_type_name(hints[field.name])} | {_default(field)} | {help_text} |\n"
+            yield f"| `{name}` | {_type_name(hints[key_of(field)])} | {_default(field)} | {help_text} |\n"
     for field in fields(section):
-        if is_section(hints[field.name]):
-            inner = f"{path}.{field.name}" if path else field.name
-            yield from _sections(hints[field.name], inner, f"`{inner}`")
+        if is_section(hints[key_of(field)]):
+            inner = f"{path}.{field.name}" if path else key_of(field)
+            yield from _sections(hints[key_of(field)], inner, f"`{inner}`")
 
 
 def _type_name(hint: Any) -> str:

@@ -104,7 +104,8 @@ class StepRow(NamedTuple):
     ``max_staleness`` (over the episodes: steps by which the weights at their start were older than those they trained),
     ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
-    rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding).
+    rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
+    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old).
     """
 
     step: int

@@ -284,6 +284,7 @@ def _plain(episode: "StoredEpisode") -> dict[str, Any]:
                     "sampled": node.sampled,
                     "received": node.received,
                     "weights": node.versions,
+                    "weight_parts": node.parts,
                     "redacted": node.redacted,
                 }
                 for node in agent.nodes

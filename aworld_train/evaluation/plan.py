@@ -30,6 +30,7 @@ from aworld_train.store.retention import parse_keep
 
 _SEED_BITS = 31  # what every engine takes
 _WITHOUT_TRAINING = (
+    "trainer.mode=sync",
     "trainer.epochs=null",
     "trainer.steps=1",
     "trainer.batch_size=${rollout.tensor_parallel}",

@@ -13,6 +13,7 @@ from aworld_train.recipe.bounds import FUNCTION_NAME, rules_of
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
+from aworld_train.recipe.output import plain_dict
 from aworld_train.recipe.schema import (
     AGENT_KINDS,
     AgentSection,
@@ -152,7 +153,7 @@ def _shares(recipe: Recipe) -> int:
 
 
 def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    for path, value in leaves(asdict(recipe)):
+    for path, value in leaves(plain_dict(recipe)):
         if path[0] != "raw" and isinstance(value, float) and not math.isfinite(value):
             yield path, f"`{'.'.join(path)}` must be a finite number, it is {value}"
     yield from _bounds(recipe)
@@ -161,12 +162,12 @@ def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 def _bounds(section: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     section_type: Any = type(section)
     for name, rules in rules_of(section_type).items():
-        value = getattr(section, name)
+        value, key = getattr(section, name), (*path, name.rstrip("_"))
         if is_dataclass(value):
-            yield from _bounds(value, (*path, name))
+            yield from _bounds(value, key)
         elif value is not None and not (isinstance(value, float) and not math.isfinite(value)):
             for rule in (rule for rule in rules if not rule.passes(value)):
-                yield (*path, name), f"`{dotted((*path, name))}` {rule.sentence}, it is {value!r}"
+                yield key, f"`{dotted(key)}` {rule.sentence}, it is {value!r}"
 
 
 def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -8,7 +8,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, key_of, types_of
 from aworld_train.recipe.schema import Recipe
 
 _INTERPOLATION = {"type": "string", "pattern": r"\$\{.+\}"}
@@ -30,7 +30,7 @@ def json_schema() -> dict[str, Any]:
 
 def _section(section: type) -> dict[str, Any]:
     hints = types_of(section)
-    properties = {field.name: _key(field, hints[field.name]) for field in fields(section)}
+    properties = {name: _key(field, hints[name]) for field in fields(section) for name in [key_of(field)]}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

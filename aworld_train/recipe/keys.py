@@ -1,9 +1,10 @@
 """The keys of recipes, from ``schema``, and the most similar one to an unknown key.
 
-Only ``RAW`` has another name in recipe files: the section of the framework's own keys is named after the framework.
+Only ``RAW`` has another name in recipe files, where the section of the framework's own keys is named after the
+framework; and a key that is a word of Python's has no underscore at its end there.
 """
 
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -13,7 +14,7 @@ from aworld_train.recipe.tree import KeyPath, dotted
 
 RAW = "raw"
 DEFAULT_FRAMEWORK = TrainerSection().framework
-_ALMOST_THE_SAME, _SIMILAR = 0.85, 0.6  # ratios of difflib
+_ALMOST_THE_SAME, _SIMILAR = 0.85, 0.61  # ratios of difflib
 
 
 def is_section(hint: Any) -> bool:
@@ -23,7 +24,11 @@ def is_section(hint: Any) -> bool:
 @cache
 def types_of(section: Any) -> dict[str, Any]:
     hints = get_type_hints(section)
-    return {field.name: hints[field.name] for field in fields(section)}
+    return {key_of(field): hints[field.name] for field in fields(section)}
+
+
+def key_of(field: Field[Any]) -> str:
+    return field.name.rstrip("_")
 
 
 @cache

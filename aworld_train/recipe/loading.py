@@ -6,7 +6,7 @@ recipe, the overrides. Each is checked on its own, so that an error names its fi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -179,18 +179,18 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     return faults
 
 
-def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
+def _build(section: Any, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
     """The dataclass for ``data``; values of the wrong type are left out and reported in ``faults``."""
     arguments: dict[str, Any] = {}
-    for name, hint in types_of(section).items():
+    for field, (name, hint) in zip(fields(section), types_of(section).items(), strict=True):
         if name not in data:
             continue
         key_path, value = (*path, name), data[name]
         if is_section(hint):
-            arguments[name] = _build(hint, value, key_path, faults)
+            arguments[field.name] = _build(hint, value, key_path, faults)
         else:
             try:
-                arguments[name] = values.convert(value, hint)
+                arguments[field.name] = values.convert(value, hint)
             except ValueError:
                 faults[key_path] = values.mismatch(key_path, value, hint)
     return section(**arguments)

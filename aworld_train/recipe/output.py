@@ -41,11 +41,16 @@ _Dumper.add_representer(str, _represent_text)
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
     """Plain data: enums as text, no ``extends``, the framework's own keys under its name as in a recipe file."""
-    data = asdict(recipe)
+    data = plain_dict(recipe)
     del data["extends"]
     data[recipe.trainer.framework] = data.pop("raw")
     plain: dict[str, Any] = _plain(data)
     return plain
+
+
+def plain_dict(section: Any) -> dict[str, Any]:
+    """As ``asdict``, with the keys of recipe files."""
+    return asdict(section, dict_factory=lambda pairs: {name.rstrip("_"): value for name, value in pairs})
 
 
 def to_source(recipe: Recipe) -> dict[str, Any]:

@@ -398,6 +398,9 @@ class RolloutSection:
     top_k: TopK = _doc("Top-k sampling in training; -1 is off.", -1)
     max_response_tokens: Count = _doc("Longest episode after the prompt, tool results included.", 1024)
     max_running: PositiveInt = _doc("Most sequences one engine decodes at the same time.", 256)
+    samplers: PositiveInt = _doc(
+        "Engines beside the training processes, with `trainer.mode: separate_async`.", 1
+    )
     agent_workers: PositiveInt = _doc("Processes that play episodes.", 1)
     treatment: TreatmentSection = field(default_factory=TreatmentSection)
     min_group: PositiveInt | None = _doc(
@@ -447,12 +450,55 @@ class MegatronSection:
     expert_parallel: PositiveInt = _doc("GPUs that share the experts of each layer.", 1)
 
 
+class Mode(Enum):
+    sync = "sync"
+    colocate_async = "colocate_async"
+    separate_async = "separate_async"
+
+
+class AsyncCorrection(Enum):
+    none = "none"
+    truncated_is = "truncated_is"
+    sequence_is = "sequence_is"
+
+
+@dataclass
+class AsyncSection:
+    """What `trainer.mode` other than sync is bounded and corrected by."""
+
+    staleness: PositiveInt = _doc(
+        "Most steps by which the weights that sampled a token may be older than those that it trains; episodes with an "
+        "older token are left out.",
+        1,
+    )
+    sync_every: PositiveInt = _doc(
+        "Optimiser updates between two deliveries of weights to the samplers; with separate_async.", 1
+    )
+    warmup_batches: PositiveInt = _doc("Batches that are played ahead of the one that is trained.", 1)
+    partial_rollouts: bool = _doc(
+        "A turn that new weights interrupt is continued with them; false: sampled again from its beginning.",
+        True,
+    )
+    correction: AsyncCorrection = _doc(
+        "Weigh each token (sequence_is: each episode) by the probability of the weights that it trains over that of "
+        "the weights that sampled it.",
+        AsyncCorrection.truncated_is,
+    )
+    correction_cap: PositiveFloat = _doc("Largest such weight.", 2.0)
+
+
 @dataclass
 class TrainerSection:
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
     project: Name = _doc("Project under which trackers file the run.", "aworld-train")
+    mode: Mode = _doc(
+        "sync: a step samples its batch, then trains on it; colocate_async: the same processes sample ahead and are "
+        "interrupted to train; separate_async: `rollout.samplers` sample while the others train.",
+        Mode.sync,
+    )
+    async_: AsyncSection = field(default_factory=AsyncSection)
     strategy: Strategy = _doc(
         "What divides the trained model among GPUs: fsdp2 (torch), or megatron, which divides layers too and needs "
         "packages of its own.",

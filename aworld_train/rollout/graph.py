@@ -32,8 +32,8 @@ class Node:
 
     ``logprobs`` is None for context, whose tokens end where the assistant begins. ``wish`` is the text about the
     answer's form that the model was shown last. The tokens of a turn hold the ``stop`` text that ended it, its message
-    does not. ``counted`` is what an outside endpoint has counted, whose ids are not known. ``length`` and ``images``
-    are from the root up to and including this node.
+    does not. ``counted`` is what an outside endpoint has counted, whose ids are not known. ``parts`` are as in
+    ``SampledTokens``. ``length`` and ``images`` are from the root up to and including this node.
     """
 
     parent: "Node | None"
@@ -47,6 +47,7 @@ class Node:
     pending: int = 0
     received: bool = True
     counted: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
     keys: tuple[Any, ...] = field(init=False)
     root: "Node" = field(init=False)
     length: int = field(init=False)
@@ -218,7 +219,15 @@ class ConversationGraph:
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
         turn = Node(
-            context, (message,), tokens, logprobs, sampled.ended, sampled.versions, context.wish, stop
+            context,
+            (message,),
+            tokens,
+            logprobs,
+            sampled.ended,
+            sampled.versions,
+            context.wish,
+            stop,
+            parts=sampled.parts,
         )
         return self._add_turn(turn, tools)
 

@@ -1,7 +1,7 @@
 """The interface of a language model: a chat template, tokens in and out, and the parsing of tool calls."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
 from aworld_train.episode.images import Image
@@ -24,13 +24,29 @@ class WeightVersions(NamedTuple):
 
 @dataclass(frozen=True)
 class SampledTokens:
-    """The result of one model call; ``versions`` is None if the engine does not say."""
+    """The result of one model call; ``versions`` is None if the engine does not say.
+
+    Where new weights came in the middle, ``parts`` have the place of each part's first token and its version.
+    """
 
     tokens: list[int]
     logprobs: list[float]
     ended: bool
     versions: WeightVersions | None = None
     top_logprobs: Sequence[Sequence[tuple[int, float]]] = ()
+    parts: tuple[tuple[int, int], ...] = ()
+
+    def cut_at(self, length: int) -> Self:
+        parts = tuple(part for part in self.parts if part[0] < length)
+        return replace(
+            self,
+            tokens=self.tokens[:length],
+            logprobs=self.logprobs[:length],
+            top_logprobs=self.top_logprobs[:length],
+            ended=False,
+            versions=WeightVersions(parts[0][1], parts[-1][1]) if parts else self.versions,
+            parts=parts,
+        )
 
 
 @dataclass(frozen=True)

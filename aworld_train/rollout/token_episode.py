@@ -108,13 +108,7 @@ class TokenEpisode(Episode):
             self.generate_seconds += seconds
         cut = cut_at_stop(sampled.tokens, request.stop, self._model.text)
         if cut is not None:
-            sampled = replace(
-                sampled,
-                tokens=sampled.tokens[:cut],
-                logprobs=sampled.logprobs[:cut],
-                top_logprobs=sampled.top_logprobs[:cut],
-                ended=False,
-            )
+            sampled = sampled.cut_at(cut)
         tokens, finished = sampled.tokens, sampled.ended or cut is not None
         parsed = await self._parse_turn(tokens, request, prompt)
         completion = Completion(

@@ -26,6 +26,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         ended: Whether the model ended a sampled turn itself, or else with ``stop``.
         received: Whether a client received a sampled turn.
         versions: First and last version of the weights of a sampled turn.
+        parts: Where these differ, the place of each part's first token and its version.
         shared: Digest of the blob, a node too, that has its messages and tokens; empty where they are here.
         redacted: Whether a text was redacted; the tokens would still spell it, so they are not kept.
     """
@@ -41,6 +42,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     versions: tuple[int, int] | None = None
     shared: str = ""
     redacted: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
 
     @property
     def sampled(self) -> bool:
@@ -50,6 +52,11 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def has_tokens(self) -> bool:
         """Whether its tokens are neither redacted nor missing."""
         return 4 * self.token_count == len(self.tokens)
+
+    def weights_of(self, place: int) -> tuple[int, int] | None:
+        """First and last version of the weights that may have sampled a token: the same, unless parts are unknown."""
+        version = [version for begin, version in self.parts if begin <= place][-1:]
+        return (version[0], version[0]) if version else self.versions
 
     @property
     def token_ids(self) -> list[int]:

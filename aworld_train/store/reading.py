@@ -297,7 +297,7 @@ class Store:
                 columns.step,
                 func.count().label("episodes"),
                 func.count(columns.accuracy).label("measured"),
-                func.avg(columns.step - 1 - columns.weights_first).label("staleness"),
+                func.avg(columns.trained_step - 1 - columns.weights_first).label("staleness"),
                 *(func.avg(columns[name]).label(name) for name in means),
             )
             .where(self._is_used())

@@ -22,7 +22,7 @@ class TokenOrigin:
         under_mask: Whether it was trained on.
         place: Its place among the node's tokens.
         call_number: The number of the model call that sampled it among its agent's; None for context.
-        weights: First and last version of the weights that sampled its turn.
+        weights: First and last version of the weights that may have sampled it.
     """
 
     step: int
@@ -85,6 +85,6 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
         messages=node.messages,
         call_number=call_number,
         call=None if call_number is None else agent.calls[call_number],
-        weights=node.versions,
+        weights=node.weights_of(place),
         episode=episode.head,
     )

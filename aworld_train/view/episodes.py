@@ -141,6 +141,7 @@ def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
         "stop": node.stop,
         "received": node.received,
         "versions": node.versions,
+        "parts": node.parts,
         "redacted": node.redacted,
     }
 

@@ -122,6 +122,7 @@ def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> Sto
         node.received,
         (node.versions.first, node.versions.last) if node.versions else None,
         redacted=redacted,
+        parts=node.parts,
     )
 
 

@@ -17,7 +17,7 @@ from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.attention import FLASH, VARLEN, VARLEN_MODULE, attention_of
-from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.cpu import CHECKPOINT_ENGINE_MODULE, OBJECTS, REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.megatron import megatron_keys
 from aworld_train.adapter.verl.model_checks import FUSED, sees_images, ties_head
@@ -38,9 +38,11 @@ from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu, sampling_type
 from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import (
+    AsyncCorrection,
     Device,
     Engine,
     LauncherName,
+    Mode,
     Offload,
     Recipe,
     RolloutCorrection,
@@ -55,8 +57,17 @@ VISION_BATCHES_MODULE = "aworld_train.adapter.verl.vision_batches"
 """Each replaces a function of VeRL's where it is imported."""
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
-TRAINER = "episodes"
-"""Name of ``trainer.EpisodeTrainer``, the module of which imports VeRL."""
+TRAINERS = {
+    Mode.sync: "episodes",
+    Mode.colocate_async: "episodes_colocate_async",
+    Mode.separate_async: "episodes_separate_async",
+}
+"""Names of the classes in ``trainer`` and ``async_trainers``, which import VeRL."""
+ROLLOUT_IS = {
+    AsyncCorrection.none: None,
+    AsyncCorrection.truncated_is: "token",
+    AsyncCorrection.sequence_is: "sequence",
+}
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _MIN_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 _CPUS_PER_RANK, _CPUS_BESIDE = (
@@ -94,6 +105,7 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_rollout(recipe, run_dir),
         **_reward(recipe, run_dir),
         **_trainer(recipe, run_dir),
+        **_asynchronous(recipe),
         **_ray(recipe),
     }
 
@@ -110,7 +122,7 @@ def joins_cluster(recipe: Recipe) -> bool:
 
 def logical_cpus(recipe: Recipe) -> int:
     """The processors that a machine declares to Ray; VeRL would wait without end for some that it does not have."""
-    return max(_MIN_CPUS, _CPUS_PER_RANK * recipe.cluster.gpus_per_node + _CPUS_BESIDE)
+    return max(_MIN_CPUS, _CPUS_PER_RANK * _logical_gpus(recipe) + _CPUS_BESIDE)
 
 
 def forks(recipe: Recipe) -> bool:
@@ -255,7 +267,9 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {
             "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
-            "trainer.v1.sampler.custom_sampler.name": "GroupSampler",
+            "trainer.v1.sampler.custom_sampler.name": "GroupSampler"
+            if recipe.trainer.mode is Mode.sync
+            else "AsyncGroupSampler",
             "trainer.v1.sampler.sampler_kwargs": {"min_group": min_group(recipe)},
         }
     return keys
@@ -283,10 +297,45 @@ def _trainer(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         "trainer.val_only": False,
         "trainer.val_before_train": True,
         "trainer.resume_mode": "auto",
-        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.v1.trainer_mode": TRAINERS[trainer.mode],
         "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
         "trainer.validation_data_dir": str(run_dir.resolve() / "traces" / "validation"),
     }
+
+
+def _asynchronous(recipe: Recipe) -> dict[str, Any]:
+    mode, section = recipe.trainer.mode, recipe.trainer.async_
+    if mode is Mode.sync:
+        return {}
+    correction = "algorithm.rollout_correction"
+    keys: dict[str, Any] = {
+        f"trainer.v1.{mode.value}.num_warmup_batches": section.warmup_batches,
+        # VeRL counts from when a task was begun, the sampler from the weights; it has its bound from sampler_kwargs.
+        "trainer.v1.sampler.max_off_policy_threshold": None,
+        "trainer.v1.sampler.sampler_kwargs": {
+            "min_group": min_group(recipe),
+            "max_staleness": section.staleness,
+            "partial_rollouts": section.partial_rollouts,
+        },
+        "data.gen_batch_size": 1,
+        f"{correction}.rollout_is": ROLLOUT_IS[section.correction],
+        f"{correction}.rollout_is_threshold": section.correction_cap,
+    }
+    if mode is Mode.separate_async:
+        keys |= {
+            "actor_rollout_ref.hybrid_engine": False,
+            "trainer.v1.separate_async.parameter_sync_step": section.sync_every,
+            f"{ROLLOUT}.nnodes": 1,
+            f"{ROLLOUT}.n_gpus_per_node": recipe.rollout.samplers,
+            f"{ROLLOUT}.checkpoint_engine.backend": OBJECTS,
+            f"{ROLLOUT}.checkpoint_engine.custom_backend_module": CHECKPOINT_ENGINE_MODULE,
+        }
+    return keys
+
+
+def _logical_gpus(recipe: Recipe) -> int:
+    separate = recipe.trainer.mode is Mode.separate_async
+    return recipe.cluster.gpus_per_node + (recipe.rollout.samplers if separate else 0)
 
 
 def _ray(recipe: Recipe) -> dict[str, Any]:
@@ -306,7 +355,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
         "num_cpus": logical_cpus(recipe),
     }
     if on_cpu(recipe):
-        init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": OBJECT_STORE_BYTES}
+        init |= {"num_gpus": _logical_gpus(recipe), "object_store_memory": OBJECT_STORE_BYTES}
     return {"ray_kwargs.ray_init": init}
 
 

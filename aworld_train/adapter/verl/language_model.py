@@ -105,7 +105,11 @@ class VerlModel:
             raise EpisodeFailure("the engine did not return one log-probability per token")
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
         likely = output.extra_fields.get("top_logprobs", ())
-        return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields), likely)
+        parts = tuple((begin, version) for begin, version in output.extra_fields.get("parts", ()))
+        versions = WeightVersions(parts[0][1], parts[-1][1]) if parts else _versions(output.extra_fields)
+        return SampledTokens(
+            sampled, list(output.log_probs), ended, versions, likely, parts if len(parts) > 1 else ()
+        )
 
     def _pictures(self, images: Sequence[Image]) -> dict[str, Any]:
         if not images or isinstance(self._images, NoImages):

@@ -30,6 +30,8 @@ _NAMES = {
     "equal_groups": "training/equal_groups",
     "rejected_episodes": "training/rejected_episodes",
     "rejected_tokens": "training/rejected_tokens",
+    "stale_episodes": "training/stale_episodes",
+    "stale_tokens": "training/stale_tokens",
 }
 
 

@@ -53,14 +53,6 @@ RAW_NAMES: Mapping[str, tuple[str, Names]] = {
     "actor_rollout_ref.actor.optim.warmup_style": ("learning rate schedule", _SCHEDULERS),
     "critic.optim.lr_scheduler_type": ("learning rate schedule", _SCHEDULERS),
     "critic.optim.warmup_style": ("learning rate schedule", _SCHEDULERS),
-    "actor_rollout_ref.rollout.checkpoint_engine.backend": (
-        "checkpoint engine",
-        partial(registered, "checkpoint_engine/*.py", "CheckpointEngineRegistry.register"),
-    ),
-    "trainer.v1.sampler.max_off_policy_strategy": (
-        "strategy for old episodes",
-        partial(compared, "trainer/ppo/v1/replay_buffer.py", "ReplayBuffer", "self.max_off_policy_strategy"),
-    ),
     "distillation.distillation_loss.loss_mode": (
         "distillation loss",
         partial(registered, "trainer/distillation/losses.py", "DistillationLossSettings"),

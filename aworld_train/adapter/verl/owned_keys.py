@@ -50,7 +50,6 @@ REASONS = {
     f"{ACTOR}.megatron.forward_only": "the actor is what a run trains",
     "actor_rollout_ref.nccl_timeout": _UNREAD,
     "critic.nccl_timeout": _UNREAD,
-    "actor_rollout_ref.hybrid_engine": "each process samples on the GPU that it trains on",
     f"{ROLLOUT}.mode": "VeRL 0.9 has no other mode than async",
     f"{ROLLOUT}.data_parallel_size": "each process samples on the GPU that it trains on",
     f"{ROLLOUT}.pipeline_model_parallel_size": "each process samples on the GPU that it trains on",
@@ -82,7 +81,13 @@ REASONS = {
     f"{ACTOR}.shuffle": _UPDATES,
     "critic.shuffle": _UPDATES,
     "critic.ppo_mini_batch_size": f"{_UPDATES}, and the critic has the actor's",
-    "trainer.v1.trainer_mode": "sampling and training take turns, so a step is sampled with the weights that it trains",
+    "trainer.v1.sampler.max_off_policy_strategy": "episodes with a token of too old weights are left out",
+    "trainer.v1.separate_async.hybrid_rollout": "the training processes do not sample beside the samplers",
+    **{
+        f"{ROLLOUT}.checkpoint_engine.{key}": "how weights reach the engine follows from where it runs"
+        for key in ("backend", "custom_backend_module")
+    },
+    f"{ACTOR}.use_prefix_grouper": "VeRL's current trainer does not read it",
     "trainer.v1.sampler.custom_sampler": "the sampler leaves out failed episodes, and groups below `rollout.min_group`",
     f"{_INIT}.address": f"{_PRIVATE_RAY}; `cluster.launcher` says where a run runs",
     f"{_INIT}.include_dashboard": _PRIVATE_RAY,

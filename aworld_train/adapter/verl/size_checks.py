@@ -5,8 +5,7 @@ from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.device import on_cpu
-from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe, Strategy
+from aworld_train.recipe.schema import Engine, LauncherName, Mode, Recipe, RolloutCorrection, Strategy
 from aworld_train.recipe.tree import KeyPath
 
 MAX_LORA_RANK = 512
@@ -14,13 +13,13 @@ MAX_LORA_RANK = 512
 BATCHED_TOKENS = 8192
 """Tokens of one pass of vLLM by VeRL's default, `rollout.max_num_batched_tokens`."""
 _ROLLOUT = "actor_rollout_ref.rollout"
-_THRESHOLD = "trainer.v1.sampler.max_off_policy_threshold"
-_STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
 
 
 def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _batch(recipe)
-    yield from _samplers(recipe)
+    yield from _group_filter(recipe)
+    if recipe.trainer.mode is not Mode.sync:
+        yield from _asynchronous(recipe)
     if recipe.rollout.engine is not Engine.transformers:
         yield from _engine_gpus(recipe)
     if recipe.rollout.engine is Engine.vllm:
@@ -100,8 +99,8 @@ def _padding(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
 
 
-def _samplers(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """verl/trainer/ppo/v1: the filter of groups and the replay buffer refuse these when the trainer is built."""
+def _group_filter(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/trainer/ppo/v1 refuses these when the trainer is built."""
     groups = value_at(recipe.raw, "algorithm.filter_groups")
     if isinstance(groups, Mapping) and groups.get("enable") is True and not groups.get("metric", "reward"):
         yield (
@@ -109,14 +108,52 @@ def _samplers(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             "verl.algorithm.filter_groups.metric is empty, and verl.algorithm.filter_groups.enable is true: name the "
             "score by which groups are filtered, or leave the key out for the reward.",
         )
-    for key in ("algorithm.filter_groups.max_inflight_gen_batches", _THRESHOLD):
-        number = value_at(recipe.raw, key)
-        if _is_whole(number) and number < 1:
-            or_null = ", or null for no limit" if key == _THRESHOLD else ""
-            yield ("verl", *key.split(".")), f"verl.{key} must be 1 or more{or_null}; it is {number}."
-    strategy = value_at(recipe.raw, _STRATEGY)
-    if isinstance(strategy, str) and not has_lookup(strategy) and strategy not in ("drop", "wait"):
-        yield ("verl", *_STRATEGY.split(".")), f"verl.{_STRATEGY} must be drop or wait; it is {strategy!r}."
+    key = "algorithm.filter_groups.max_inflight_gen_batches"
+    number = value_at(recipe.raw, key)
+    if _is_whole(number) and number < 1:
+        yield ("verl", *key.split(".")), f"verl.{key} must be 1 or more; it is {number}."
+
+
+def _asynchronous(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/trainer/ppo/v1/trainer_separate_async.py compares some of these when the trainer is built."""
+    trainer, section = recipe.trainer, recipe.trainer.async_
+    mode = f"trainer.mode={trainer.mode.value}"
+    if recipe.rollout.engine is not Engine.transformers or recipe.cluster.launcher is not LauncherName.local:
+        yield (
+            ("trainer", "mode"),
+            f"{mode} runs with rollout.engine=transformers and cluster.launcher=local. Set trainer.mode=sync.",
+        )
+    if section.warmup_batches > section.staleness:
+        yield (
+            ("trainer", "async", "warmup_batches"),
+            f"trainer.async.warmup_batches is {section.warmup_batches}: a batch played that far ahead is as many steps "
+            f"old when it is trained, and trainer.async.staleness leaves out what is older than {section.staleness}.",
+        )
+    minibatch = trainer.minibatch_size or trainer.batch_size
+    if trainer.mode is Mode.colocate_async and section.sync_every > 1:
+        yield (
+            ("trainer", "async", "sync_every"),
+            f"trainer.async.sync_every is {section.sync_every}, and {mode} delivers weights after every step. Leave it "
+            "out, or set trainer.mode=separate_async.",
+        )
+    elif trainer.mode is Mode.separate_async and trainer.batch_size != section.sync_every * minibatch:
+        yield (
+            ("trainer", "async", "sync_every"),
+            f"trainer.batch_size ({trainer.batch_size}) must be trainer.async.sync_every ({section.sync_every}) times "
+            f"trainer.minibatch_size ({minibatch}): with {mode} weights are delivered once a step.",
+        )
+    if recipe.algorithm.rollout_correction is not RolloutCorrection.off:
+        yield (
+            ("algorithm", "rollout_correction"),
+            f"with {mode} trainer.async.correction corrects for other probabilities. Leave "
+            "algorithm.rollout_correction out.",
+        )
+    if value_at(recipe.raw, "algorithm.filter_groups.enable") is True:
+        yield (
+            ("verl", "algorithm", "filter_groups", "enable"),
+            f"verl.algorithm.filter_groups brings a sampler of VeRL's, and with {mode} the bound on staleness is that "
+            "of aworld-train's. Leave it out.",
+        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -26,8 +26,8 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
 from aworld_train.waits import begin_part, report, waiting
 
-_TRAINER_MODULE = "aworld_train.adapter.verl.trainer"
-"""Makes the trainer that the configuration names known to VeRL."""
+_TRAINER_MODULE = "aworld_train.adapter.verl.async_trainers"
+"""Makes the trainers of all modes known to VeRL."""
 _HEAD_RESOURCE = "node:__internal_head__"
 """Ray gives it to its head's node."""
 _PARTS = (

@@ -7,6 +7,7 @@ that.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from verl import DataProto
 from verl.trainer.distillation import is_distillation_enabled
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty, compute_advantage
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
@@ -37,12 +38,20 @@ from aworld_train.adapter.verl.advantages import (
     scored_once,
     shares_of_tokens,
 )
-from aworld_train.adapter.verl.compose import TRAINER
+from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.mini_batches import arrange
 from aworld_train.adapter.verl.trained_rows import report_trained
+from aworld_train.recipe.schema import Mode
 
 _COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
 """Estimators that give some episode of a group an advantage if the rewards of the group differ."""
+_COUNTS = [
+    f"training/{name}"
+    for name in (
+        *("rows", "episodes", "updates", "padding_rows", "clipped_updates", "groups", "equal_groups"),
+        *("rejected_tokens", "rejected_episodes", "stale_episodes", "stale_tokens"),
+    )
+]
 _MEAN_OF_MEANS = "seq-mean-token-mean"
 _READ = (
     "uid",
@@ -56,12 +65,28 @@ _READ = (
 )
 
 
-@register_trainer(TRAINER)
-class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
+class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
+    """What VeRL's trainers of all modes get in place of their own, by inheritance from this class first."""
+
+    mode: Mode
+
     def _build_replay_buffer(self) -> Any:
-        # Where VeRL asks for the mode, this one is its own.
-        self.trainer_mode = "sync"
+        # Where VeRL asks for the mode, its own name of it counts.
+        self.trainer_mode = self.mode.value
+        self.parameter_sync_step = self.config.trainer.v1[self.trainer_mode].get("parameter_sync_step", 1)
         return super()._build_replay_buffer()
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
+        self._counts = Counter[str]()
+        batch = super().step(metrics, timing_raw)
+        metrics |= self._counts
+        return batch
+
+    def _step_once(self, metrics: dict[str, Any], *arguments: Any) -> Any:
+        """One sampled batch of a step; VeRL would average its counts with those of the step's others."""
+        batch = super()._step_once(metrics, *arguments)
+        self._counts.update({name: metrics[name] for name in _COUNTS if name in metrics})
+        return batch
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
         actor = self.config.actor_rollout_ref.actor
@@ -69,7 +94,7 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         rows = len(batch)
         arrangement = arrange(
             batch.keys,
-            self.config.data.train_batch_size // actor.ppo_mini_batch_size,
+            self.config.data.train_batch_size // actor.ppo_mini_batch_size // self.parameter_sync_step,
             math.lcm(*(ranks * size for size in self._pass_sizes())),
         )
         batch = upsample_batch_to_divisible_size(batch, arrangement.rows, self.tokenizer.eos_token_id)
@@ -220,6 +245,8 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
             checkpoints.complete(model, self.config.actor_rollout_ref.model)
         if self.use_critic:
             self.critic_wg.save_checkpoint(str(folder / "critic"), None, step, max_ckpt_to_keep=None)
+        if self.mode is not Mode.sync:  # tasks that are under way, and rows that are still to be trained
+            queue.save_checkpoint(str(folder / "transfer_queue"), metadata={"global_steps": step})
         torch.save(self.train_dataloader.state_dict(), place)
         checkpoints.point_at(folder.parent, step)
         if settings.max_actor_ckpt_to_keep:
@@ -246,6 +273,11 @@ class EpisodeTrainer(PPOTrainerSync):  # type: ignore[misc]
         loss = self.distillation_config.distillation_loss
         likeliest = bool(loss.loss_settings.use_topk)
         return likeliest, likeliest and not (loss.use_task_rewards or loss.use_policy_gradient)
+
+
+@register_trainer(TRAINERS[Mode.sync])
+class EpisodeTrainer(EpisodeUpdates, PPOTrainerSync):  # type: ignore[misc]
+    mode = Mode.sync
 
 
 def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:

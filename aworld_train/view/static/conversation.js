@@ -27,7 +27,7 @@ function Message({ run, message, node, call, use, byCall }) {
     call && `turn ${call.number}`,
     node.sampled && `${number(node.tokens)} tokens`,
     call && duration(call.seconds),
-    node.versions && `weights of step ${node.versions[0] === node.versions[1] ? node.versions[0] : `${node.versions[0]}–${node.versions[1]}`}`,
+    node.versions && `weights of step ${node.parts.length ? node.parts.map(([begin, step]) => `${step} from token ${begin}`).join(', ') : node.versions[0] === node.versions[1] ? node.versions[0] : node.versions.join('–')}`,
     call && call.finish_reason,
     call && call.malformed && 'malformed',
     node.stop && `stopped at ${JSON.stringify(node.stop)}`,

@@ -339,3 +339,11 @@ def test_every_branch_is_counted_and_the_first_ones_are_described() -> None:
         graph.count_branch(point)
     assert graph.branches == {"edited": MAX_BRANCH_POINTS + 2}
     assert graph.branch_points == points[:MAX_BRANCH_POINTS]
+
+
+def test_a_cut_turn_has_the_versions_of_the_tokens_that_are_left() -> None:
+    whole = SampledTokens([1, 2, 3], [-1.0] * 3, True, WeightVersions(4, 7), (), ((0, 4), (1, 5), (2, 7)))
+    assert whole.cut_at(2) == SampledTokens(
+        [1, 2], [-1.0] * 2, False, WeightVersions(4, 5), (), ((0, 4), (1, 5))
+    )
+    assert SampledTokens([1, 2], [-1.0] * 2, True, WeightVersions(4, 4)).cut_at(1).versions == (4, 4)

@@ -189,7 +189,7 @@ def test_what_steps_and_figures_there_are(played: Store) -> None:
     figures: dict[str, Any] = {"episodes": 8, "measured": 6, "turns": 1.5, "response_tokens": 9.5}
     figures |= dict.fromkeys(("reward", "accuracy"), cast("float", pytest.approx(2 / 3)))
     assert played.step_figures() == [
-        {"phase": phase, "step": step, "staleness": -1.0 if step == 0 else 0.0, **figures}
+        {"phase": phase, "step": step, "staleness": None if phase == "val" else 0.0, **figures}
         for phase, step in steps
     ]
     calls = {"tool": "calculator", "calls": 4, "errors": 2, "mean_seconds": pytest.approx(0.1)}

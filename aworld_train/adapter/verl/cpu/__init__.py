@@ -6,3 +6,6 @@ Every process that imports VeRL imports ``platform`` (through ``VERL_USE_EXTERNA
 
 PLATFORM_MODULE = "aworld_train.adapter.verl.cpu.platform"
 REGISTRATION_MODULE = "aworld_train.adapter.verl.cpu.registration"
+CHECKPOINT_ENGINE_MODULE = "aworld_train.adapter.verl.cpu.checkpoint_engine"
+OBJECTS = "objects"
+"""Name of the checkpoint engine that is registered there."""

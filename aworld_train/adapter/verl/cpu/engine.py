@@ -4,12 +4,23 @@ from typing import Any
 
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from verl.utils import fsdp_utils
 from verl.utils.fsdp_utils import apply_fsdp2, fsdp2_load_full_state_dict
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from aworld_train.adapter.verl import logprobs  # noqa: F401  takes the place of VeRL's own
 from aworld_train.adapter.verl.cpu.threads import threads_per_process
+
+
+def copied_weights(module: torch.nn.Module) -> Any:
+    """VeRL's copy of a model's shards, which on the CPU would be the weights themselves, and change with them."""
+    shards, layout = _shards_of(module)
+    return {name: (shard.clone(), spec) for name, (shard, spec) in shards.items()}, layout
+
+
+_shards_of = fsdp_utils.fsdp2_sharded_save_to_cpu
+fsdp_utils.fsdp2_sharded_save_to_cpu = copied_weights
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")

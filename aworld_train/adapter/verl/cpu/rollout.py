@@ -1,16 +1,20 @@
 """The two classes of the ``transformers`` rollout that VeRL uses: one starts servers, one sends them weights."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any
 
 import ray
 import torch
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
+from verl.workers.rollout.utils import ensure_async_iterator
 
 from aworld_train.adapter.verl.cpu.server import TransformersServer
 
 _PART_BYTES = 64 << 20  # weights travel in parts of this size through Ray's object store
+Weights = Iterable[tuple[str, torch.Tensor]] | AsyncIterable[tuple[str, torch.Tensor]]
+Part = tuple[list[str], list[Any], bool]
+"""The names of some weights, these as arrays of NumPy, and whether they are the last."""
 
 
 def server_name(replica_rank: int) -> str:
@@ -46,11 +50,20 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
 
 
 class TransformersRollout(BaseRollout):  # type: ignore[misc]
-    """The trainer's side: sends weights from every rank to the server of the same rank."""
+    """Sends weights to the server of its replica, by default the one of the same rank."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, **unused: Any):
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **unused: Any
+    ):
         super().__init__(config, model_config, device_mesh)
+        self.replica_rank = replica_rank
         self._server: Any = None
+
+    @property
+    def _number(self) -> int:
+        if self.replica_rank >= 0:
+            return self.replica_rank
+        return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
 
     async def resume(self, tags: list[str]) -> None:
         """The server keeps its memory."""
@@ -59,7 +72,7 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
 
     async def update_weights(
         self,
-        weights: Iterable[tuple[str, torch.Tensor]],
+        weights: Weights,
         wire_format: str = "named_tensors",
         global_steps: int | None = None,
         **unused: Any,
@@ -68,16 +81,20 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         if wire_format != "named_tensors":
             raise ValueError(f"the transformers engine takes whole named tensors, not {wire_format!r}")
         if self._server is None:
-            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-            self._server = ray.get_actor(server_name(rank))
-        names: list[str] = []
-        arrays: list[Any] = []
-        size = 0
-        for name, tensor in weights:
-            names.append(name)
-            arrays.append(tensor.detach().float().contiguous().numpy())
-            size += arrays[-1].nbytes
-            if size >= _PART_BYTES:
-                await self._server.update_weights.remote(names, arrays, False, None)
-                names, arrays, size = [], [], 0
-        await self._server.update_weights.remote(names, arrays, True, global_steps)
+            self._server = ray.get_actor(server_name(self._number))
+        async for part in parts_of(weights):
+            await self._server.update_weights.remote(*part, global_steps if part[-1] else None)
+
+
+async def parts_of(weights: Weights) -> AsyncIterator[Part]:
+    names: list[str] = []
+    arrays: list[Any] = []
+    size = 0
+    async for name, tensor in ensure_async_iterator(weights):
+        names.append(name)
+        arrays.append(tensor.detach().float().contiguous().numpy())
+        size += arrays[-1].nbytes
+        if size >= _PART_BYTES:
+            yield names, arrays, False
+            names, arrays, size = [], [], 0
+    yield names, arrays, True

@@ -143,6 +143,7 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
     await episode.complete("worker", ChatRequest([Message("user", "Hello.")]))
     root, turn, *_ = episode.agents["planner"].graph.nodes()
     turn.versions, turn.stop, turn.ended = WeightVersions(3, 4), "key-9", False
+    turn.parts = ((0, 3), (1, 4))
     content = stored(tmp_path, episode)
     blobs = {event.digest: event.data for event in written_events(tmp_path) if isinstance(event, Blob)}
     planner, worker = content.agents
@@ -160,7 +161,11 @@ async def test_a_conversation_is_kept_as_it_was_sampled(tmp_path: Path) -> None:
         False,
         "[redacted]",
         versions=(3, 4),
+        parts=((0, 3), (1, 4)),
     )
+    weights = [planner.nodes[1].weights_of(place) for place in range(3)]
+    assert weights == [(3, 3), (4, 4), (4, 4)]
+    assert StoredNode(0, versions=(3, 4)).weights_of(0) == (3, 4)
     assert [call.node for call in planner.calls] == [1, 3, 5]
     sampled = episode.agents["planner"].turns[0]
     described = json.loads(json.dumps(tools).replace("key-1", "[redacted]"))

@@ -77,6 +77,54 @@ def test_what_the_recipe_says_is_what_verl_is_told(
     assert leaf(composed(tmp_path, override), key) == value
 
 
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            ["trainer.mode=separate_async", "rollout.samplers=2", "trainer.async.correction=sequence_is"],
+            {
+                "trainer.v1.trainer_mode": "episodes_separate_async",
+                "trainer.v1.separate_async.num_warmup_batches": 1,
+                "trainer.v1.separate_async.parameter_sync_step": 1,
+                "actor_rollout_ref.hybrid_engine": False,
+                f"{ROLLOUT}.n_gpus_per_node": 2,
+                f"{ROLLOUT}.checkpoint_engine.backend": "objects",
+                "ray_kwargs.ray_init.num_gpus": 3,
+                "algorithm.rollout_correction.rollout_is": "sequence",
+            },
+        ),
+        (
+            [
+                "trainer.mode=colocate_async",
+                "trainer.async.staleness=3",
+                "trainer.async.warmup_batches=2",
+                "trainer.async.partial_rollouts=false",
+                "trainer.async.correction_cap=4",
+            ],
+            {
+                "trainer.v1.trainer_mode": "episodes_colocate_async",
+                "trainer.v1.colocate_async.num_warmup_batches": 2,
+                "trainer.v1.sampler.custom_sampler.name": "AsyncGroupSampler",
+                "trainer.v1.sampler.sampler_kwargs": {
+                    "min_group": 2,
+                    "max_staleness": 3,
+                    "partial_rollouts": False,
+                },
+                "actor_rollout_ref.hybrid_engine": True,
+                "ray_kwargs.ray_init.num_gpus": 1,
+                "algorithm.rollout_correction.rollout_is": "token",
+                "algorithm.rollout_correction.rollout_is_threshold": 4.0,
+            },
+        ),
+    ],
+)
+def test_asynchronous_modes_are_verl_s(
+    tmp_path: Path, overrides: list[str], expected: dict[str, Any]
+) -> None:
+    config = composed(tmp_path, *overrides)
+    assert {key: leaf(config, key) for key in expected} == expected
+
+
 def test_without_a_gpu_everything_is_float32_and_the_cpu_engine_is_loaded(tmp_path: Path) -> None:
     config = composed(tmp_path)
     assert leaf(config, "trainer.device") == "cpu"

@@ -220,6 +220,8 @@ async def test_pictures_reach_the_engine_with_the_processors_options() -> None:
     ("fields", "versions"),
     [
         ({"min_global_steps": 0, "max_global_steps": 4}, WeightVersions(0, 4)),
+        ({"min_global_steps": 5, "max_global_steps": 5, "parts": [(0, 3), (2, 5)]}, WeightVersions(3, 5)),
+        ({"parts": [(0, 3)]}, WeightVersions(3, 3)),
         ({"min_global_steps": 3}, None),
         ({"max_global_steps": 3}, None),
     ],
@@ -234,7 +236,8 @@ async def test_seed_likely_tokens_and_versions_are_passed_on(
     language_model = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, max_top_logprobs=5)
     sampling = SamplingParams(1.0, 1.0, -1, top_logprobs=2, seed=0)
     sampled = await language_model.generate("one", [1], sampling, 8)
-    assert sampled == SampledTokens([5], [-1.0], True, versions, likely)
+    parts = ((0, 3), (2, 5)) if versions == (3, 5) else ()
+    assert sampled == SampledTokens([5], [-1.0], True, versions, likely, parts)
     assert (engine.params["seed"], engine.params["top_logprobs"]) == (0, 2)
     another = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, seed_parameter="sampling_seed")
     await another.generate("two", [1], sampling, 8)

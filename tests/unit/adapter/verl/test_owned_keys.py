@@ -1,7 +1,7 @@
 """No raw key of VeRL changes what supervision, records, scores and sizes of a run depend on."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,14 +13,15 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of, recipe_faults
 from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.compose import TRAINER, compose, own_keys
+from aworld_train.adapter.verl.compose import TRAINERS, compose, own_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
 from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS
 from aworld_train.adapter.verl.recipe_keys import SAME_MEANING
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.schema import Recipe, Strategy
+from aworld_train.recipe.output import plain_dict
+from aworld_train.recipe.schema import Mode, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, map_values, merge, nested
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -75,7 +76,7 @@ def test_every_owned_or_free_key_is_one_of_verl_or_ray() -> None:
 
 
 def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:
-    tree = asdict(Recipe())
+    tree = plain_dict(Recipe())
     missing = [own for own in SAME_MEANING.values() if not has(tree, own)]
     assert missing == []
 
@@ -94,7 +95,9 @@ def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:
         ("trainer.use_v1", False, "the older trainer plays no episodes"),
         ("trainer.nnodes", 2, "`cluster.nodes`"),
         ("trainer.n_gpus_per_node", 2, "`cluster.gpus_per_node`"),
-        ("trainer.v1.trainer_mode", "colocate_async", "sampling and training take turns"),
+        ("trainer.v1.trainer_mode", "colocate_async", "`trainer.mode`"),
+        ("trainer.v1.sampler.max_off_policy_threshold", 2, "`trainer.async.staleness`"),
+        ("actor_rollout_ref.actor.use_prefix_grouper", True, "does not read it"),
         (f"{ROLLOUT}.agent.agent_loop_config_path", "a.yaml", "`agent` section"),
         (f"{ROLLOUT}.agent.agent_loop_manager_class", "mine.Manager", "`agent` section"),
         (f"{ROLLOUT}.agent.default_agent_loop", "tool_agent", "`agent.loop`"),
@@ -202,7 +205,7 @@ def broken(config: Mapping[str, Any], recipe: Recipe, folder: Path) -> Iterator[
         "trainer.resume_mode": "auto",
         "trainer.resume_from_path": None,
         "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.v1.trainer_mode": TRAINERS[Mode.sync],
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.default_hdfs_dir": None,
         "trainer.del_local_ckpt_after_load": False,

@@ -1,12 +1,15 @@
 """Which episodes become a training batch: whole groups of at least two healthy ones, and never nothing."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aworld_train.adapter.verl import liveness, sampler
-from aworld_train.adapter.verl.sampler import GroupSampler
+from aworld_train.adapter.verl.sampler import AsyncGroupSampler, GroupSampler
 
 OPTIONS: dict[str, Any] = {
     "trainer_mode": "sync",
@@ -86,3 +89,97 @@ def test_the_queue_is_not_looked_at_once_a_process_has_died(monkeypatch: pytest.
 
 def test_validation_takes_every_episode(cleared: list[str]) -> None:
     assert groups(materialize({"a": 1, "b": 0}, partition="val")) == {"a"}
+
+
+def queue_of(groups: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A queue that holds groups by the oldest version of each episode; a group with None has lost a session."""
+    held: dict[str, Any] = {}
+    for uid, versions in groups.items():
+        add(held, uid, versions)
+
+    def clear(*, partition_id: str, keys: list[str]) -> None:
+        for key in keys:
+            held.pop(key)
+
+    monkeypatch.setattr(sampler.tq, "kv_clear", clear)
+    monkeypatch.setattr(sampler.tq, "kv_list", lambda: {"train": dict(held)})
+    return held
+
+
+def add(held: dict[str, Any], uid: str, versions: list[Any]) -> None:
+    status = "failure" if None in versions else "finished"
+    held[uid] = {"is_prompt": True, "status": status, "global_steps": 1}
+    for session, version in enumerate(versions):
+        if version is not None:
+            held[f"{uid}_{session}_0"] = {"min_global_steps": version, "response_len": 5}
+
+
+def sample(held: dict[str, Any], step: int, replaced: Any = None, size: int = 1) -> tuple[Any, Any]:
+    options = OPTIONS | {"trainer_mode": "separate_async", "max_off_policy_threshold": None}
+    made = AsyncGroupSampler(
+        **options | {"refill_fn": replaced}, sampler_kwargs={"min_group": 2, "max_staleness": 1}
+    )
+    batch, metrics = made.sample(global_steps=step, partition_id="train", batch_size=size)
+    return sorted(batch.keys), metrics
+
+
+def test_an_episode_with_a_token_of_too_old_weights_is_left_out_with_its_cause_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sampler, "report_left_out", lambda *arguments: reported.append(arguments))
+    held = queue_of({"a": [0, 1, 2]}, monkeypatch)
+    assert sample(held, 3) == (
+        ["a_1_0", "a_2_0"],
+        {"training/stale_episodes": 1, "training/stale_tokens": 5},
+    )
+    assert [arguments for arguments in reported if arguments[0]] == [
+        ({"a_0"}, "it has a token of weights older than trainer.async.staleness")
+    ]
+    assert held.keys() == {"a_1_0", "a_2_0"}, "the trained rows stay until the step ends"
+
+
+def test_another_task_is_played_for_a_group_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = queue_of({"a": [0, 0, 2], "b": [2, None, None], "c": [2, 2, None]}, monkeypatch)
+    replaced: list[int] = []
+
+    def play(tasks: int) -> None:
+        replaced.append(tasks)
+        add(held, "d", [2, 2, 2])
+
+    keys, metrics = sample(held, 3, play, size=2)
+    assert {key.split("_")[0] for key in keys} == {"c", "d"}
+    assert replaced == [2]
+    assert metrics["training/stale_episodes"] == 2
+    assert metrics["training/off_policy/evicted_samples"] == 1
+    assert metrics["training/rollout_failure/evicted_samples"] == 1
+
+
+def test_tasks_are_not_replaced_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, number = queue_of({"a": [2, None]}, monkeypatch), iter(range(10))
+    with pytest.raises(RuntimeError, match="nothing to train on"):
+        sample(held, 3, lambda tasks: add(held, f"b{next(number)}", [None, 2]))
+
+
+@given(
+    step=st.integers(1, 6),
+    groups=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6),
+)
+def test_no_trained_row_is_older_than_the_bound(step: int, groups: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        played = {f"g{number}": [min(v, step - 1) for v in group] for number, group in enumerate(groups)}
+        held = queue_of(played, monkeypatch)
+        tags = dict(held)
+        number = iter(range(1000))
+
+        def play(tasks: int) -> None:
+            for _ in range(tasks):
+                add(held, f"n{next(number)}", [step - 1] * 2)
+            tags.update(held)
+
+        keys, _ = sample(held, step, play, size=len(groups))
+        assert keys
+        assert all(step - 1 - tags[key]["min_global_steps"] <= 1 for key in keys)
+        sizes = Counter(key.split("_")[0] for key in keys)
+        assert len(sizes) == len(groups)
+        assert min(sizes.values()) >= 2

@@ -74,9 +74,6 @@ def test_a_pass_of_the_engine_has_a_token_for_each_sequence() -> None:
     [
         ("verl.algorithm.filter_groups.metric", "''", "reward"),
         ("verl.algorithm.filter_groups.max_inflight_gen_batches", "0", "1"),
-        ("verl.trainer.v1.sampler.max_off_policy_threshold", "0", "null"),
-        ("verl.trainer.v1.sampler.max_off_policy_strategy", "keep", "wait"),
-        ("verl.trainer.v1.sampler.max_off_policy_strategy", "keep", "drop"),
         ("verl.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz", "true", "false"),
     ],
 )
@@ -84,7 +81,6 @@ def test_raw_keys_that_verl_refuses_when_the_trainer_is_built(key: str, value: s
     filtered = [*_GPU, "verl.algorithm.filter_groups.enable=true", "trainer.dynamic_batches=false"]
     refused = _faults([*filtered, f"{key}={value}"])
     assert list(refused) == [key]
-    assert ("or null for no limit" in refused[key]) is (other == "null")
     assert not _faults([*filtered, f"{key}={other}"])
 
 
@@ -112,3 +108,34 @@ def test_probabilities_are_computed_by_parts_where_verl_can(tied: bool | None, t
     forced = recipes.load("base/gpu-1", [f"model.path={tmp_path}", f"verl.{FUSED}=true"])
     faults = [text for key, text in model_faults(forced) if key[-1] == "use_fused_kernels"]
     assert bool(faults) is (tied is False)
+
+
+_ASYNC = [
+    "rollout.engine=transformers",
+    "algorithm.rollout_correction=off",
+    "trainer.mode=separate_async",
+    "trainer.batch_size=8",
+]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["rollout.engine=vllm"], "trainer.mode"),
+        (["cluster.launcher=slurm"], "trainer.mode"),
+        (["trainer.async.warmup_batches=2"], "trainer.async.warmup_batches"),
+        (["trainer.async.sync_every=2"], "trainer.async.sync_every"),
+        (["trainer.minibatch_size=4"], "trainer.async.sync_every"),
+        (["trainer.mode=colocate_async", "trainer.async.sync_every=2"], "trainer.async.sync_every"),
+        (["algorithm.rollout_correction=token"], "algorithm.rollout_correction"),
+        (["verl.algorithm.filter_groups.enable=true"], "verl.algorithm.filter_groups.enable"),
+    ],
+)
+def test_what_an_asynchronous_mode_cannot_do_is_refused(overrides: list[str], key: str) -> None:
+    assert key in _faults([*_ASYNC, *overrides])
+
+
+def test_updates_between_deliveries_are_parts_of_a_batch() -> None:
+    sizes = ["trainer.async.sync_every=2", "trainer.minibatch_size=4"]
+    assert not _faults([*_ASYNC, *sizes])
+    assert not _faults([*_ASYNC, "trainer.mode=colocate_async", "trainer.minibatch_size=4"])

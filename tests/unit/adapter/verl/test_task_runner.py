@@ -1,5 +1,6 @@
 """VeRL's controller as a run changes it: what it prints, tracks, saves and reports."""
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -15,13 +16,14 @@ from verl.trainer.ppo.v1 import get_trainer_cls, trainer_base, trainer_sync
 from aworld_train import waits
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.verl import task_runner, trainer
-from aworld_train.adapter.verl.compose import TRAINER
+from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.task_runner import (
     TaskRunner,
     keep_references,
     on_first_node,
     track_as_one_run,
 )
+from aworld_train.recipe.schema import Mode
 
 REFERENCE = "${oc.env:CANARY_PROJECT}"
 VALUE = "canary-project"
@@ -127,8 +129,12 @@ def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Callable[[], tuple[Tr
 
 
 def test_the_trainer_that_is_composed_is_known_to_verl_when_a_run_begins() -> None:
-    assert get_trainer_cls(TRAINER) is trainer.EpisodeTrainer
-    assert trainer.__name__ == task_runner._TRAINER_MODULE
+    module = importlib.import_module(task_runner._TRAINER_MODULE)
+    assert {mode: get_trainer_cls(name) for mode, name in TRAINERS.items()} == {
+        Mode.sync: trainer.EpisodeTrainer,
+        Mode.colocate_async: module.ColocateTrainer,
+        Mode.separate_async: module.SeparateTrainer,
+    }
 
 
 def test_a_run_prints_and_tracks_references_and_trains_with_their_values(

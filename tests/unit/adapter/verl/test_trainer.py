@@ -13,6 +13,7 @@ from tensordict.tensorclass import NonTensorStack
 from transfer_queue import KVBatchMeta
 
 from aworld_train.adapter.verl import checkpoints, trainer
+from aworld_train.adapter.verl.async_trainers import SeparateTrainer
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
 from tests.unit.adapter.verl.test_checkpoints import checkpoint as saved_checkpoint
 
@@ -59,7 +60,7 @@ def made(**changes: Any) -> Any:
     """A trainer without Ray: its configuration, and a group of two ranks that keeps what it was told."""
     trained: Any = EpisodeTrainer.__new__(EpisodeTrainer)
     trained.config = OmegaConf.merge(CONFIG, changes)
-    trained.use_critic = False
+    trained.use_critic, trained.parameter_sync_step = False, 1
     trained.global_steps = 4
     trained.tokenizer = SimpleNamespace(eos_token_id=0)
 
@@ -257,11 +258,38 @@ def test_rewards_that_differ_and_advantages_that_are_all_zero_end_the_run(
     made(algorithm={"adv_estimator": "grpo_passk"})._compute_advantage(batch_of(), {})
 
 
-def test_where_verl_asks_for_the_mode_it_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counts_of_a_step_are_those_of_all_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(self: Any, metrics: Any, timing: Any, size: int) -> str:
+        metrics |= {"training/episodes": 4 + size, "training/stale_tokens": 3, "actor/lr": 1.0}
+        return "batch"
+
+    def step(self: Any, metrics: Any, timing: Any) -> str:
+        for size in range(2):
+            batch = self._step_once({}, timing, size)
+        metrics |= {"training/episodes": 4.5, "actor/lr": 1.0}
+        return batch
+
+    monkeypatch.setattr(trainer.PPOTrainer, "_step_once", once)
+    monkeypatch.setattr(trainer.PPOTrainer, "step", step)
+    metrics: dict[str, Any] = {}
+    assert made().step(metrics, {}) == "batch"
+    assert metrics == {"training/episodes": 9, "training/stale_tokens": 6, "actor/lr": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(EpisodeTrainer, ("sync", 1)), (SeparateTrainer, ("separate_async", 2))]
+)
+def test_where_verl_asks_for_the_mode_it_is_its_own(
+    kind: Any, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
-        trainer.PPOTrainerSync, "_build_replay_buffer", lambda self: f"buffer of {self.trainer_mode}"
+        trainer.PPOTrainer, "_build_replay_buffer", lambda self: (self.trainer_mode, self.parameter_sync_step)
     )
-    assert made()._build_replay_buffer() == "buffer of sync"
+    trained = kind.__new__(kind)
+    trained.config = OmegaConf.create(
+        {"trainer": {"v1": {"sync": {}, "separate_async": {"parameter_sync_step": 2}}}}
+    )
+    assert trained._build_replay_buffer() == expected
 
 
 class Killed(BaseException):

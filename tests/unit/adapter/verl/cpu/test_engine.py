@@ -1,5 +1,6 @@
 """The training engine on CPU computes what VeRL's does."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 pytest.importorskip("verl")
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from verl.utils import fsdp_utils
 
 from aworld_train.adapter.verl.cpu import engine
 
@@ -38,3 +42,19 @@ def test_ranks_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     engine.CpuFSDPEngine(1)
     assert threads == [1, 50]
+
+
+def test_weights_that_are_set_aside_do_not_change_with_the_model(tmp_path: Path) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        module = torch.nn.Linear(2, 1)
+        fully_shard(module, mesh=init_device_mesh("cpu", (1,)))
+        copied = [save(module)[0] for save in (fsdp_utils.fsdp2_sharded_save_to_cpu, engine._shards_of)]
+        before = module.weight.to_local().clone()
+        with torch.no_grad():
+            module.weight.add_(1)
+    finally:
+        torch.distributed.destroy_process_group()
+    ours, of_verl = [weights["weight"][0] for weights in copied]
+    assert torch.equal(ours, before)
+    assert not torch.equal(of_verl, before), "VeRL copies weights itself now: copied_weights is not needed"

@@ -53,6 +53,14 @@ async def test_a_rank_sends_to_the_server_of_its_number(
     assert calls[1:] == ["transformers_server_3", ([], [], True, None)]
 
 
+async def test_the_sender_of_a_replica_beside_the_trainer_sends_to_it(
+    sender: tuple[Any, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    await TransformersRollout("config", "model", None, replica_rank=2).update_weights([])
+    assert sender[1][2:] == ["transformers_server_2", ([], [], True, None)]
+
+
 async def test_weights_in_another_format_are_refused(sender: tuple[Any, list[Any]]) -> None:
     with pytest.raises(ValueError, match="takes whole named tensors, not 'delta'"):
         await sender[0].update_weights([], wire_format="delta")

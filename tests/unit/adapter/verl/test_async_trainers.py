@@ -1,0 +1,76 @@
+"""Turns that new weights interrupt, and VeRL's trainers that sample ahead."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from verl.trainer.ppo.v1 import trainer_separate_async
+from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.replica import TokenOutput
+
+from aworld_train.adapter.verl.async_trainers import ResumingClient
+
+TOKENS = list(range(100, 110))
+LIMIT = {"max_tokens": len(TOKENS), "temperature": 1.0}
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *parts: tuple[int, int]) -> list[Any]:
+    """The requests that a server gets, which answers with so many tokens each, of weights with that version."""
+    requests: list[Any] = []
+    answers: Iterator[tuple[int, int]] = iter(parts)
+
+    async def generate(self: Any, request_id: str, *, prompt_ids: Any, sampling_params: Any) -> TokenOutput:
+        requests.append((prompt_ids, sampling_params["max_tokens"]))
+        count, version = next(answers)
+        begin = len(prompt_ids) - 1
+        interrupted = count < sampling_params["max_tokens"] and len(requests) < len(parts)
+        return TokenOutput(
+            token_ids=TOKENS[begin : begin + count],
+            log_probs=[-float(version)] * count,
+            stop_reason="aborted" if interrupted else "completed",
+            extra_fields={"global_steps": version, "top_logprobs": [[(0, -1.0)]] * count},
+        )
+
+    monkeypatch.setattr(LLMServerClient, "generate", generate)
+    return requests
+
+
+async def turn(*, continues: bool = True) -> Any:
+    client = ResumingClient.__new__(ResumingClient)
+    client._continues = continues
+    return await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
+
+
+async def test_an_interrupted_turn_continues_with_its_tokens_and_says_which_weights_sampled_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requests = served(monkeypatch, (3, 4), (0, 4), (2, 5), (5, 7))
+    output = await turn()
+    assert output.token_ids == TOKENS
+    assert output.log_probs == [-4.0] * 3 + [-5.0] * 2 + [-7.0] * 5
+    assert output.extra_fields["parts"] == [(0, 4), (3, 5), (5, 7)]
+    assert len(output.extra_fields["top_logprobs"]) == len(TOKENS)
+    assert output.stop_reason == "completed"
+    prompts = [[1], [1, *TOKENS[:3]], [1, *TOKENS[:3]], [1, *TOKENS[:5]]]
+    assert requests == list(zip(prompts, [10, 7, 7, 5], strict=True))
+    assert LIMIT["max_tokens"] == len(TOKENS)
+
+
+async def test_a_turn_that_was_interrupted_at_its_last_token_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served(monkeypatch, (10, 4))
+    assert (await turn()).extra_fields["parts"] == [(0, 4)]
+
+
+async def test_without_partial_rollouts_a_turn_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = served(monkeypatch, (3, 4), (10, 5))
+    output = await turn(continues=False)
+    assert (output.token_ids, output.extra_fields["parts"]) == (TOKENS, [(0, 5)])
+    assert requests == [([1], 10)] * 2
+
+
+def test_verl_s_line_that_its_logger_does_not_take_is_not_logged() -> None:
+    with pytest.raises(TypeError, match="flush"):
+        trainer_separate_async.logger.warning("VeRL 0.9.1 logs with it at the level INFO", flush=True)
+    trainer_separate_async.logger.info("", flush=True)
