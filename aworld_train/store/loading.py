@@ -31,6 +31,7 @@ from aworld_train.store.events import (
     RowsTrained,
     TaskSeen,
 )
+from aworld_train.store.step_figures import keep_figures, mark_changed
 from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end_values, task_row
 
 _BATCH_BYTES = 4 << 20
@@ -80,16 +81,19 @@ def load(
         is_loaded = next(read_events(file, loaded.get(file.name, 0), 1), None) is None
         if is_loaded and (has_successor(file, files) or (final and not is_open(file))):
             _remove(database, file, loaded)
+    keep_figures(database, final=final)
     return count
 
 
 def close_running(database: Database) -> int:
     """Close the episodes whose process has ended before them, as ``lost``; returns how many there were."""
-    table = tables.episodes
+    table, run = tables.episodes, database.place.run
+    is_running = and_(table.c.run == run, table.c.status == "running")
     with database.begin() as connection:
+        mark_changed(connection, run, is_running)
         result = connection.execute(
             update(table)
-            .where(table.c.run == database.place.run, table.c.status == "running")
+            .where(is_running)
             .values(
                 status="lost",
                 outcome="infrastructure",
@@ -112,6 +116,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
     if step and not validated:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
     with database.begin() as connection:
+        mark_changed(connection, database.place.run, later)
         result = connection.execute(
             update(table)
             .where(table.c.run == database.place.run, table.c.status != "superseded", later)
@@ -355,10 +360,17 @@ _ORDER = (
 
 def _flush(connection: Connection, database: Database, rows: Rows, ends: list[dict[str, Any]]) -> None:
     """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
+    run, begun = database.place.run, rows.get(tables.episodes, [])
+    if steps := {(row["phase"], row["step"]) for row in begun}:
+        change = _insert(database, tables.steps).on_conflict_do_update(
+            index_elements=["run", "phase", "step"], set_={"figures": None}
+        )
+        connection.execute(change, [{"run": run, "phase": phase, "step": step} for phase, step in steps])
     for table in _ORDER:
         if values := rows.pop(table, None):
             _insert_all(connection, _insert(database, table).on_conflict_do_nothing(), values)
     if ends:
+        mark_changed(connection, run, tables.episodes.c.id.in_([end["episode"] for end in ends]))
         connection.execute(_UPDATE_EPISODE, ends)
         ends.clear()
 

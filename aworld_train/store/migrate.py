@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 
-NEWEST = "0004"
+NEWEST = "0005"
 """The newest revision below ``migrations/versions``."""
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 

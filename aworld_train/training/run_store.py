@@ -125,7 +125,7 @@ def _check_values(store: Store, condition: str) -> None:
     for name, value in compared_values(condition):
         if name not in _VALUES or value == "null":
             continue
-        known = {*_VALUES[name], *store.values(name)}
+        known = {*_VALUES[name], *store.figures().values(name)}
         if value not in known:
             close = nearest(value, known)
             hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}."

@@ -123,7 +123,9 @@ async def test_nothing_is_asked_again_without_need(tmp_path: Path) -> None:
         assert "cannot be read" in await shown.text("[role=alert]")
         assert sum(query.startswith("values?") for query in shown.queries) == 1
         shown.queries.clear()
-        async with shown.page.expect_response(lambda response: "/api/values?" in response.url, timeout=30_000):
+        async with shown.page.expect_response(
+            lambda response: "/api/values?" in response.url, timeout=30_000
+        ):
             await in_thread(add_episode, folder, None, step=9, index=77, episode="e" * 16)
         assert not [query for query in shown.queries if query.startswith(("episodes?", "count?"))]
         await shown.page.click("text=Clear")
