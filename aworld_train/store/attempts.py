@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database
+from aworld_train.store.step_figures import mark_changed
 
 _KEYS_AT_ONCE = 500
 
@@ -29,15 +30,13 @@ def attempts_by_status(database: Database, phase: str) -> Mapping[str, bool | No
 
 def set_aside(database: Database, phase: str, keys: Iterable[str]) -> None:
     """Mark attempts as ``superseded``, because they are made again."""
-    table, ordered = tables.episodes, sorted(keys)
+    table, ordered, run = tables.episodes, sorted(keys), database.place.run
     with database.begin() as connection:
         for begin in range(0, len(ordered), _KEYS_AT_ONCE):
-            connection.execute(
-                update(table)
-                .where(
-                    table.c.run == database.place.run,
-                    table.c.phase == phase,
-                    table.c.key.in_(ordered[begin : begin + _KEYS_AT_ONCE]),
-                )
-                .values(status="superseded")
+            made_again = and_(
+                table.c.run == run,
+                table.c.phase == phase,
+                table.c.key.in_(ordered[begin : begin + _KEYS_AT_ONCE]),
             )
+            mark_changed(connection, run, made_again)
+            connection.execute(update(table).where(made_again).values(status="superseded"))

@@ -33,6 +33,7 @@ from aworld_train.store.events import (
     RowsTrained,
     TaskSeen,
 )
+from aworld_train.store.step_figures import keep_figures, mark_changed
 from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end_values, task_row
 
 _BATCH_BYTES = 4 << 20
@@ -82,16 +83,19 @@ def load(
         is_loaded = next(read_events(file, loaded.get(file.name, 0), 1), None) is None
         if is_loaded and (has_successor(file, files) or (final and not is_open(file))):
             _remove(database, file, loaded)
+    keep_figures(database, final=final)
     return count
 
 
 def close_running(database: Database) -> int:
     """Close the episodes whose process has ended before them, as ``lost``; returns how many there were."""
-    table = tables.episodes
+    table, run = tables.episodes, database.place.run
+    is_running = and_(table.c.run == run, table.c.status == "running")
     with database.begin() as connection:
+        mark_changed(connection, run, is_running)
         result = connection.execute(
             update(table)
-            .where(table.c.run == database.place.run, table.c.status == "running")
+            .where(is_running)
             .values(
                 status="lost",
                 outcome="infrastructure",
@@ -114,6 +118,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
     if step and not validated:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
     with database.begin() as connection:
+        mark_changed(connection, database.place.run, later)
         result = connection.execute(
             update(table)
             .where(table.c.run == database.place.run, table.c.status != "superseded", later)
@@ -354,12 +359,23 @@ _ORDER = (
 
 def _flush(connection: Connection, database: Database, rows: Rows, ends: list[dict[str, Any]]) -> None:
     """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
+    run, begun = database.place.run, rows.get(tables.episodes, [])
+    if steps := {(row["phase"], row["step"]) for row in begun}:
+        change = _insert(database, tables.steps).on_conflict_do_update(
+            index_elements=["run", "phase", "step"], set_={"figures": None}
+        )
+        connection.execute(change, [{"run": run, "phase": phase, "step": step} for phase, step in steps])
     for table in _ORDER:
         if values := rows.pop(table, None):
             _insert_all(connection, _insert(database, table).on_conflict_do_nothing(), values)
     if ends:
-        connection.execute(_UPDATE_EPISODE, ends)
+        _update_episodes(connection, run, ends)
         ends.clear()
+
+
+def _update_episodes(connection: Connection, run: str, changes: list[dict[str, Any]]) -> None:
+    mark_changed(connection, run, tables.episodes.c.id.in_([change["episode"] for change in changes]))
+    connection.execute(_UPDATE_EPISODE, changes)
 
 
 def _insert_all(connection: Connection, insert: Any, values: list[dict[str, Any]]) -> None:
@@ -411,13 +427,11 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
         advantages.setdefault(episode, [])
     if uses:
         connection.execute(_UPDATE_ROW, uses)
-        connection.execute(
-            _UPDATE_EPISODE,
-            [
-                {"episode": episode, "trained_step": event.step, "advantage": _weighted_mean(weighted)}
-                for episode, weighted in advantages.items()
-            ],
-        )
+        trained = [
+            {"episode": episode, "trained_step": event.step, "advantage": _weighted_mean(weighted)}
+            for episode, weighted in advantages.items()
+        ]
+        _update_episodes(connection, run, trained)
 
 
 def _weighted_mean(values: Sequence[tuple[float, int]]) -> float | None:
@@ -429,10 +443,13 @@ def _weighted_mean(values: Sequence[tuple[float, int]]) -> float | None:
 def _drop(connection: Connection, run: str, event: GroupsDropped, final: bool) -> None:
     table = tables.episodes
     for key in event.keys:
-        is_of_group = table.c.key.startswith(f"{key}_", autoescape=True)
+        is_of_group = and_(
+            table.c.run == run, table.c.status == "ended", table.c.key.startswith(f"{key}_", autoescape=True)
+        )
+        mark_changed(connection, run, is_of_group)
         result = connection.execute(
             update(table)
-            .where(table.c.run == run, table.c.status == "ended", is_of_group)
+            .where(is_of_group)
             .values(
                 treatment=Treatment.dropped.value,
                 cause=func.coalesce(table.c.cause, event.reason),

@@ -10,6 +10,7 @@ from aworld_train.store.compression import decompressed
 from aworld_train.store.conditions import where
 from aworld_train.store.content import decoded_content, decoded_node, image_digests
 from aworld_train.store.database import Database
+from aworld_train.store.step_figures import mark_changed
 
 _CONTENT_TABLES = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
 _CHUNK = 500
@@ -40,7 +41,7 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
         )
         ids = list(connection.execute(query).scalars())
         for begin in range(0, len(ids), _CHUNK):
-            _remove(connection, ids[begin : begin + _CHUNK])
+            _remove(connection, database.place.run, ids[begin : begin + _CHUNK])
         blobs = _remove_unused_blobs(connection) if database.is_sqlite else 0
     if database.is_sqlite:
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -67,12 +68,13 @@ def limit_size(database: Database, max_bytes: float) -> int:
             )
             if not oldest:
                 break
-            _remove(connection, oldest)
+            _remove(connection, database.place.run, oldest)
             removed += len(oldest)
     return removed
 
 
-def _remove(connection: Connection, episodes: list[str]) -> None:
+def _remove(connection: Connection, run: str, episodes: list[str]) -> None:
+    mark_changed(connection, run, tables.episodes.c.id.in_(episodes))
     for table in _CONTENT_TABLES:
         connection.execute(delete(table).where(table.c.episode.in_(episodes)))
     connection.execute(

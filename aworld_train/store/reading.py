@@ -1,7 +1,7 @@
 """Reads the store of a run: lists of episodes, one episode with everything, tasks, and rows that were trained on."""
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import visitors
 
-from aworld_train.episode.figures import COLUMNS, FIGURES, EpisodeFigures, PerStep, figures_of, per_step
+from aworld_train.episode.figures import COLUMNS, FIGURES, EpisodeFigures, figures_of
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
@@ -24,6 +24,7 @@ from aworld_train.store.content import (
     unpacked_floats,
 )
 from aworld_train.store.database import Database
+from aworld_train.store.step_figures import RunFigures, run_figures
 from aworld_train.store.store_location import StorePlace
 
 _ROWS_AT_ONCE = 1000
@@ -211,30 +212,9 @@ class Store:
         query = self._joined(_head_query(), page).order_by(*_order(sort, descending))
         return [_head(row) for row in self._records(query)]
 
-    def values(self, name: str) -> dict[str, int]:
-        """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
-        if name == "tool":
-            column: ColumnElement[Any] = tables.tool_calls.c.name
-            query = (
-                select(column, func.count())
-                .join(tables.episodes, tables.episodes.c.id == tables.tool_calls.c.episode)
-                .where(self._is_used())
-            )
-        else:
-            column = tables.episodes.c[name]
-            query = select(column, func.count()).where(self._is_used(), column.is_not(None))
-        return dict(sorted((row[0], row[1]) for row in self._rows(query.group_by(column))))
-
-    def steps(self) -> list[tuple[str, int, int]]:
-        """Phase, step and number of episodes of every step, in order."""
-        columns = tables.episodes.c
-        query = (
-            select(columns.phase, columns.step, func.count())
-            .where(self._is_used())
-            .group_by(columns.phase, columns.step)
-            .order_by(columns.step, columns.phase)
-        )
-        return [(phase, step, count) for phase, step, count in self._rows(query)]
+    def figures(self) -> RunFigures:
+        with self._database.begin() as connection:
+            return run_figures(connection, self.place.run)
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         task, episode = tables.tasks.c, tables.episodes.c
@@ -287,45 +267,6 @@ class Store:
             for *key, row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
                 yield TaskKey(*key), json.loads(decompressed(row))
 
-    def step_figures(self) -> list[dict[str, Any]]:
-        """By phase and step: number of episodes, and the means of their figures."""
-        columns = tables.episodes.c
-        means = ("accuracy", *per_step(PerStep.mean))
-        query = (
-            select(
-                columns.phase,
-                columns.step,
-                func.count().label("episodes"),
-                func.count(columns.accuracy).label("measured"),
-                func.avg(columns.trained_step - 1 - columns.weights_first).label("staleness"),
-                *(func.avg(columns[name]).label(name) for name in means),
-            )
-            .where(self._is_used())
-            .group_by(columns.phase, columns.step)
-            .order_by(columns.step, columns.phase)
-        )
-        return self._records(query)
-
-    def outcomes(self) -> list[tuple[str, int, str, int]]:
-        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still run."""
-        columns = tables.episodes.c
-        query = (
-            select(columns.phase, columns.step, columns.outcome, func.count())
-            .where(self._is_used(), columns.outcome.is_not(None))
-            .group_by(columns.phase, columns.step, columns.outcome)
-            .order_by(columns.step, columns.phase, columns.outcome)
-        )
-        return [(phase, step, outcome, count) for phase, step, outcome, count in self._rows(query)]
-
-    def suspicions(self) -> dict[str, int]:
-        """The signs of reward hacking that episodes show, with the numbers of episodes."""
-        column = tables.episodes.c.suspicions
-        query = select(column, func.count()).where(self._is_used(), column.is_not(None)).group_by(column)
-        counts: Counter[str] = Counter()
-        for names, count in self._rows(query):
-            counts.update(dict.fromkeys(names.strip(",").split(","), count))
-        return dict(sorted(counts.items()))
-
     def outline(self) -> list[tuple[str, str, int, str, float | None]]:
         """Id, phase, step, outcome and accuracy of all episodes that have ended, in order of steps and ids."""
         columns = tables.episodes.c
@@ -348,26 +289,6 @@ class Store:
         )
         [(count, began, ended)] = self._rows(query)
         return int(count), began, ended
-
-    def tool_latencies(self) -> list[dict[str, Any]]:
-        """By phase, step and tool: number of calls, errors, mean and longest seconds."""
-        tool, episode = tables.tool_calls.c, tables.episodes.c
-        query = (
-            select(
-                episode.phase,
-                episode.step,
-                tool.name.label("tool"),
-                func.count().label("calls"),
-                func.count().filter(tool.is_error).label("errors"),
-                func.avg(tool.seconds).label("mean_seconds"),
-                func.max(tool.seconds).label("max_seconds"),
-            )
-            .join(tables.episodes, episode.id == tool.episode)
-            .where(self._is_used())
-            .group_by(episode.phase, episode.step, tool.name)
-            .order_by(episode.step, tool.name)
-        )
-        return self._records(query)
 
     def episode(self, name: str) -> StoredEpisode:
         """An episode with everything.

@@ -68,7 +68,7 @@ tasks = Table(
 # What lists sort, filter and count by: these read its index alone, in order of time, and none of the long rows.
 _LISTED = (
     "run began id status step phase attempt task outcome treatment reward accuracy scorer scoring turns tool_calls "
-    "tool_errors response_tokens sampled_tokens seconds weights_first trained_step advantage suspicions"
+    "tool_errors sampled_tokens seconds trained_step advantage suspicions"
 )
 
 episodes = Table(
@@ -107,8 +107,16 @@ episodes = Table(
     Index("episodes_by_status", "run", "status"),
     Index("episodes_by_spans", "run", "spans_sent", "status"),
     Index("episodes_listed", *_LISTED.split()),
-    # For figures of tools by step.
-    Index("episodes_by_id", "id", "run", "status", "phase", "step"),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("phase", String, primary_key=True),
+    Column("step", Integer, primary_key=True),
+    # What its episodes come to (see ``step_figures``), packed; null where they have changed since.
+    Column("figures", LargeBinary),
 )
 
 contents = Table(

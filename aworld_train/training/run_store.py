@@ -126,7 +126,7 @@ def _check_values(store: Store, condition: str) -> None:
     for name, value in compared_values(condition):
         if name not in _VALUES or value == "null":
             continue
-        known = {*_VALUES[name], *store.values(name)}
+        known = {*_VALUES[name], *store.figures().values(name)}
         if value not in known:
             hint = suggestion(value, known, f" There are {', '.join(sorted(known))}.")
             raise UsageError(f"No episodes match {condition!r}: {name} is never {value!r}.{hint}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.store.reading import Store
+from aworld_train.store.step_figures import RunFigures
 from aworld_train.training.recorded_run import RecordedRun
 
 FIGURES = (
@@ -26,7 +27,8 @@ MAX_POINTS = 2_000
 
 def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
     """All that a run's page draws; ``names`` are all figures that ``metrics.jsonl`` has."""
-    by_step = store.step_figures() if store else []
+    figures = store.figures() if store else RunFigures(())
+    by_step = figures.step_figures()
     series = {name: points for name in (*FIGURES, *_UPDATE_FIGURES) if (points := run.series(name))}
     for name in _EPISODE_FIGURES:
         if name not in series:
@@ -36,8 +38,8 @@ def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
     return {
         "series": {name: thinned(points) for name, points in series.items()},
         "validation": _validation(run, by_step),
-        "outcomes": _outcomes(run, store),
-        "tools": _tools(store),
+        "outcomes": _outcomes(run, figures),
+        "tools": _tools(figures),
         "names": run.figure_names(),
     }
 
@@ -72,15 +74,15 @@ def _validation(run: RecordedRun, by_step: Sequence[Mapping[str, Any]]) -> list[
     return thinned(validations)
 
 
-def _outcomes(run: RecordedRun, store: Store | None) -> dict[str, list[tuple[int, int]]]:
+def _outcomes(run: RecordedRun, figures: RunFigures) -> dict[str, list[tuple[int, int]]]:
     counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in run.rows:
         outcomes = row.get("outcomes")
         for outcome, count in outcomes.items() if isinstance(outcomes, dict) else ():
             if isinstance(count, int):
                 counts[str(outcome)].append((row["step"], count))
-    if not counts and store is not None:
-        stored = store.outcomes()
+    if not counts:
+        stored = figures.outcomes()
         phases = {phase for phase, _, _, _ in stored}
         for phase, step, outcome, count in stored:
             if phase == "train" or "train" not in phases:
@@ -88,9 +90,9 @@ def _outcomes(run: RecordedRun, store: Store | None) -> dict[str, list[tuple[int
     return {outcome: thinned(points) for outcome, points in sorted(counts.items())}
 
 
-def _tools(store: Store | None) -> dict[str, list[dict[str, Any]]]:
+def _tools(figures: RunFigures) -> dict[str, list[dict[str, Any]]]:
     points_by_tool: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in store.tool_latencies() if store else ():
+    for row in figures.tool_latencies():
         steps = points_by_tool[row["tool"]]
         if steps and steps[-1]["step"] == row["step"]:
             # A step's training and validation are one point: the curve is of the tool, not of the model.

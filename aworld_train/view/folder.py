@@ -107,4 +107,6 @@ def _state(file: Path) -> str:
         status = file.stat()
     except OSError:
         return "-"
+    if not status.st_size:  # such as the write-ahead log that opening a database makes
+        return "-"
     return f"{status.st_size}.{status.st_mtime_ns}.{status.st_ino}"

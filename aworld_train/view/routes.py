@@ -118,10 +118,11 @@ def values(folder: RunsFolder, parameters: _Parameters) -> Any:
     store = _store(folder, run)
 
     def query() -> dict[str, Any]:
+        figures = store.figures()
         return {
-            **{name: store.values(name) for name in _VALUES},
-            "suspicion": store.suspicions(),
-            "steps": store.steps(),
+            **{name: figures.values(name) for name in _VALUES},
+            "suspicion": figures.suspicions(),
+            "steps": figures.steps(),
             "sorts": list(SORTS),
         }
 

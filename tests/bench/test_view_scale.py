@@ -110,6 +110,7 @@ def make_large_run(runs: Path) -> None:
             f"INSERT INTO episodes ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
             (tuple(row.values()) for row in rows),
         )
+        connection.execute("INSERT INTO steps SELECT DISTINCT run, phase, step, NULL FROM episodes")
         connection.executemany(
             "INSERT INTO texts VALUES (?, ?)", ((row["id"], text(rng, n)) for n, row in enumerate(rows))
         )
@@ -171,7 +172,7 @@ def episode_row(rng: random.Random, run: str, number: int) -> dict[str, Any]:
         "suspicions": ",answer_in_query," if rng.random() < 0.01 else None,
         "parts": json.dumps({"format": 1.0}),
         "figures": json.dumps(line),
-        "has_content": 0,
+        "has_content": 1,
     }
 
 

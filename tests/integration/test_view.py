@@ -42,6 +42,7 @@ class Watched:
     page: "Page"
     base: str
     faults: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda message: self.faults.append(f"console: {message.text}"))
@@ -69,6 +70,7 @@ class Watched:
         await dialog.dismiss()
 
     def _request(self, request: Any) -> None:
+        self.queries.append(request.url.partition("/api/")[2])
         if not request.url.startswith((self.base, "data:")):
             self.faults.append(f"request: {request.url}")
 
@@ -97,7 +99,7 @@ async def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         await shown.page.locator("[data-count='48']").wait_for()
         await in_thread(add_episode, folder, None, step=9, index=77, episode="e" * 16)
         await shown.page.locator("[data-count='49']").wait_for(timeout=30_000)
-        assert await shown.page.locator(f"[data-episode={'e' * 16}]").count() == 1
+        await shown.page.locator(f"[data-episode={'e' * 16}]").wait_for()
         await shown.open("?run=one")
         await shown.page.locator("[aria-label*='last 0.45 at step 2']").wait_for()
         for name, last in (
@@ -111,6 +113,25 @@ async def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
             metrics.write(json.dumps({"step": 3, "reward": 0.875}) + "\n")
         await shown.page.locator("[aria-label*='last 0.875 at step 3']").wait_for(timeout=30_000)
         assert await shown.page.locator("[aria-label*='last 0.45 at step 2']").count() == 0
+
+
+async def test_nothing_is_asked_again_without_need(tmp_path: Path) -> None:
+    folder = make_stored_run(tmp_path, "one", steps=2)
+    async with opened(tmp_path, "?run=one&view=episodes&where=outcome") as shown:
+        await shown.page.fill("[data-filter=where]", "outcome=")
+        await shown.page.press("[data-filter=where]", "Enter")
+        assert "cannot be read" in await shown.text("[role=alert]")
+        assert sum(query.startswith("values?") for query in shown.queries) == 1
+        shown.queries.clear()
+        async with shown.page.expect_response(
+            lambda response: "/api/values?" in response.url, timeout=30_000
+        ):
+            await in_thread(add_episode, folder, None, step=9, index=77, episode="e" * 16)
+        assert not [query for query in shown.queries if query.startswith(("episodes?", "count?"))]
+        await shown.page.click("text=Clear")
+        await shown.page.locator("[data-count='49']").wait_for()
+        # The browser reports the status.
+        shown.faults[:] = [fault for fault in shown.faults if "status of 400" not in fault]
 
 
 async def test_runs_that_appear_are_listed_and_an_evaluation_says_what_it_measured(tmp_path: Path) -> None:
@@ -182,7 +203,7 @@ async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(
         await page.locator("dialog").wait_for(state="detached")
         await page.keyboard.press("u")
         await page.locator("[data-count='16']").wait_for()
-        # The browser reports each answer to the condition that cannot be read, and the page may ask twice.
+        # The browser reports the answers to the condition that cannot be read.
         shown.faults[:] = [fault for fault in shown.faults if "status of 400" not in fault]
 
 

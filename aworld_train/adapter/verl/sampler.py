@@ -87,7 +87,7 @@ class AsyncGroupSampler(_Watching, ReplayBufferAsync):  # type: ignore[misc]
         after = _episodes_of_groups(rows)
         small = {uid for uid in ended if after[uid] < self._min_group}
         too_old = {uid for uid in small if before[uid] >= self._min_group}
-        report_left_out(small, self._too_few)
+        report_dropped(small, self._too_few)
         self._failures += len(small - too_old)
         if self._failures >= _MOST_FAILED_BATCHES * self._batch_size and small == ended:
             raise self._nothing_left()
@@ -96,7 +96,7 @@ class AsyncGroupSampler(_Watching, ReplayBufferAsync):  # type: ignore[misc]
     def _leave_out(self, partition_id: str, episodes: set[str], reason: str) -> None:
         if not episodes:
             return
-        report_left_out(episodes, reason)
+        report_dropped(episodes, reason)
         rows = self.partitions[partition_id]
         keys = [key for key in rows if _episode(key) in episodes]
         tokens = sum(rows.pop(key)["response_len"] for key in keys)

@@ -44,14 +44,17 @@ export function serverSource() {
       } catch {
         throw new Error(`The server answered with status ${response.status}.`);
       }
-      if (!response.ok) throw new Error(body.error?.message ?? `The server answered with status ${response.status}.`);
-      return body;
+      if (response.ok) return body;
+      const error = new Error(body.error?.message ?? `The server answered with status ${response.status}.`);
+      error.final = response.status === 400 && body.error?.kind === 'usage';
+      throw error;
     },
   };
 }
 
 export function useData(name, parameters, version = '') {
-  // {data, error}: what was there stays while the same is read again.
+  // {data, error}: what was there stays while the same is read again. Nothing is read until the version is known, and
+  // what was asked wrongly is not asked again.
   const key = name === null ? '' : `${name} ${JSON.stringify(parameters)}`;
   const [state, setState] = useState({ key: '', data: null, error: null });
   const job = useRef(null);
@@ -64,10 +67,14 @@ export function useData(name, parameters, version = '') {
       // What changed while it was read is read afterwards, and not while the server is busy with nothing else.
       own.timer = setTimeout(() => {
         own.busy = false;
-        if (own.again) restart(own);
+        if (own.again && !own.refused) restart(own);
       }, own.again ? wait : 0);
     };
-    source.get(name, parameters).then((data) => over({ data, error: null }), (error) => over({ error: error.message }));
+    const failed = (error) => {
+      own.refused = error.final;
+      over({ error: error.message });
+    };
+    source.get(name, parameters).then((data) => over({ data, error: null }), failed);
   };
   const restart = (own) => {
     if (job.current !== own) return;
@@ -75,8 +82,8 @@ export function useData(name, parameters, version = '') {
     read(own);
   };
   useEffect(() => {
-    if (name === null) return;
-    if (job.current?.key === key && job.current.busy) {
+    if (name === null || version === null) return;
+    if (job.current?.key === key && (job.current.busy || job.current.refused)) {
       job.current.again = true;
       return;
     }
@@ -102,8 +109,8 @@ export function usePages(name, parameters, version) {
 }
 
 export function useVersion(runs) {
-  // Changes when what is recorded of these runs does.
-  const [version, setVersion] = useState('');
+  // Changes when what is recorded of these runs does; null until it is known.
+  const [version, setVersion] = useState(source.live ? null : '');
   const key = runs === null ? null : JSON.stringify(runs);
   useEffect(() => {
     if (!source.live || key === null) return undefined;
@@ -116,7 +123,7 @@ export function useVersion(runs) {
           const found = await source.get('version', { run: JSON.parse(key) });
           if (!over) setVersion(found.version);
         } catch {
-          // The next look-up of data says what is wrong.
+          if (!over) setVersion((last) => last ?? ''); // The look-up of data says what is wrong.
         }
       }
       const seconds = (performance.now() - began) / 1000;

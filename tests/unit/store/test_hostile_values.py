@@ -107,7 +107,7 @@ def test_long_names_that_begin_alike_stay_apart(place: StorePlace) -> None:
     with Store(place) as store:
         names = [use.name for each in store.episodes() for use in store.episode(each.id).content.tool_calls]  # type: ignore[union-attr]
         assert sorted(names) == [f"{LONG}0", f"{LONG}1"]
-        assert len(store.values("tool")) == 2
+        assert len(store.figures().values("tool")) == 2
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -32,6 +32,8 @@ def place_of_old_database(folder: Path, runs: Path) -> StorePlace:
         command.upgrade(config, "0001")
         connection.commit()
         for table in tables.metadata.sorted_tables:
+            if not inspect(connection).has_table(table.name):
+                continue
             known = {column["name"] for column in inspect(connection).get_columns(table.name)}
             for row in rows.execute(select(table)).mappings():
                 values = {name: value for name, value in row.items() if name in known}

@@ -81,21 +81,28 @@ def test_an_episode_that_is_played_again_counts_nowhere(store: Store) -> None:
     assert (store.count(), store.count(superseded=True)) == (4, 5)
     assert sorted(store.ids()) == sorted(head.id for head in store.episodes())
     assert sorted(map(_name, store.ids())) == ["ended", "lost", "other", "running"]
-    assert store.steps() == [(PHASE, 1, 3), ("train", 1, 1)]
+    assert store.figures().steps() == [(PHASE, 1, 3), ("train", 1, 1)]
     assert [(task.episodes, task.last_step) for task in store.tasks()] == [(4, 1)]
-    figures = {row["phase"]: (row["step"], row["episodes"], row["measured"]) for row in store.step_figures()}
+    figures = {
+        row["phase"]: (row["step"], row["episodes"], row["measured"])
+        for row in store.figures().step_figures()
+    }
     assert figures == {PHASE: (1, 3, 1), "train": (1, 1, 1)}
-    assert store.values("outcome") == {"answered": 2, "infrastructure": 1}
-    assert sum(store.values("tool").values()) == sum(row["calls"] for row in store.tool_latencies()) == 2
-    assert store.suspicions() == {"answer_in_query": 2}
-    assert [(row["phase"], row["step"], row["calls"]) for row in store.tool_latencies()] == [
+    assert store.figures().values("outcome") == {"answered": 2, "infrastructure": 1}
+    assert (
+        sum(store.figures().values("tool").values())
+        == sum(row["calls"] for row in store.figures().tool_latencies())
+        == 2
+    )
+    assert store.figures().suspicions() == {"answer_in_query": 2}
+    assert [(row["phase"], row["step"], row["calls"]) for row in store.figures().tool_latencies()] == [
         (PHASE, 1, 1),
         ("train", 1, 1),
     ]
 
 
 def test_an_episode_that_goes_on_has_no_outcome(store: Store) -> None:
-    assert store.outcomes() == [
+    assert store.figures().outcomes() == [
         (PHASE, 1, "answered", 1),
         (PHASE, 1, "infrastructure", 1),
         ("train", 1, "answered", 1),
@@ -177,23 +184,23 @@ def test_conditions_and_searched_texts_choose_episodes(played: Store) -> None:
 
 def test_what_steps_and_figures_there_are(played: Store) -> None:
     steps = [("val", 0), ("train", 1), ("train", 2)]
-    assert played.steps() == [(phase, step, 8) for phase, step in steps]
-    assert played.values("outcome") == {"answered": 18, "timeout": 6}
-    assert played.values("tool") == {"calculator": 12}
-    assert played.outcomes() == [
+    assert played.figures().steps() == [(phase, step, 8) for phase, step in steps]
+    assert played.figures().values("outcome") == {"answered": 18, "timeout": 6}
+    assert played.figures().values("tool") == {"calculator": 12}
+    assert played.figures().outcomes() == [
         (phase, step, outcome, count)
         for phase, step in steps
         for outcome, count in (("answered", 6), ("timeout", 2))
     ]
-    assert played.suspicions() == {"answer_in_query": 6}
+    assert played.figures().suspicions() == {"answer_in_query": 6}
     figures: dict[str, Any] = {"episodes": 8, "measured": 6, "turns": 1.5, "response_tokens": 9.5}
     figures |= dict.fromkeys(("reward", "accuracy"), cast("float", pytest.approx(2 / 3)))
-    assert played.step_figures() == [
+    assert played.figures().step_figures() == [
         {"phase": phase, "step": step, "staleness": None if phase == "val" else 0.0, **figures}
         for phase, step in steps
     ]
     calls = {"tool": "calculator", "calls": 4, "errors": 2, "mean_seconds": pytest.approx(0.1)}
-    assert played.tool_latencies() == [
+    assert played.figures().tool_latencies() == [
         {"phase": phase, "step": step, "max_seconds": pytest.approx(0.1), **calls} for phase, step in steps
     ]
     heads = played.episodes()

@@ -112,6 +112,15 @@ async def test_no_data_without_the_cookie(name: str, runs: Path) -> None:
         assert (await browser.get(f"/api/{name}?run=one"))[0] == 401
 
 
+async def test_what_a_query_opens_is_no_change_of_the_run(tmp_path: Path) -> None:
+    make_stored_run(tmp_path, "one", steps=1)
+    async with opened(tmp_path) as browser:
+        await browser.enter()
+        version = await browser.data("version?run=one")
+        await browser.data("episodes?run=one")
+        assert await browser.data("version?run=one") == version
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", ""])
 async def test_another_host_name_is_refused(host: str, browser: Browser) -> None:
     for path in ("/", "/static/view.css", "/api/runs"):

@@ -127,7 +127,7 @@ def test_an_episode_with_a_token_of_too_old_weights_is_left_out_with_its_cause_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reported: list[Any] = []
-    monkeypatch.setattr(sampler, "report_left_out", lambda *arguments: reported.append(arguments))
+    monkeypatch.setattr(sampler, "report_dropped", lambda *arguments: reported.append(arguments))
     held = queue_of({"a": [0, 1, 2]}, monkeypatch)
     assert sample(held, 3) == (
         ["a_1_0", "a_2_0"],
