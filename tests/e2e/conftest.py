@@ -177,15 +177,19 @@ def wait_for(
     seconds: float,
     process: "subprocess.Popen[str] | warm.Started",
 ) -> Any:
-    """Poll until ``condition`` gives something; a process that ends first is an error that shows its output."""
+    """Poll until ``condition`` gives something; a process that ends first is an error that shows its output.
+
+    At most a fifth of a processor is spent on it: some conditions look at every process of the machine.
+    """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while (began := time.monotonic()) < deadline:
         if found := condition():
             return found
+        looked = time.monotonic() - began
         if process.poll() is not None:
             out, err = process.communicate()
             raise AssertionError(f"the run ended with {process.returncode} before {what}\n{out}\n{err}")
-        time.sleep(0.1)
+        time.sleep(max(0.1, 4 * looked))
     raise AssertionError(f"no {what} within {seconds} seconds")
 
 

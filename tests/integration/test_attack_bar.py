@@ -155,11 +155,14 @@ def cases() -> Iterator[Any]:
             case = f"{title}-{name}"
             # Whether these two pay depends on which of two times ends first.
             marks = [pytest.mark.xfail(strict=False, reason=WON[case])] if case in WON else []
-            yield pytest.param(title, name, id=case, marks=[*environment.marks, *marks])
+            yield pytest.param(title, case, id=case, marks=[*environment.marks, *marks])
 
 
-@pytest.mark.parametrize(("played", "name"), list(cases()), indirect=["played"], scope="module")
-def test_no_move_pays(played: Played, name: str) -> None:
+# Were a move's name alone the parameter, pytest would run a move's cases in all environments one after the other, and
+# play all moves again for each.
+@pytest.mark.parametrize(("played", "case"), list(cases()), indirect=["played"], scope="module")
+def test_no_move_pays(played: Played, case: str) -> None:
+    name = case.split("-", 1)[1]
     episode, move = played.episodes[name], played.table[name]
     figures = episode.figures
     assert (figures.treatment, figures.reward) == ("trained", 0.0), figures

@@ -232,11 +232,8 @@ async def test_a_failure_is_permanent_where_every_endpoint_refuses(
     statuses: tuple[int, int], is_permanent: bool
 ) -> None:
     async with serving(sends("no", statuses[0])) as first, serving(sends("no", statuses[1])) as second:
-        view = ContextView(
-            ContextSettings(
-                condense_over=0, condenser=Failover([endpoint(first.url), endpoint(second.url)]).ask
-            )
-        )
+        servers = Failover([endpoint(server.url, timeout=0.5) for server in (first, second)])
+        view = ContextView(ContextSettings(condense_over=0, condenser=servers.ask))
         with pytest.raises(ToolHelperFailed) as caught:
             await view.of(
                 [Message("user", "?"), Message("assistant", ""), Message("tool", "long", call_id="1")]

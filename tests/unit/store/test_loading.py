@@ -5,14 +5,14 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import pytest
 from sqlalchemy import func, select
@@ -29,6 +29,7 @@ from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.store_location import StorePlace, store_place
+from tests import warm
 from tests.postgres_server import PostgresServer
 from tests.stored_runs import make_stored_run, record_episode, row_mask, task_row
 
@@ -293,17 +294,17 @@ def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePl
     run = str(place.folder.parent)
     written: set[int] = set()
     for number in range(ROUNDS):
-        writer, first = _started(_RECORD, run, str(number * 100_000))
-        loader, _ = _started(_LOAD, run, place.url or "")
+        writer, printed = _started(_RECORD, run, str(number * 100_000))
+        loader, loads = _started(_LOAD, run, place.url or "")
         time.sleep(rng.uniform(0, 0.3))
         for process in rng.sample([writer, loader], 2):
             process.send_signal(signal.SIGKILL)
-            said, _ = process.communicate()
-            if process is writer:
-                # The last line may be cut off.
-                written |= {
-                    int(line) for line in [first, *said.splitlines(keepends=True)] if line.endswith("\n")
-                }
+            process.wait()
+        with printed, loads:
+            # The last line may be cut off.
+            lines = [int(line) for line in printed if line.endswith("\n")]
+            assert lines and loads.read()
+        written.update(lines)
     database = Database(place)
     load(database, final=True)
     close_running(database)
@@ -327,18 +328,17 @@ def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePl
             assert sum(row_mask(content, 0)) == head.figures.sampled_tokens
 
 
-def _started(program: str, *arguments: str) -> "tuple[subprocess.Popen[str], str]":
-    """A process that has printed its first line, and that line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line
-    return process, line
+def _started(program: str, *arguments: str) -> tuple[warm.Program, IO[str]]:
+    """A process that prints, and what it prints; it has printed something."""
+    reading, writing = os.pipe()
+    path = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": path}
+    process = warm.popen("-c", program, *arguments, stdout=writing, env=environment)
+    assert isinstance(process, warm.Program)
+    os.close(writing)
+    output = os.fdopen(reading)
+    wait([output])
+    return process, output
 
 
 def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
