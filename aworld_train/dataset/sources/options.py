@@ -77,6 +77,7 @@ class SourceOptions:
         system: The prompt's text, as with ``choices_prompt``; None leaves it to the source.
         seed: The build's seed, for tasks that a source generates.
         limit: Most tasks of the build, and so how many a source generates; None for the source's default.
+        workspace: Where a source may write attachments that it makes, until the build ends; None outside a build.
         read: The files that the source has passed to `opened`.
         attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
         unused_columns: What the source has passed to `left_unused`: columns by file.
@@ -105,6 +106,14 @@ class SourceOptions:
         UTF8, "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
     )
     levels: tuple[str, ...] = _option((), "level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    tags: tuple[str, ...] = _option(
+        (),
+        "tag",
+        INPUT,
+        "T",
+        "files: kinds of documents, ways to them and questions to make (csv, zip, total, ...); repeatable.",
+        convert=tuple,
+    )
     scorer: str | None = _option(None, "scorer", SCORING, "NAME", "Scorer of every task.")
     answer_schema: str | None = _option(
         None, "answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."
@@ -132,6 +141,7 @@ class SourceOptions:
         "gsm8k: a task per calculator annotation, or per problem.",
     )
     limit: int | None = None
+    workspace: Path | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     attachments: set[tuple[str, Path]] = field(default_factory=set, compare=False, repr=False)
     unused_columns: dict[str, list[str]] = field(default_factory=dict, compare=False, repr=False)
