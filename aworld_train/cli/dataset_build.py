@@ -70,8 +70,8 @@ def build_command(
         str,
         typer.Argument(
             metavar="SOURCE|RECIPE",
-            help="gaia, gsm8k, jsonl, csv, parquet, hf or arithmetic; a user-defined one as module:function or "
-            "file.py:function; or a recipe, a .yaml file, that names several.",
+            help="gaia, gsm8k, jsonl, csv, parquet, hf, arithmetic or files; a user-defined one as module:function "
+            "or file.py:function; or a recipe, a .yaml file, that names several.",
         ),
     ],
     out: Annotated[
@@ -96,7 +96,9 @@ def build_command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Most tasks over all splits (arithmetic: 4000 if not given)."),
+        typer.Option(
+            metavar="N", help="Most tasks over all splits (arithmetic: 4000, files: 1000 if not given)."
+        ),
     ] = None,
     dedupe: Annotated[
         bool | None,
@@ -137,6 +139,7 @@ def build_command(
     Examples:
       aworld-train dataset build arithmetic --out data/arithmetic --limit 2000
       aworld-train dataset build gaia --file GAIA --split train=0.7,test=0.3
+      aworld-train dataset build files --level 1 --tag csv --tag pdf --limit 500
       aworld-train dataset build gsm8k --file test.jsonl --out data/test --split test=1
       aworld-train dataset build gsm8k --file train.jsonl --out data/gsm8k --against data/test
       aworld-train dataset build jsonl --file tasks.jsonl --map query=problem --scorer f1 --dedupe

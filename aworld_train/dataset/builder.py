@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -125,7 +124,9 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
 
 
 class Build:
-    """A running build; ``files`` are the attached files by their path in tasks, ``attached`` those in use."""
+    """A running build; ``files`` are the attached files by their path in tasks, ``names`` these paths below the folder of
+    attachments, and ``attached`` those that a written row has.
+    """
 
     def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
         self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress
@@ -134,6 +135,7 @@ class Build:
         self.spool = Spool(work / "spool")
         self.distinct = DistinctTasks(self.spool, self.families, work / "distinct", progress)
         self.files: dict[str, set[Path]] = {}
+        self.names: dict[str, str] = {}
         self.attached: set[str] = set()
 
     def run(self) -> BuildReport:
@@ -148,8 +150,14 @@ class Build:
             kept = sum(count.kept for count in gathered)
             self.progress.begin("finding near-duplicates" if near else "finding repeats", kept)
             self.distinct.find(self.reference, near, drops)
-        for tool_path, file in chain.from_iterable(source.options.attachments for source in plan.sources):
-            self.files.setdefault(tool_path, set()).add(file)
+        for options in (source.options for source in plan.sources):
+            for tool_path, file in options.attachments:
+                self.files.setdefault(tool_path, set()).add(file)
+                path = PurePosixPath(tool_path)
+                is_below = path.is_relative_to(options.attachments_at)
+                self.names[tool_path] = str(
+                    path.relative_to(options.attachments_at) if is_below else path.name
+                )
         with ThreadPoolExecutor(max_workers=1) as hasher:
             # Hashing releases the interpreter's lock, so rows are made at the same time.
             files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
@@ -159,17 +167,14 @@ class Build:
         if self.attached:
             self.progress.begin("copying the attachments")
         copy_attachments(
-            [
-                (PurePosixPath(tool_path).name, file)
-                for tool_path in self.attached
-                for file in self.files[tool_path]
-            ],
+            [(self.names[tool_path], file) for tool_path in self.attached for file in self.files[tool_path]],
             self.folder / ATTACHMENTS,
         )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
 
     def _gather(self, number: int, source: Source, options: SourceOptions, drops: DropList) -> GatheredCounts:
         self.progress.begin(f"reading {self.plan.sources[number].name}")
+        options = replace(options, workspace=self.folder.parent / f"made-{number}")
         return gather(source, options, number, self.families, self.spool, drops, self.progress)
 
     def _near(self) -> Near | None:

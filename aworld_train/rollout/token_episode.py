@@ -5,7 +5,6 @@ import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec.structs import replace as changed

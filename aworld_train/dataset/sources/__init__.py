@@ -50,6 +50,9 @@ SOURCES: dict[str, SourceEntry] = {
     "parquet": _entry("parquet:parquet", _TABLE, "parquet files"),
     "hf": _entry("hf:hf", _TABLE | {"part", "config"}, "a Hugging Face dataset by name or directory"),
     "arithmetic": _entry("arithmetic:arithmetic", set(), "made-up expressions, no file"),
+    "files": _entry(
+        "files:files", {"levels", "tags", "attachments_at"}, "documents that it makes, and asks about"
+    ),
 }
 
 

@@ -7,11 +7,11 @@ is the folder to give to ``env up --data``: the snapshot's own folder has the an
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from aworld_train.dataset.prompts import prompt_text, with_attachments
+from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources.columns import ColumnPlan
 from aworld_train.dataset.sources.jsonl import json_records
 from aworld_train.dataset.sources.options import SourceOptions
@@ -35,13 +35,6 @@ COLUMNS = (
 )
 """Each field and GAIA's column for it; ``path`` is the file's path in the snapshot, which only parquet files have."""
 
-PLACES = {
-    "answer": "between <answer> and </answer>",
-    "boxed": r"in \boxed{}",
-    "last_line": "on the last line",
-}
-"""Where the prompt asks the agent to put its answer, by answer schema."""
-
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_POINTER = 1024
 _LFS_FAULT = "its file is a Git LFS pointer: `git lfs pull` gets it"
@@ -56,20 +49,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
     for level in options.levels:
         if level not in LEVELS:
             raise UsageError(f"--level {level}: GAIA has the levels {', '.join(LEVELS)}.")
-    schema = options.answer_schema or DEFAULT_SCHEMA
-    if schema not in PLACES:
-        raise UsageError(
-            f"--answer-schema {schema}: GAIA's prompts ask for the answer where the schema finds it, as they can for "
-            f"{', '.join(PLACES)}."
-        )
-    system, task = (
-        prompt_text(name).replace("{place}", PLACES[schema]) for name in ("gaia_system.txt", "gaia_task.txt")
-    )
-    before, _, after = task.partition("{question}")
-
-    def compose(question: str, paths: Sequence[str]) -> str:
-        return f"{before}{with_attachments(question, paths)}{after}"
-
+    system, compose = gaia_prompts(options.answer_schema or DEFAULT_SCHEMA)
     reader = RecordReader(
         options, "gaia", ability="general assistance", scorer="gaia", system=system, compose=compose
     )

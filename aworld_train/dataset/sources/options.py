@@ -66,8 +66,9 @@ class SourceOptions:
     """What a build asks of one source.
 
     ``columns`` are columns of the input by the field they give, where names differ. ``limit`` is the most tasks of the
-    build, and so how many a source generates. ``read``, ``attachments`` and ``unused_columns`` hold what the source has
-    passed to `opened`, `attached` and `left_unused`.
+    build, and so how many a source generates. ``workspace`` is where a source may write attachments that it makes, until
+    the build ends. ``read``, ``attachments`` and ``unused_columns`` hold what the source has passed to `opened`,
+    `attached` and `left_unused`.
     """
 
     files: tuple[str, ...] = _option(
@@ -93,6 +94,14 @@ class SourceOptions:
         UTF8, "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
     )
     levels: tuple[str, ...] = _option((), "level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    tags: tuple[str, ...] = _option(
+        (),
+        "tag",
+        INPUT,
+        "T",
+        "files: kinds of documents, ways to them and questions to make (csv, zip, total, ...); repeatable.",
+        convert=tuple,
+    )
     scorer: str | None = _option(None, "scorer", SCORING, "NAME", "Scorer of every task.")
     answer_schema: str | None = _option(
         None, "answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."
@@ -120,6 +129,7 @@ class SourceOptions:
         "gsm8k: a task per calculator annotation, or per problem.",
     )
     limit: int | None = None
+    workspace: Path | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     attachments: set[tuple[str, Path]] = field(default_factory=set, compare=False, repr=False)
     unused_columns: dict[str, list[str]] = field(default_factory=dict, compare=False, repr=False)

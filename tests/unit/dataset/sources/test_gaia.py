@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import build
-from aworld_train.dataset.sources.gaia import PLACES, gaia
+from aworld_train.dataset.prompts.gaia import PLACES
+from aworld_train.dataset.sources.gaia import gaia
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
 from aworld_train.env.attachments import find_data

@@ -1,0 +1,218 @@
+"""How a question is put to documents: level 1 opens one, level 2 has to find it, and level 3 joins several.
+
+All files of a draft have its own name in their paths, so no two tasks share a document.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from aworld_train.dataset.made_files.kinds import (
+    PICTURES,
+    SPEECH,
+    TABLES,
+    can_say,
+    make_document,
+    picture,
+    speech,
+)
+from aworld_train.dataset.made_files.packages import packed
+from aworld_train.dataset.made_files.questions import JOINS, QUESTIONS
+from aworld_train.dataset.made_files.tables import PLACES, TOPICS, YEARS, Column, Table, Topic, Value
+from aworld_train.errors import UsageError
+
+WAYS = FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
+    *("folder", "zip", "nested-zip"),
+    *("note", "picture", "recording"),
+)
+"""How the document of level 2 is found, or the thing in it that is asked about."""
+
+SPOKEN = "spoken"
+_READ_EXACTLY = tuple(kind for kind in TABLES if kind not in PICTURES)
+TAGS = ((*TABLES, SPEECH), WAYS, (*QUESTIONS, SPOKEN), tuple(JOINS))
+"""The tags of tasks by their sort: kinds of documents, ways to them, questions about one and about several."""
+
+_LISTS = 3
+_FEE = Column("fee", "EUR", 2, 60)
+
+
+class Draft(NamedTuple):
+    """A task before it has a number.
+
+    Attributes:
+        files: The content of each file, by its path below the folder of attachments.
+        named: The files that the question names or has beside it; the others have to be found.
+        holder: The document with the answer, as ``archive.zip/name`` where it is packed.
+    """
+
+    question: str
+    answer: str
+    files: Mapping[str, bytes]
+    named: Sequence[str]
+    holder: str
+    tags: tuple[str, ...]
+
+
+class Drafting(NamedTuple):
+    """What a draft is made with.
+
+    Attributes:
+        name: Of this draft alone.
+        at: The folder of attachments, as tools see it.
+        tags: The tags that it may have.
+    """
+
+    rng: Random
+    name: str
+    at: str
+    tags: frozenset[str]
+
+    def choose(self, names: Sequence[str]) -> str:
+        if not (allowed := [name for name in names if name in self.tags]):
+            raise UsageError(
+                f"--tag: tasks of this level need one of {', '.join(names)}; add one, or give --level."
+            )
+        return self.rng.choice(allowed)
+
+    def one_document(self) -> Draft:
+        """Level 1."""
+        kind = self.choose((*TABLES, SPEECH) if SPOKEN in self.tags else tuple(TABLES))
+        file = f"{self.name}.{kind}"
+        if kind == SPEECH:
+            number = str(self.rng.choice([number for number in range(1000, 10_000) if can_say(number)]))
+            text = f"Which number is said in the recording {self.at}/{file}, digit by digit?"
+            return Draft(text, number, {file: speech(number)}, [file], file, (kind, SPOKEN))
+        asked = self.choose(tuple(QUESTIONS))
+        table, content = make_document(self.rng, kind)
+        question, answer = QUESTIONS[asked](table, self.rng)
+        text = f"According to the list of {table.topic.things} in {self.at}/{file}, {question}"
+        return Draft(text, answer, {file: content}, [file], file, (kind, asked))
+
+    def found_document(self) -> Draft:
+        """Level 2."""
+        way = self.choose(WAYS if "value" in self.tags else (FOLDER, ARCHIVE, NESTED, NOTE))
+        if way in (PICTURE, RECORDING):
+            return self._shown_thing(way)
+        topic, years = self.rng.choice(TOPICS), self.rng.sample(YEARS, _LISTS)
+        asked, chosen = self.choose(tuple(QUESTIONS)), self.rng.randrange(_LISTS)
+        lists, tables, kinds = {}, [], []
+        for number, year in enumerate(years):
+            kind = self.choose(_READ_EXACTLY)
+            table, content = make_document(self.rng, kind, topic=topic, year=year)
+            kinds.append(kind)
+            tables.append(table)
+            lists[f"{self.name}-{number}.{kind}" if way == NOTE else f"{topic.things}-{year}.{kind}"] = (
+                content
+            )
+        question, answer = QUESTIONS[asked](tables[chosen], self.rng)
+        names, tags = list(lists), (way, kinds[chosen], asked)
+        if way == NOTE:
+            kind, note, content = self._note(names, [names[chosen]])
+            text = (
+                f"The note {self.at}/{note} says which list of {topic.things} is valid. "
+                f"According to that list, {question}"
+            )
+            files = {note: content, **lists}
+            return Draft(text, answer, files, list(files), names[chosen], (*tags, kind))
+        if way == NESTED:
+            lists = {
+                f"{year}.zip": packed({name: content})
+                for year, (name, content) in zip(years, lists.items(), strict=True)
+            }
+            names = [f"{year}.zip/{name}" for year, name in zip(years, names, strict=True)]
+        where, files = self._packed(way, lists)
+        text = f"According to the list of {topic.things} of {years[chosen]} in {where}, {question}"
+        return self._in_package(text, answer, files, names[chosen], tags)
+
+    def joined_documents(self) -> Draft:
+        """Level 3: the fee of each group is in one of two lists, and a note says which of these is valid."""
+        way, asked = self.choose((FOLDER, ARCHIVE)), self.choose(tuple(JOINS))
+        groups = self.rng.sample(PLACES["latin"], 5)
+        kind = self.choose(_READ_EXACTLY)
+        table, content = make_document(self.rng, kind, groups=groups)
+        topic = table.topic
+        other = self.rng.choice([other for other in TOPICS if other != topic])
+        other_kind = self.choose(_READ_EXACTLY)
+        lists = {
+            f"{topic.things}.{kind}": content,
+            f"{other.things}.{other_kind}": make_document(self.rng, other_kind, topic=other)[1],
+        }
+        fee_kinds, rates = [], []
+        for letter in "ab":
+            rates.append(dict(zip(groups, self.rng.sample(range(_FEE.low, _FEE.high), 5), strict=True)))
+            fee_kinds.append(self.choose(_READ_EXACTLY))
+            fees = Table(Topic("fees", topic.group, "", (_FEE,)), "Fees", tuple(rates[-1].items()))
+            lists[f"fees-{letter}.{fee_kinds[-1]}"] = TABLES[fee_kinds[-1]].write(fees)
+        valid = self.rng.randrange(2)
+        fee_lists = [f"fees-{letter}.{fee_kind}" for letter, fee_kind in zip("ab", fee_kinds, strict=True)]
+        note_kind, _, note = self._note(fee_lists, [fee_lists[valid]])
+        lists[f"note.{note_kind}"] = note
+        question, answer = JOINS[asked](table, self.rng, rates[valid])
+        where, files = self._packed(way, dict(sorted(lists.items())))
+        text = (
+            f"In {where} is a list of {topic.things}, and a note says which list of fees is valid. "
+            f"By these, {question}"
+        )
+        tags = (way, kind, fee_kinds[valid], note_kind, asked)
+        return self._in_package(text, answer, files, f"{topic.things}.{kind}", tags)
+
+    def _shown_thing(self, way: str) -> Draft:
+        """The name of a thing is in a picture, or one of its numbers is said, and the list has what is asked."""
+        kind = self.choose(_READ_EXACTLY)
+        rows: list[tuple[Value, ...]] = []
+        while not rows:  # not every table has a number that can be said
+            table, content = make_document(self.rng, kind)
+            topic = table.topic
+            index = next(n for n, column in enumerate(topic.columns) if not column.has_tenths)
+            rows = [row for row in table.rows if way == PICTURE or can_say(row[2 + index])]
+        row, column = self.rng.choice(rows), topic.columns[index]
+        number = str(row[2 + index])
+        shown_kind = SPEECH if way == RECORDING else self.rng.choice(PICTURES)
+        list_file, shown_file = f"{self.name}.{kind}", f"{self.name}-0.{shown_kind}"
+        in_list = f"the list of {topic.things} in {self.at}/{list_file}"
+        if way == RECORDING:
+            unit = f" in {column.unit}" if column.unit else ""
+            text = (
+                f"The recording {self.at}/{shown_file} says a number, digit by digit. "
+                f"According to {in_list}, which {topic.thing} has this {column.name}{unit}?"
+            )
+            answer, shown = str(row[0]), speech(number)
+        else:
+            unit = f" Answer with the number and its unit, {column.unit}." if column.unit else ""
+            text = (
+                f"The picture {self.at}/{shown_file} names a {topic.thing}. "
+                f"According to {in_list}, what is its {column.name}?{unit}"
+            )
+            answer, shown = f"{number} {column.unit}".strip(), picture([str(row[0])], shown_kind)
+        files = {shown_file: shown, list_file: content}
+        return Draft(text, answer, files, list(files), list_file, (way, kind, "value"))
+
+    def _note(self, names: Sequence[str], valid: Sequence[str]) -> tuple[str, str, bytes]:
+        """A document that says of each list whether it is valid: its kind, name and content."""
+        kind = self.choose(_READ_EXACTLY)
+        rows = tuple((name, "valid" if name in valid else "withdrawn") for name in names)
+        table = Table(Topic("lists", "file", "", (Column("status", "", 0, 0),)), "Status of the lists", rows)
+        return kind, f"{self.name}-note.{kind}", TABLES[kind].write(table)
+
+    def _packed(self, way: str, lists: Mapping[str, bytes]) -> tuple[str, dict[str, bytes]]:
+        if way == FOLDER:
+            files = {f"{self.name}/{name}": content for name, content in lists.items()}
+            return f"the folder {self.at}/{self.name}", files
+        archive = f"{self.name}.zip"
+        return f"the archive {self.at}/{archive}", {archive: packed(lists)}
+
+    def _in_package(
+        self, text: str, answer: str, files: Mapping[str, bytes], member: str, tags: tuple[str, ...]
+    ) -> Draft:
+        """A draft whose question names an archive, or a folder and none of its files."""
+        is_folder = FOLDER in tags
+        holder = f"{self.name}/{member}" if is_folder else f"{self.name}.zip/{member}"
+        return Draft(text, answer, files, [] if is_folder else list(files), holder, tags)
+
+
+LEVELS = {
+    "1": Drafting.one_document,
+    "2": Drafting.found_document,
+    "3": Drafting.joined_documents,
+}
+ALL_TAGS = (*dict.fromkeys((*TABLES, *WAYS)), *QUESTIONS, *JOINS, SPOKEN)
