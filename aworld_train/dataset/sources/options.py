@@ -66,8 +66,8 @@ class SourceOptions:
     """What a build asks of one source.
 
     ``columns`` are columns of the input by the field they give, where names differ. ``limit`` is the most tasks of the
-    build, and so how many a source generates. ``workspace`` is where a source may write attachments that it makes, until
-    the build ends. ``read``, ``attachments`` and ``unused_columns`` hold what the source has passed to `opened`,
+    build, and so how many a source generates. ``workspace`` is where a source may write attachments that it makes,
+    until the build ends. ``read``, ``attachments`` and ``unused_columns`` hold what the source has passed to `opened`,
     `attached` and `left_unused`.
     """
 
