@@ -73,26 +73,29 @@ _owners: "list[subprocess.Popen[bytes]]" = []
 def start(*kinds: str) -> None:
     """Begin the interpreters, for this process and its forks; they import while these go on."""
     if TOKENIZERS not in _addresses:
-        _start_tokenizers()
+        _addresses[TOKENIZERS] = _begin(TOKENIZERS)
+        os.environ[STAND_IN_VARIABLE] = stand_in(TOKENIZERS)
     for kind in kinds or (PROGRAMS,):
         if kind not in _addresses:
             _addresses[kind] = _begin(kind)
 
 
-def _start_tokenizers() -> None:
-    _addresses[TOKENIZERS] = _begin(TOKENIZERS)
-    stand_in = Path(_addresses[TOKENIZERS]).with_name("python")
-    asking = [sys.executable, "-I", "-S", __file__, str(stand_in.with_name("socket"))]
-    stand_in.touch(mode=0o700)
-    stand_in.write_text(f'#!/bin/sh\nexec {shlex.join(asking)} "$@"\n')
-    os.environ[STAND_IN_VARIABLE] = str(stand_in)
+def stand_in(kind: str) -> str:
+    """The path of a program that does in a fork what Python does with the same arguments and streams."""
+    start(kind)
+    return str(Path(_addresses[kind]).with_name("python"))
 
 
 def _begin(kind: str) -> str:
     """Begin an interpreter; returns the path of its socket."""
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    address = folder / "socket"
+    python = address.with_name("python")
+    python.touch(mode=0o700)
+    asking = [sys.executable, "-I", "-S", __file__, str(address)]
+    python.write_text(f'#!/bin/sh\nexec {shlex.join(asking)} "$@"\n')
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(folder / "socket"))
+    listener.bind(str(address))
     listener.listen(128)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with (folder / "log").open("wb") as log:
@@ -108,7 +111,7 @@ def _begin(kind: str) -> str:
         )
     listener.close()
     _owners.append(server)
-    return str(folder / "socket")
+    return str(address)
 
 
 class Program:

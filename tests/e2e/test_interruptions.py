@@ -15,6 +15,8 @@ from tests.e2e.interrupted_run import NAME, STEPS, interrupted_run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
+FEW = "dataset.val_limit=2"
+
 
 def _first_checkpoint(workspace: Workspace, name: str) -> bool:
     return (workspace.runs / name / "checkpoints" / "latest_checkpointed_iteration.txt").exists()
@@ -72,7 +74,7 @@ def test_nothing_outlives_a_killed_command(workspace: Workspace) -> None:
 
 def test_a_lost_tool_server_ends_the_run_and_is_not_trained_on(workspace: Workspace) -> None:
     process = workspace.start(
-        "train", "recipes/quickstart.yaml", "name=lost", *SMALL, "env.recovery_timeout=5"
+        "train", "recipes/quickstart.yaml", "name=lost", *SMALL, FEW, "env.recovery_timeout=5"
     )
     wait_for("checkpoint", lambda: _first_checkpoint(workspace, "lost"), 600, process)
     # What keeps gateway and workers running; without it they end, and are not started again.
@@ -122,6 +124,7 @@ def test_a_full_disk_is_said_in_one_paragraph_and_loses_no_checkpoint(
             "recipes/quickstart.yaml",
             "name=full",
             *SMALL,
+            FEW,
             "--runs",
             str(disk),
             "trainer.keep_checkpoints=3",

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 STEPS = 3
 SLOW = f"reward.scorer={REPOSITORY / 'tests' / 'data' / 'scorers.py'}:slow"
 RARELY = ["trainer.save_every=1000", "trainer.val_every=1000"]
-SHORT = [*SMALL, *RARELY, "trainer.microbatch_size=8"]
+SHORT = [*SMALL, *RARELY, "trainer.microbatch_size=8", "dataset.val_limit=2"]
 MAX_CANCEL_SECONDS = 20
 
 

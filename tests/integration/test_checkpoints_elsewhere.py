@@ -153,6 +153,29 @@ def test_without_the_old_keys_transformers_4_would_compute_something_else(
     assert difference(answer, case) > 50 * TOLERANCE
 
 
+EXPORT = """
+import sys
+from types import SimpleNamespace
+from aworld_train import module_process
+module_process.sys = SimpleNamespace(executable=sys.argv.pop(1))
+from aworld_train.cli.main import main
+main()
+"""
+
+
+def export(run: Path, *arguments: str) -> str:
+    """What ``runs checkpoint`` prints; it is a fork of what has torch, as is the process that loads the model."""
+    done = warm.run(
+        *("-c", EXPORT, warm.stand_in(warm.LIBRARIES), "runs", "checkpoint", str(run), *arguments),
+        timeout=600,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        kind=warm.LIBRARIES,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("family", "lost", "dtype"),
     [("lora", "", "float32"), ("qwen3", "*.safetensors", "bfloat16")],
@@ -169,9 +192,7 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
         file.unlink()
     (run / "recipe.yaml").write_text("name: run\n")
     (run / "verl.yaml").write_text(json.dumps({"actor_rollout_ref": {"model": {"path": case["input"]}}}))
-    command = ["aworld_train", "runs", "checkpoint", str(run), "--to", str(tmp_path / "out"), "--json"]
-    done = run_with(Path(sys.executable), "-m", *command, timeout=600)
-    exported = json.loads(done.stdout)
+    exported = json.loads(export(run, "--to", str(tmp_path / "out"), "--json"))
     assert exported["dtype"] == dtype
     assert exported["proof"]["class"] == "Qwen3ForCausalLM"
     trained, written = (
@@ -183,8 +204,7 @@ def test_other_checkpoints_are_completed_or_merged_when_they_are_exported(
     for file in ("tokenizer_config.json", "generation_config.json", "vocab.json"):
         assert Path(tmp_path, "out", file).read_bytes() == Path(case["input"], file).read_bytes()
     if family == "lora":
-        adapter = ["--adapter", "--to", str(tmp_path / "adapter")]
-        run_with(Path(sys.executable), "-m", *command[:4], *adapter, timeout=600)
+        export(run, "--adapter", "--to", str(tmp_path / "adapter"))
         base = AutoModelForCausalLM.from_pretrained(case["input"], dtype=torch.float32)
         logits = PeftModel.from_pretrained(base, tmp_path / "adapter")(torch.tensor(case["rows"])).logits
         ids = torch.tensor(case["rows"])[:, -case["count"] :, None]

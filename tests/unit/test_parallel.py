@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -98,3 +100,17 @@ def test_no_more_tests_are_begun_after_as_many_failures_as_are_allowed(suite: Pa
     assert done.returncode == 1, done.stdout + done.stderr
     assert "stopping after 1 failures" in done.stdout
     assert "The process that ran" not in done.stdout
+
+
+def test_what_a_module_makes_for_a_parameter_is_made_once(request: pytest.FixtureRequest) -> None:
+    """Where pytest runs tests with another parameter in between, it makes it again."""
+    current: dict[tuple[str, str], str] = {}
+    made = Counter[tuple[str, str, str]]()
+    for item in request.session.items:
+        for name, value in getattr(item, "callspec", SimpleNamespace(params={})).params.items():
+            fixture = item._fixtureinfo.name2fixturedefs[name][-1]  # type: ignore[attr-defined]
+            at = (item.nodeid.partition("::")[0], name)
+            if fixture.scope == "module" and not fixture.func.__module__.startswith("_pytest."):
+                made[*at, repr(value)] += current.get(at) != repr(value)
+                current[at] = repr(value)
+    assert [each for each, times in made.items() if times > 1] == []

@@ -7,16 +7,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
+from aworld_train import module_process
 from aworld_train.cli.runs import app
 from aworld_train.errors import AworldTrainError, DiskFull, ExportError, ModelError, UsageError
 from aworld_train.model.load_proof import prove
 from aworld_train.model.tiny import SHIPPED
+from tests import warm
 from tests.evaluations import make_evaluation
 from tests.hub import REPOSITORY, hub_for_pushing
 from tests.run_folders import make_run
@@ -36,6 +39,13 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model = checkpoint(folder / "checkpoints", step) / "actor/huggingface"
         shutil.copytree(SHIPPED, model, dirs_exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def warm_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What loads a model is a fork of an interpreter that has imported what it needs."""
+    executable = warm.stand_in(warm.LIBRARIES)
+    monkeypatch.setattr(module_process, "sys", SimpleNamespace(executable=executable))
 
 
 def run(*arguments: str) -> Result:
@@ -86,6 +96,7 @@ def test_the_last_and_the_best_are_whole(
     assert json.loads(run("one", "--step", step, "--json").stdout)["step"] == expected
 
 
+@pytest.mark.usefixtures("warm_proof")
 def test_a_model_is_exported_whole_and_was_loaded(run_folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "model"
     done = run("one", "--to", str(target), "--dtype", "bfloat16", "--json")
@@ -109,6 +120,7 @@ def test_a_model_is_exported_whole_and_was_loaded(run_folder: Path, tmp_path: Pa
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["model"]
 
 
+@pytest.mark.usefixtures("warm_proof")
 def test_a_model_that_does_not_load_is_not_exported(run_folder: Path, tmp_path: Path) -> None:
     weights = model_of(run_folder) / "model.safetensors"
     state = load_file(weights)
