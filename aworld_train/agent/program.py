@@ -58,7 +58,7 @@ _INHERITED = {
 
 
 class ProgramAgent:
-    """The program that ``command`` starts; ``python`` stands for the current interpreter.
+    """The program that ``command`` starts; ``python`` means the current interpreter.
 
     Arguments of ``python`` from the environment (``EnvText``) are kept off the command line.
     """

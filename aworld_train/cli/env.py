@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -293,7 +294,7 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
     if name is not None and not environments:
         raise _unknown(name)
     if as_json:
-        console.print_json({"environments": [one.to_json() for one in environments]})
+        console.print_json({"environments": [asdict(one) for one in environments]})
     elif environments:
         _print_status(environments)
     else:

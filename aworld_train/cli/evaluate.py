@@ -141,7 +141,7 @@ def evaluate(
     finally:
         folder.close()
     if as_json:
-        found = contamination.to_json() if contamination else None
+        found = asdict(contamination) if contamination else None
         console.print_json(figures.to_json() | {"contamination": found, "run_dir": str(folder.path)})
     else:
         for line in summary_lines(figures, contamination):

@@ -1,5 +1,6 @@
 """``aworld-train reward judge-eval``: how well a judge agrees with labels."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,7 @@ def judge_eval(
             measure_agreement(labelled, settings, lambda done: progress.update(bar, completed=done))
         )
     if as_json:
-        console.print_json(agreement.to_json())
+        console.print_json(asdict(agreement))
     else:
         _show(agreement)
     if agreement.abstained == agreement.n:

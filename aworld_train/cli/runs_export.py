@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +72,7 @@ def export_run(
             store, described, form, target, condition=condition, force=force, progress=_progress()
         )
     if as_json:
-        print_json({"file": str(target), "format": str(form), **counts.to_json()})
+        print_json({"file": str(target), "format": str(form), **asdict(counts)})
         return
     note(f"{target} has {counts.entries:,} {_ENTRIES[form]} of {counts.episodes:,} episodes.")
     if counts.without_content:

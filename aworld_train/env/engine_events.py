@@ -10,7 +10,7 @@ _BY_REQUEST = {"kill", "stop", "destroy"}
 
 
 def killed_from_outside(environment: str, port: int, worker: int, seconds: float) -> bool:
-    """Whether an engine of this machine has seen that a worker was killed, and not for want of memory, in so many
+    """Whether an engine of this machine has seen that a worker was killed, and not for want of memory, within these
     seconds.
 
     Tools cannot signal their worker, and what it does itself ends it with another exit code. ``port`` is the gateway's.

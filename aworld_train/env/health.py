@@ -62,7 +62,7 @@ class ServerCheck:
 class EnvironmentCheck:
     """The result of an environment's test.
 
-    ``opening`` a session and ``listing`` the tools took so many seconds; ``limits`` has the seconds that a call may
+    ``opening`` a session and ``listing`` the tools are in seconds; ``limits`` has the seconds that a call may
     take by server, and is empty where the environment does not say.
     """
 

@@ -1,7 +1,7 @@
 """The state of the environments that were started, without their secrets; reading it changes nothing."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from aworld_train.env.backend_choice import open_backend, usable_backends
@@ -35,9 +35,6 @@ class EnvStatus:
     data: str | None
     owner_pid: int | None
     machine: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def status(name: str | None = None) -> list[EnvStatus]:

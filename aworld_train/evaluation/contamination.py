@@ -8,9 +8,9 @@ the evaluated task that it is closest to.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aworld_train.atomic import sha256_of
 from aworld_train.dataset.contamination import EvaluationQuestions
@@ -62,9 +62,6 @@ class Contamination:
     missing: tuple[str, ...]
     rows: int
     is_complete: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def find_contamination(

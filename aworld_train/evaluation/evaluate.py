@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +86,8 @@ def evaluate(
         status = "completed"
     except KeyboardInterrupt:
         status = "interrupted"
-        error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
-        progress.note(f"Interrupted. The evaluation is in {folder.path}; go on with `{resume_command()}`.")
+        error = {"kind": "interrupted", "message": "Interrupted; continue with --resume."}
+        progress.note(f"Interrupted. The evaluation is in {folder.path}; continue with `{resume_command()}`.")
         raise
     except AworldTrainError as failure:
         error = {"kind": failure.kind, "message": failure.message}
@@ -95,7 +96,7 @@ def evaluate(
         seconds = run.seconds
         try:
             evaluation, figures = _read(folder, seconds)
-            found = {"contamination": contamination.to_json() if contamination else None}
+            found = {"contamination": asdict(contamination) if contamination else None}
             folder.write_summary(_summary(folder, status, seconds, figures.to_json() | found, error))
         except AworldTrainError:
             if error is None:
@@ -152,7 +153,7 @@ class _EvaluationRun:
         if player.limit_reached is not None:
             raise EvaluationFailure(
                 f"The limit {player.limit_reached} was reached after {self._tally.ended} of {self._tally.expected} "
-                "attempts. Raise it and go on with --resume."
+                "attempts. Raise it and continue with --resume."
             )
 
     def contamination(self) -> "Contamination | None":

@@ -76,7 +76,7 @@ def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
             raise in_use_error(path, "choose another --name")
         if is_chosen:
             raise UsageError(
-                f"The folder {path} is not empty. Choose another --name, remove the folder, or go on with that "
+                f"The folder {path} is not empty. Choose another --name, remove the folder, or continue with that "
                 "evaluation with --resume."
             )
         number += 1
@@ -85,7 +85,7 @@ def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
 
 
 def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
-    """The folder of an evaluation to go on with: of that name, or the newest whose recipe has it."""
+    """The folder of an evaluation to continue: of that name, or the newest whose recipe has it."""
     if is_chosen:
         for path in (runs / f"{PREFIX}{name}", runs / name, Path(name)):
             if (path / RECIPE).is_file():

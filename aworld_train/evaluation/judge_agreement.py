@@ -8,7 +8,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,6 @@ class Agreement:
     cost: float
     calls: int
     cached: int
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_labelled(file: Path) -> list[LabelledAnswer]:

@@ -143,5 +143,5 @@ class Player:
         if self._tally.errors_in_a_row >= most:
             self._broken = EvaluationFailure(
                 f"{self._tally.errors_in_a_row} attempts in a row could not be scored, so the evaluation was ended. "
-                f"The last one: {self._tally.last_cause}. Go on with --resume --retry-errors once it is mended."
+                f"The last one: {self._tally.last_cause}. Continue with --resume --retry-errors once it is mended."
             )

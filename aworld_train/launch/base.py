@@ -84,6 +84,18 @@ def find(name: str) -> Launcher:
     return launcher
 
 
+def refuse_second_job(launcher: Launcher, run_dir: Path) -> None:
+    record = read_record(run_dir)
+    if record is None or record.launcher != launcher.name:
+        return
+    status = launcher.status(run_dir)
+    if status.state in (JobState.waiting, JobState.running):
+        raise UsageError(
+            f"The run in {run_dir} has a job already: {record.job} ({status.detail}). Follow it with `aworld-train "
+            "runs attach`, or end it with `aworld-train runs stop`."
+        )
+
+
 def launcher_of(run_dir: Path) -> Launcher:
     record = read_record(run_dir)
     return find(record.launcher if record else "local")

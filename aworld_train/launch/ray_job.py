@@ -12,14 +12,14 @@ from pathlib import Path
 
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.encrypted_env import ray_token, seal
-from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.errors import TrainingFailure
 from aworld_train.launch.attach import attach
-from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions, refuse_second_job
 from aworld_train.launch.cluster_job import FILE, INSIDE_VARIABLE, SEALED_VARIABLE, ClusterJob
 from aworld_train.launch.job import RECIPE, job_command, job_recipe, job_variables
 from aworld_train.launch.log_tail import ClusterSilent, follow_log, show_line
 from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
-from aworld_train.launch.record import LaunchRecord, read_record, submitted_record, write_record
+from aworld_train.launch.record import LaunchRecord, submitted_record, write_record
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
@@ -45,7 +45,7 @@ class RayLauncher:
         run_dir = processor.run_dir(recipe).resolve()
         jobs = _cluster(recipe)
         jobs.check()
-        self._refuse_second_job(run_dir)
+        refuse_second_job(self, run_dir)
         processor.check_run_folder(run_dir, resume=options.resume)
         record = self._submit(processor, jobs, run_dir, options)
         show = (lambda _: None) if options.quiet else show_line
@@ -114,17 +114,6 @@ class RayLauncher:
             metadata={"run": processor.checked.recipe.name, "folder": str(run_dir)},
         )
         return record
-
-    def _refuse_second_job(self, run_dir: Path) -> None:
-        record = read_record(run_dir)
-        if record is None or record.launcher != self.name:
-            return
-        status = self.status(run_dir)
-        if status.state in (JobState.waiting, JobState.running):
-            raise UsageError(
-                f"The run in {run_dir} has a job already: {record.job} at {record.address} ({status.detail}). Follow "
-                "it with `aworld-train runs attach`, or end it with `aworld-train runs stop`."
-            )
 
 
 def _cluster(recipe: Recipe) -> RayJobs:

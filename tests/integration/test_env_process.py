@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -779,7 +779,7 @@ async def test_tools_are_told_where_the_data_is_and_other_data_is_another_enviro
 def test_no_secret_is_in_a_command_line_a_log_or_a_status(calculator: EnvConnection) -> None:
     check_tools(calculator.mcp_url, calculator.token)
     httpx.post(calculator.mcp_url, headers={"Authorization": f"Bearer {calculator.token}"}, content=b"{")
-    shown = json.dumps([one.to_json() for one in status()])
+    shown = json.dumps([asdict(one) for one in status()])
     log = registry.log_path("shared")
     assert log.stat().st_mode & 0o077 == 0
     for secret in (calculator.token, record_of("shared").credentials.secret):

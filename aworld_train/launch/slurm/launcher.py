@@ -10,7 +10,7 @@ from pathlib import Path
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
-from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions, refuse_second_job
 from aworld_train.launch.log_tail import show_line
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
@@ -39,7 +39,7 @@ class SlurmLauncher:
         if inside_allocation():
             return _run_inside(processor, options, current_allocation())
         run_dir = processor.run_dir(processor.checked.recipe).resolve()
-        self._refuse_second_job(run_dir)
+        refuse_second_job(self, run_dir)
         processor.check_run_folder(run_dir, resume=options.resume)
         write_files(run_dir, job_files(processor.checked, run_dir, run_dir.parent, resume=options.resume))
         job = scheduler.submit(run_dir / SCRIPT)
@@ -81,17 +81,6 @@ class SlurmLauncher:
                 f"The SLURM job {record.job} was not submitted by `aworld-train`: its log is where its sbatch put it."
             )
         return _lines(run_dir / record.log, record.job, follow=follow)
-
-    def _refuse_second_job(self, run_dir: Path) -> None:
-        record = read_record(run_dir)
-        if record is None or record.launcher != self.name:
-            return
-        status = scheduler.status(record.job)
-        if status.state in (JobState.waiting, JobState.running):
-            raise UsageError(
-                f"The SLURM job {record.job} of {run_dir} is {status.detail}. Wait for it, or end it with `scancel "
-                f"{record.job}`."
-            )
 
 
 def _run_inside(
@@ -212,7 +201,7 @@ class _Poll:
             status = scheduler.status(self._job)
         except TrainingFailure as error:
             if time.monotonic() - self._answered > _MAX_SILENT_SECONDS:
-                raise TrainingFailure(f"{error.message} The job {self._job} may go on.") from error
+                raise TrainingFailure(f"{error.message} The job {self._job} may still run.") from error
             return False
         self._answered = time.monotonic()
         self.reason = waiting_note(self._job, status)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,6 @@ class ExportCounts:
     entries: int
     without_content: int
     bytes: int
-
-    def to_json(self) -> dict[str, int]:
-        return asdict(self)
 
 
 def export(

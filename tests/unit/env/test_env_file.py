@@ -62,7 +62,7 @@ def test_what_the_file_lacks_comes_from_the_environment_and_then_from_the_defaul
         ("\n\nA=secret${B}\nB=${C}\nC=${A}\n", r"\.env:5: C refers in a circle: A -> B -> C -> A"),
         (
             "\nA=${BASE_URI}\nBASE_URL=secret\n",
-            r"\.env:2: A refers to \$\{BASE_URI\}.* mean \$\{BASE_URL\}\?",
+            r"\.env:2: A refers to \$\{BASE_URI\}.* mean 'BASE_URL'",
         ),
         ("A=secret${NOTHING_LIKE_IT}", r"\.env:1: A .* sets\. \(\$\{NOTHING_LIKE_IT:-\} may be missing"),
         ("A=${A}", r"\.env:1: A refers to \$\{A\}, which neither the file nor the environment"),

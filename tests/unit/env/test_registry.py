@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ def test_one_whose_gateway_is_not_there_yet_is_shown_and_has_no_token() -> None:
 def test_no_secret_is_in_the_repr_or_in_what_status_shows() -> None:
     registry.write(RECORD)
     (shown,) = status()
-    for text in (repr(RECORD), repr(RECORD.connection), json.dumps(shown.to_json())):
+    for text in (repr(RECORD), repr(RECORD.connection), json.dumps(asdict(shown))):
         assert SECRET not in text
         assert "pa55word" not in text
         assert RECORD.connection.token not in text

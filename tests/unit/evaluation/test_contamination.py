@@ -4,6 +4,7 @@ import hashlib
 import json
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def run_of(folder: Path, files: Sequence[Path | str], **hashes: str) -> Path:
 def found(evaluated: Sequence[Path], checkpoint: Path, **options: Any) -> Contamination:
     result = find_contamination(evaluated, checkpoint, **options)
     assert result is not None
-    json.dumps(result.to_json())
+    json.dumps(asdict(result))
     return result
 
 

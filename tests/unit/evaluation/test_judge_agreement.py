@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_shares_of_nothing_are_none() -> None:
     )
     assert of(5, 0, 0, 0).kappa is None
     assert of(0, 0, 0, 5).precision is None
-    json.dumps(nothing.to_json())
+    json.dumps(asdict(nothing))
 
 
 @given(*[st.integers(0, 30)] * 5)
