@@ -68,14 +68,15 @@ class TrainedRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RowsTrained(msgspec.Struct, frozen=True, omit_defaults=True, tag="trained"):
-    """A training step has used these rows, in this order."""
+    """A training step has used these rows, in this order, after ``before`` others."""
 
     step: int
     rows: tuple[TrainedRow, ...]
+    before: int = 0
 
 
 class GroupsLeftOut(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
-    """Episodes whose keys begin so were not trained on."""
+    """Groups or episodes, by their keys, were not trained on."""
 
     keys: tuple[str, ...]
     reason: str

@@ -392,7 +392,7 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
         raise NotYet
     uses: list[dict[str, Any]] = []
     advantages: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for position, (key, number, row) in enumerate(parsed):
+    for position, (key, number, row) in enumerate(parsed, start=event.before):
         episode = episodes.get(key)
         if episode is None:
             continue
@@ -432,8 +432,11 @@ def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bo
     for key in event.keys:
         result = connection.execute(
             update(table)
-            .where(table.c.run == run, table.c.key.startswith(f"{key}_", autoescape=True))
-            .values(left_out=event.reason)
+            .where(
+                table.c.run == run,
+                or_(table.c.key == key, table.c.key.startswith(f"{key}_", autoescape=True)),
+            )
+            .values(left_out=func.coalesce(table.c.left_out, event.reason))
         )
         if not result.rowcount and not final:
             raise NotYet

@@ -78,11 +78,11 @@ class StoreRecorder:
         """Report that an episode is over; ``content`` is None for one that is not kept."""
         self._writer.add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
 
-    def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
-        self._writer.add(RowsTrained(step, tuple(rows)))
+    def trained(self, step: int, rows: Sequence[TrainedRow], before: int = 0) -> None:
+        self._writer.add(RowsTrained(step, tuple(rows), before))
 
     def left_out(self, keys: Sequence[str], reason: str) -> None:
-        """Report episodes, by the beginnings of their keys, that are not trained on."""
+        """Report groups or episodes, by their keys, that are not trained on; the first reason counts."""
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
     async def written(self) -> None:
