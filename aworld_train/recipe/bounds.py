@@ -27,6 +27,7 @@ AT_MOST_1E9 = Rule("must be at most 1,000,000,000", lambda value: value <= 10**9
 PositiveInt = Annotated[int, _AT_LEAST_1]
 Count = Annotated[int, _AT_LEAST_1, AT_MOST_1E9]
 NonNegativeInt = Annotated[int, _NOT_NEGATIVE]
+Interval = Annotated[int, _NOT_NEGATIVE, AT_MOST_1E9]
 PositiveFloat = Annotated[float, _ABOVE_0]
 NonNegativeFloat = Annotated[float, _NOT_NEGATIVE]
 AboveOne = Annotated[float, Rule("must be above 1", lambda value: value > 1)]

@@ -379,6 +379,11 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("rollout", "n"),
             f"{recipe.algorithm.name} compares the episodes of one task, so `rollout.n` must be at least 2",
         )
+    if trainer.early_stop and not trainer.val_every:
+        yield (
+            ("trainer", "early_stop"),
+            "`trainer.early_stop` counts validations, and `trainer.val_every` is 0: there are none between steps",
+        )
     if trainer.batch_size % minibatch:
         yield (
             ("trainer", "minibatch_size"),

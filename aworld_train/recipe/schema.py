@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.bounds import (
-    AT_MOST_1E9,
     AboveOne,
     Count,
     FolderName,
     Fraction,
     Function,
+    Interval,
     Limit,
     Name,
     NonNegativeFloat,
@@ -450,6 +450,9 @@ class MegatronSection:
     expert_parallel: PositiveInt = _doc("GPUs that share the experts of each layer.", 1)
 
 
+_ABOVE_ALL_STEPS = 10**9
+
+
 class Mode(Enum):
     sync = "sync"
     colocate_async = "colocate_async"
@@ -526,15 +529,20 @@ class TrainerSection:
         Offload.none,
     )
     lr: PositiveFloat = _doc("Learning rate.", 1e-6)
-    warmup_steps: Annotated[NonNegativeInt, AT_MOST_1E9] = _doc(
-        "Steps in which the learning rate rises to its value.", 0
-    )
+    warmup_steps: Interval = _doc("Steps in which the learning rate rises to its value.", 0)
     grad_clip: PositiveFloat = _doc("Gradient norm at which gradients are clipped.", 1.0)
     weight_decay: NonNegativeFloat = _doc("AdamW weight decay.", 0.01)
-    val_every: Count = _doc(
-        "Steps between validations; before the first and after the last is always one.", 5
+    val_every: Interval = _doc(
+        "Steps between validations, of which the last is after the last step; 0 never: see `val_ends`.", 5
     )
-    save_every: Count = _doc("Steps between checkpoints; after the last step there is always one.", 10)
+    val_ends: bool = _doc(
+        "Validate before the first step, and after the last even where `val_every` is 0.",
+        True,
+    )
+    save_every: Interval = _doc(
+        "Steps between checkpoints, of which the last is after the last step; 0 never, so that nothing can be resumed.",
+        10,
+    )
     keep_checkpoints: PositiveInt = _doc(
         "How many of the newest checkpoints are kept, beside the one with the best validation.", 2
     )
@@ -555,6 +563,11 @@ class TrainerSection:
         "Trackers that get the figures too: wandb, mlflow, tensorboard, or others that the framework knows.",
         [],
     )
+
+    @property
+    def val_interval(self) -> int:
+        """As ``val_every``, but above all steps where only the last has a validation, and 0 where none has one."""
+        return self.val_every or (_ABOVE_ALL_STEPS if self.val_ends else 0)
 
     @property
     def ranks_per_sequence(self) -> int:

@@ -67,14 +67,15 @@ class TrainedRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RowsTrained(msgspec.Struct, frozen=True, omit_defaults=True, tag="trained"):
-    """A training step has used these rows, in this order."""
+    """A training step has used these rows, in this order, after ``before`` others."""
 
     step: int
     rows: tuple[TrainedRow, ...]
+    before: int = 0
 
 
 class GroupsDropped(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
-    """Groups, by the beginnings of their episodes' keys, that are dropped as a whole."""
+    """Groups or episodes, by their keys, that are dropped."""
 
     keys: tuple[str, ...]
     reason: str

@@ -407,7 +407,7 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
         raise NotYet
     uses: list[dict[str, Any]] = []
     advantages: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for position, (key, number, row) in enumerate(parsed):
+    for position, (key, number, row) in enumerate(parsed, start=event.before):
         episode = episodes.get(key)
         if episode is None:
             continue
@@ -444,7 +444,9 @@ def _drop(connection: Connection, run: str, event: GroupsDropped, final: bool) -
     table = tables.episodes
     for key in event.keys:
         is_of_group = and_(
-            table.c.run == run, table.c.status == "ended", table.c.key.startswith(f"{key}_", autoescape=True)
+            table.c.run == run,
+            table.c.status == "ended",
+            or_(table.c.key == key, table.c.key.startswith(f"{key}_", autoescape=True)),
         )
         mark_changed(connection, run, is_of_group)
         result = connection.execute(

@@ -82,11 +82,11 @@ class StoreRecorder:
         redacted = figures_of(self.redactor.tree(to_builtins(figures)))
         self._writer.add(EpisodeEnded(episode, time.time(), redacted, content))
 
-    def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
-        self._writer.add(RowsTrained(step, tuple(rows)))
+    def trained(self, step: int, rows: Sequence[TrainedRow], before: int = 0) -> None:
+        self._writer.add(RowsTrained(step, tuple(rows), before))
 
     def dropped(self, keys: Sequence[str], reason: str) -> None:
-        """Report groups, by the beginnings of their episodes' keys, that are dropped."""
+        """Report groups or episodes, by their keys, that are dropped; the first reason counts."""
         self._writer.add(GroupsDropped(tuple(keys), reason))
 
     async def written(self) -> None:

@@ -120,8 +120,11 @@ class AlarmWatch:
     def _difference(self, row: Mapping[str, Any]) -> str | None:
         """How far the engine's probabilities are from the trainer's, if that is too far.
 
-        In the first step both use weights read from disk, so it shows whether both compute in fp32.
+        In the first step both use weights read from disk, so it shows whether both compute in fp32. Tokens of older
+        weights differ by what was trained since.
         """
+        if row.get("staleness"):
+            return None
         highest, mean = row.get("rollout_probs_diff_max"), row.get("rollout_probs_diff_mean")
         if isinstance(highest, int | float):
             if self._is_exact is None:

@@ -52,7 +52,7 @@ def parameters_here(model: str | None) -> int:
 
 def disk_need(recipe: Recipe, parameters: int) -> DiskNeed:
     trainer, rollout = recipe.trainer, recipe.rollout
-    saves = math.ceil(trainer.steps / max(1, trainer.save_every))
+    saves = math.ceil(trainer.steps / trainer.save_every) if trainer.save_every else 0
     # A new checkpoint is written before the oldest one is removed, and the best one stays beside them.
     kept = min(saves, trainer.keep_checkpoints + 2)
     episodes = trainer.steps * trainer.batch_size * rollout.n

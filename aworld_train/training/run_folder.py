@@ -46,6 +46,7 @@ FREE = (
     "trainer.steps.",
     "trainer.epochs.",
     "trainer.val_every.",
+    "trainer.val_ends.",
     "trainer.save_every.",
     "trainer.keep_checkpoints.",
     "trainer.early_stop.",

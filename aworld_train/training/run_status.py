@@ -29,7 +29,7 @@ class RunStatus:
     def __init__(self, recipe: Recipe, record: RunMetrics, val_tasks: int):
         self._record = record
         self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
-        self._val_every = recipe.trainer.val_every
+        self._val_interval = recipe.trainer.val_interval
         self.expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
             "validation": recipe.rollout.val_n * val_tasks,
@@ -123,8 +123,9 @@ class RunStatus:
             _recent_median(_figures(all_rows, "val_seconds")) or self._clock.first_validation_seconds or 0.0
         )
         first = max(rows.last_trained, record.from_step) + 1
+        every = self._val_interval
         ahead = [
-            step_seconds + (val_seconds if step == steps or step % self._val_every == 0 else 0.0)
+            step_seconds + (val_seconds if every and (step == steps or step % every == 0) else 0.0)
             for step in range(first, steps + 1)
         ]
         return max(0.0, ahead[0] - self._clock.since_end) + sum(ahead[1:]) if ahead else 0.0

@@ -33,7 +33,7 @@ def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
         if (step := _median(run, "seconds")) is None:
             continue
         val = _median(run, "val_seconds") or 0.0
-        validations = -(-trainer.steps // trainer.val_every)
+        validations = -(-trainer.steps // trainer.val_interval) if trainer.val_interval else 0
         seconds = _start_seconds(run) + trainer.steps * step + validations * val
         where = f"on {host}, " if (host := _attempts(run)[-1].get("host")) else ""
         return TimeEstimate(

@@ -1,5 +1,6 @@
 """Training that samples ahead: staleness is within its bound, and each token was sampled with the weights it says."""
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_tokens_have_the_probabilities_of_the_weights_that_sampled_them(
 
 
 def compared(workspace: Workspace, name: str) -> dict[int, float]:
-    """By version, the largest difference of a recorded log-probability from that of the version's checkpoint."""
+    """By version, the largest difference of a recorded probability from that of the version's checkpoint."""
     largest: dict[int, float] = {}
     with open_run_store(open_run(name, workspace.runs)) as store:
         for head in store.episodes("phase=train and trained_step>0"):
@@ -71,7 +72,7 @@ def differences_of(agent: StoredAgent, workspace: Workspace, run: Path) -> Itera
             assert weights is not None and weights[0] == weights[1]
             model = load(workspace.path / "models" / "tiny", run, weights[0])
             known = model(tuple(contexts[-1]))[len(before) + place - 1][node.token_ids[place]]
-            yield weights[0], abs(float(known) - logprob)
+            yield weights[0], abs(math.exp(float(known)) - math.exp(logprob))
 
 
 @cache

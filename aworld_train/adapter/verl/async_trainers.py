@@ -72,4 +72,6 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
             if not interrupted or left <= 0:
                 turn.stop_reason = part.stop_reason if not interrupted else "completed"
             params["max_tokens"] = left
+            if "seed" in params:  # else the rest would be sampled with the random numbers of the beginning
+                params["seed"] += len(part.token_ids)
         return turn

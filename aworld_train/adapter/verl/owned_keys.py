@@ -76,7 +76,6 @@ REASONS = {
     "trainer.resume_mode": "`train --resume` says whether a run continues from its checkpoints",
     "trainer.resume_from_path": "`train --resume` continues a run; another start is `model.path`",
     "trainer.val_only": "`aworld-train eval` measures a model without training",
-    "trainer.val_before_train": "the summary compares with the score before the first step",
     "trainer.use_v1": "the older trainer plays no episodes of agents",
     f"{ACTOR}.shuffle": _UPDATES,
     "critic.shuffle": _UPDATES,

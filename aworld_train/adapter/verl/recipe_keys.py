@@ -125,6 +125,7 @@ SAME_MEANING = {
     "trainer.logger": "trainer.loggers",
     "trainer.device": "cluster.device",
     "trainer.remove_previous_ckpt_in_save": "trainer.keep_checkpoints",
+    "trainer.val_before_train": "trainer.val_ends",
     "trainer.v1.trainer_mode": "trainer.mode",
     "actor_rollout_ref.hybrid_engine": "trainer.mode",
     "trainer.v1.colocate_async.num_warmup_batches": "trainer.async.warmup_batches",

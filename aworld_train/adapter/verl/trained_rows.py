@@ -20,14 +20,15 @@ from aworld_train.store.events import TrainedRow
 from aworld_train.store.recording import StoreRecorder
 
 
-def report_trained(step: int, batch: Any) -> None:
+def report_trained(step: int, batch: Any, before: int) -> None:
+    """Report the rows of an update, and how many others of its step were ``before`` them."""
     if (recorder := _recorder()) is not None:
-        recorder.trained(step, trained_rows(batch))
+        recorder.trained(step, trained_rows(batch), before)
 
 
-def report_dropped(uids: Collection[str], reason: str) -> None:
-    if uids and (recorder := _recorder()) is not None:
-        recorder.dropped(sorted(uids), reason)
+def report_dropped(keys: Collection[str], reason: str) -> None:
+    if keys and (recorder := _recorder()) is not None:
+        recorder.dropped(sorted(keys), reason)
 
 
 def trained_rows(batch: Any) -> list[TrainedRow]:

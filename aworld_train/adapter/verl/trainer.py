@@ -231,7 +231,7 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         norms = np.asarray(measured.get("actor/grad_norm", ()), dtype=float)
         metrics["training/clipped_updates"] = int((norms > actor.optim.clip_grad).sum())
         metrics |= reduce_metrics(measured)
-        report_trained(int(self.global_steps), batch)
+        report_trained(int(self.global_steps), batch, self._counts["training/rows"])
         return batch
 
     def _save_checkpoint(self) -> None:

@@ -34,9 +34,9 @@ def report_every_other_step(module: ModuleType) -> None:
     """For the process that trains: the rows of a step without the store are not reported."""
     report = module.report_trained
 
-    def report_or_not(step: int, batch: Any) -> None:
+    def report_or_not(step: int, *arguments: Any) -> None:
         if has_store(step):
-            report(step, batch)
+            report(step, *arguments)
 
     module.report_trained = report_or_not  # type: ignore[attr-defined]
 

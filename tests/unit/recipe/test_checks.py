@@ -48,14 +48,16 @@ def refusal(*overrides: str) -> str:
         "trainer.lr",
         "trainer.microbatch_size",
         "trainer.minibatch_size",
-        "trainer.save_every",
         "trainer.stall_timeout",
         "trainer.steps",
-        "trainer.val_every",
     ],
 )
 def test_zero_is_refused_where_it_would_do_nothing(key: str) -> None:
     assert f"override {key}=0: `{key}` must be " in refusal(f"{key}=0")
+
+
+def test_a_run_does_not_end_early_by_validations_that_it_has_not() -> None:
+    assert "`trainer.val_every` is 0" in refusal("trainer.early_stop=2", "trainer.val_every=0")
 
 
 @pytest.mark.parametrize(

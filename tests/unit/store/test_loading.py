@@ -191,6 +191,34 @@ def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> N
         assert (head.figures.treatment, head.figures.cause) == ("dropped", "too few")
 
 
+def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StorePlace) -> None:
+    writer = recorder(place)
+    for attempt in (0, 1, 10):
+        record(writer, attempt)
+    writer.dropped(["uid1-0_1"], "too old")
+    writer.dropped(["uid1-0"], "too few")
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        reasons = {head.attempt: head.figures.cause for head in store.episodes()}
+    assert reasons == {0: "too few", 1: "too old", 10: "too few"}
+
+
+def test_rows_of_a_step_s_later_updates_come_after_the_others(place: StorePlace) -> None:
+    writer = recorder(place)
+    for attempt in (0, 1):
+        record(writer, attempt)
+        writer.trained(1, [TrainedRow(f"uid1-0_{attempt}_0", 0.5, 10)], before=attempt)
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert [store.trained_row(1, position)[0].head.attempt for position in (0, 1)] == [0, 1]
+
+
 def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
     writer = recorder(place)
     task = writer.task(task_row(0, 2, 3))

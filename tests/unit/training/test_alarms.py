@@ -106,6 +106,15 @@ def test_probabilities_that_differ_more_than_rounding_raise_an_alarm_that_names_
     assert all("algorithm.rollout_correction=token" in alarm.text for alarm in watch.alarms)
 
 
+def test_probabilities_of_older_weights_than_are_trained_are_no_sign() -> None:
+    watch = AlarmWatch()
+    for step, staleness in enumerate((0.0, *[0.5] * STEPS), start=1):
+        difference = 0.2 * staleness
+        row = {"rollout_probs_diff_max": difference, "rollout_probs_diff_mean": difference}
+        watch.observe(step, {**GOOD, **row, "staleness": staleness}, Episodes())
+    assert watch.alarms == []
+
+
 def test_the_outcome_that_all_episodes_had_is_named() -> None:
     watch = AlarmWatch()
     for step in range(1, STEPS + 1):

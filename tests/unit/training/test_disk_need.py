@@ -20,6 +20,7 @@ def test_a_run_takes_its_kept_checkpoints_the_best_one_the_one_being_written_and
     assert f"{need.checkpoints} checkpoints of 16.0 GB" in need.sentence
     assert disk_need(recipe.load("quickstart", ["model.lora.rank=8"]), 10**9).checkpoint == 8 * 10**9
     assert disk_need(recipe.load("quickstart", [STEPS, "trainer.save_every=40"]), 1).checkpoints == 1
+    assert disk_need(recipe.load("quickstart", [STEPS, "trainer.save_every=0"]), 1).checkpoints == 0
 
 
 def test_little_or_unknown_space_is_not_worth_a_line() -> None:

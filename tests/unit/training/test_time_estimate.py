@@ -41,13 +41,18 @@ def test_the_run_that_tells_is_named_and_validations_are_counted(tmp_path: Path)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     rows[-1]["val_seconds"] = 9.0
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    changes = ["trainer.steps=3", "trainer.val_every=2"]
-    estimate = time_estimate(recipes.read({**RECIPE, "name": "next"}, changes), tmp_path)
-    assert estimate is not None
-    assert (
-        estimate.sentence
-        == "About 1:27, as earlier went (on h, 2026-01-02): 3.0 s a step, 9.0 s a validation."
-    )
+    for total, changes in (
+        ("1:27", ["trainer.val_every=2"]),
+        ("1:18", ["trainer.val_every=0"]),
+        ("1:09", ["trainer.val_every=0", "trainer.val_ends=false"]),
+    ):
+        recipe = recipes.read({**RECIPE, "name": "next"}, ["trainer.steps=3", *changes])
+        estimate = time_estimate(recipe, tmp_path)
+        assert estimate is not None
+        assert (
+            estimate.sentence
+            == f"About {total}, as earlier went (on h, 2026-01-02): 3.0 s a step, 9.0 s a validation."
+        )
 
 
 def test_without_runs_and_beside_a_broken_one_nothing_is_said(tmp_path: Path) -> None:

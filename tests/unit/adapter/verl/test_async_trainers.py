@@ -11,16 +11,19 @@ from verl.workers.rollout.replica import TokenOutput
 from aworld_train.adapter.verl.async_trainers import ResumingClient
 
 TOKENS = list(range(100, 110))
-LIMIT = {"max_tokens": len(TOKENS), "temperature": 1.0}
+LIMIT = {"max_tokens": len(TOKENS), "temperature": 1.0, "seed": 7}
+seeds: list[int] = []
 
 
 def served(monkeypatch: pytest.MonkeyPatch, *parts: tuple[int, int]) -> list[Any]:
     """The requests that a server gets, which answers with so many tokens each, of weights with that version."""
     requests: list[Any] = []
+    seeds.clear()
     answers: Iterator[tuple[int, int]] = iter(parts)
 
     async def generate(self: Any, request_id: str, *, prompt_ids: Any, sampling_params: Any) -> TokenOutput:
         requests.append((prompt_ids, sampling_params["max_tokens"]))
+        seeds.append(sampling_params["seed"])
         count, version = next(answers)
         begin = len(prompt_ids) - 1
         interrupted = count < sampling_params["max_tokens"] and len(requests) < len(parts)
@@ -53,7 +56,8 @@ async def test_an_interrupted_turn_continues_with_its_tokens_and_says_which_weig
     assert output.stop_reason == "completed"
     prompts = [[1], [1, *TOKENS[:3]], [1, *TOKENS[:3]], [1, *TOKENS[:5]]]
     assert requests == list(zip(prompts, [10, 7, 7, 5], strict=True))
-    assert LIMIT["max_tokens"] == len(TOKENS)
+    assert seeds == [7, 10, 10, 12], "no part has the random numbers of another"
+    assert (LIMIT["max_tokens"], LIMIT["seed"]) == (len(TOKENS), 7)
 
 
 async def test_a_turn_that_was_interrupted_at_its_last_token_is_whole(

@@ -67,6 +67,9 @@ def test_the_whole_configuration_is_resolved_and_known_to_verl(tmp_path: Path, e
         ("cluster.gpus_per_node=2", "trainer.n_gpus_per_node", 2),
         ("cluster.gpus_per_node=2", "ray_kwargs.ray_init.num_gpus", 2),
         ("dataset.val_limit=5", "data.val_max_samples", 5),
+        ("trainer.val_every=0", "trainer.test_freq", 10**9),
+        ("trainer.val_ends=false", "trainer.val_before_train", False),
+        ("trainer.save_every=0", "trainer.save_freq", 0),
         ("trainer.loggers=[tensorboard]", "trainer.logger", ["console", "file", "tensorboard"]),
         ("verl.actor_rollout_ref.actor.ppo_epochs=3", "actor_rollout_ref.actor.ppo_epochs", 3),
     ],
@@ -123,6 +126,11 @@ def test_asynchronous_modes_are_verl_s(
 ) -> None:
     config = composed(tmp_path, *overrides)
     assert {key: leaf(config, key) for key in expected} == expected
+
+
+def test_a_run_need_not_validate_at_all(tmp_path: Path) -> None:
+    config = composed(tmp_path, "trainer.val_every=0", "trainer.val_ends=false")
+    assert (leaf(config, "trainer.test_freq"), leaf(config, "trainer.val_before_train")) == (0, False)
 
 
 def test_without_a_gpu_everything_is_float32_and_the_cpu_engine_is_loaded(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 def test_an_update_is_reported_with_its_rows_in_their_order_and_none_that_fills_it_up(
     events: Callable[[], list[Event]],
 ) -> None:
-    report_trained(7, BATCH)
+    report_trained(7, BATCH, 0)
     assert events() == [RowsTrained(7, ROWS)]
 
 
@@ -91,7 +91,7 @@ def test_outside_a_run_nothing_is_reported(folder: str | None, monkeypatch: pyte
     monkeypatch.delenv(RUN_DIR_VARIABLE, raising=False)
     if folder is not None:
         monkeypatch.setenv(RUN_DIR_VARIABLE, folder)
-    report_trained(7, BATCH)
+    report_trained(7, BATCH, 0)
     report_dropped({"a"}, "too few")
     assert trained_rows._recorder() is None
 

@@ -1,6 +1,7 @@
 """VeRL's trainer as a run has it: what a batch is filled up with, what workers are told, and what is written back."""
 
 import math
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +62,7 @@ def made(**changes: Any) -> Any:
     trained: Any = EpisodeTrainer.__new__(EpisodeTrainer)
     trained.config = OmegaConf.merge(CONFIG, changes)
     trained.use_critic, trained.parameter_sync_step = False, 1
-    trained.global_steps = 4
+    trained.global_steps, trained._counts = 4, Counter()
     trained.tokenizer = SimpleNamespace(eos_token_id=0)
 
     def update_actor(batch: Any) -> dict[str, Any]:
