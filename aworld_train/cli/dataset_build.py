@@ -96,7 +96,9 @@ def build_command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Most tasks over all splits (arithmetic: 4000, files: 1000 if not given)."),
+        typer.Option(
+            metavar="N", help="Most tasks over all splits (arithmetic: 4000, files: 1000 if not given)."
+        ),
     ] = None,
     dedupe: Annotated[
         bool | None,

@@ -21,15 +21,19 @@ from aworld_train.dataset.made_files.questions import JOINS, QUESTIONS
 from aworld_train.dataset.made_files.tables import PLACES, TOPICS, YEARS, Column, Table, Topic, Value
 from aworld_train.errors import UsageError
 
-WAYS = FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
-    *("folder", "zip", "nested-zip"),
-    *("note", "picture", "recording"),
+FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
+    "folder",
+    "zip",
+    "nested-zip",
+    "note",
+    "picture",
+    "recording",
 )
+WAYS = (FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING)
 """How the document of level 2 is found, or the thing in it that is asked about."""
 
-SPOKEN = "spoken"
 _READ_EXACTLY = tuple(kind for kind in TABLES if kind not in PICTURES)
-TAGS = ((*TABLES, SPEECH), WAYS, (*QUESTIONS, SPOKEN), tuple(JOINS))
+TAGS = ((*TABLES, SPEECH), WAYS, tuple(QUESTIONS), tuple(JOINS))
 """The tags of tasks by their sort: kinds of documents, ways to them, questions about one and about several."""
 
 _LISTS = 3
@@ -76,12 +80,12 @@ class Drafting(NamedTuple):
 
     def one_document(self) -> Draft:
         """Level 1."""
-        kind = self.choose((*TABLES, SPEECH) if SPOKEN in self.tags else tuple(TABLES))
+        kind = self.choose((*TABLES, SPEECH))
         file = f"{self.name}.{kind}"
         if kind == SPEECH:
             number = str(self.rng.choice([number for number in range(1000, 10_000) if can_say(number)]))
             text = f"Which number is said in the recording {self.at}/{file}, digit by digit?"
-            return Draft(text, number, {file: speech(number)}, [file], file, (kind, SPOKEN))
+            return Draft(text, number, {file: speech(number)}, [file], file, (kind, "spoken"))
         asked = self.choose(tuple(QUESTIONS))
         table, content = make_document(self.rng, kind)
         question, answer = QUESTIONS[asked](table, self.rng)
@@ -101,13 +105,13 @@ class Drafting(NamedTuple):
             table, content = make_document(self.rng, kind, topic=topic, year=year)
             kinds.append(kind)
             tables.append(table)
-            lists[f"{self.name}-{number}.{kind}" if way == NOTE else f"{topic.things}-{year}.{kind}"] = (
-                content
-            )
+            stem = f"{self.name}-{number}" if way == NOTE else f"{topic.things}-{year}"
+            lists[f"{stem}.{kind}"] = content
         question, answer = QUESTIONS[asked](tables[chosen], self.rng)
         names, tags = list(lists), (way, kinds[chosen], asked)
         if way == NOTE:
-            kind, note, content = self._note(names, [names[chosen]])
+            kind, content = self._note(names, names[chosen])
+            note = f"{self.name}-note.{kind}"
             text = (
                 f"The note {self.at}/{note} says which list of {topic.things} is valid. "
                 f"According to that list, {question}"
@@ -145,7 +149,7 @@ class Drafting(NamedTuple):
             lists[f"fees-{letter}.{fee_kinds[-1]}"] = TABLES[fee_kinds[-1]].write(fees)
         valid = self.rng.randrange(2)
         fee_lists = [f"fees-{letter}.{fee_kind}" for letter, fee_kind in zip("ab", fee_kinds, strict=True)]
-        note_kind, _, note = self._note(fee_lists, [fee_lists[valid]])
+        note_kind, note = self._note(fee_lists, fee_lists[valid])
         lists[f"note.{note_kind}"] = note
         question, answer = JOINS[asked](table, self.rng, rates[valid])
         where, files = self._packed(way, dict(sorted(lists.items())))
@@ -187,12 +191,12 @@ class Drafting(NamedTuple):
         files = {shown_file: shown, list_file: content}
         return Draft(text, answer, files, list(files), list_file, (way, kind, "value"))
 
-    def _note(self, names: Sequence[str], valid: Sequence[str]) -> tuple[str, str, bytes]:
-        """A document that says of each list whether it is valid: its kind, name and content."""
+    def _note(self, names: Sequence[str], valid: str) -> tuple[str, bytes]:
+        """A document that says which list is valid: its kind and content."""
         kind = self.choose(_READ_EXACTLY)
-        rows = tuple((name, "valid" if name in valid else "withdrawn") for name in names)
-        table = Table(Topic("lists", "file", "", (Column("status", "", 0, 0),)), "Status of the lists", rows)
-        return kind, f"{self.name}-note.{kind}", TABLES[kind].write(table)
+        rows = tuple((name, "valid" if name == valid else "withdrawn") for name in names)
+        table = Table(Topic("lists", "file", "", (Column("status"),)), "Status of the lists", rows)
+        return kind, TABLES[kind].write(table)
 
     def _packed(self, way: str, lists: Mapping[str, bytes]) -> tuple[str, dict[str, bytes]]:
         if way == FOLDER:
@@ -215,4 +219,3 @@ LEVELS = {
     "2": Drafting.found_document,
     "3": Drafting.joined_documents,
 }
-ALL_TAGS = (*dict.fromkeys((*TABLES, *WAYS)), *QUESTIONS, *JOINS, SPOKEN)

@@ -69,7 +69,7 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
             answer_schema=schema,
             system=options.system or system,
             level=level,
-            tags=draft.tags,
+            tags=tuple(dict.fromkeys(draft.tags)),
             attachments=tuple(paths),
             file=draft.holder,
         )
