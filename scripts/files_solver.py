@@ -73,7 +73,8 @@ def next_message(messages: Sequence[Message]) -> Message:
             call = steps.send(result)
     except StopIteration as end:
         return {"role": "assistant", "content": f"<answer>{end.value}</answer>"}
-    except (LookupError, ArithmeticError, ValueError) as error:
+    except (LookupError, ArithmeticError, ValueError, RuntimeError) as error:
+        # Of a row that is not in the result, a generator makes a RuntimeError.
         return {"role": "assistant", "content": f"<answer>{type(error).__name__}: {error}</answer>"}
     function = {"name": call.tool, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": f"call_{len(results)}", "type": "function", "function": function}
