@@ -3,12 +3,13 @@
 It knows the forms of the questions and which tool reads which file, and nothing else: answers are computed from what
 tools returned. A turn follows from the conversation alone, so any number of episodes can be played at once.
 
-    python scripts/files_solver.py 8123 &
+    python scripts/files_solver.py 8123 &    # prints its address; without a port it takes any that is free
     aworld-train eval recipe.yaml --model-url http://127.0.0.1:8123/v1
 """
 
 import json
 import re
+import socket
 import sys
 from collections.abc import Generator, Sequence
 from decimal import Decimal
@@ -72,7 +73,8 @@ def next_message(messages: Sequence[Message]) -> Message:
             call = steps.send(result)
     except StopIteration as end:
         return {"role": "assistant", "content": f"<answer>{end.value}</answer>"}
-    except (LookupError, ArithmeticError, ValueError) as error:
+    except (LookupError, ArithmeticError, ValueError, RuntimeError) as error:
+        # Of a row that is not in the result, a generator makes a RuntimeError.
         return {"role": "assistant", "content": f"<answer>{type(error).__name__}: {error}</answer>"}
     function = {"name": call.tool, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": f"call_{len(results)}", "type": "function", "function": function}
@@ -253,13 +255,16 @@ async def _complete(request: web.Request) -> web.Response:
 
 
 def main() -> None:
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": "files-solver", "object": "model"}]})
+
     app = web.Application(client_max_size=1 << 26)
     app.router.add_post("/v1/chat/completions", _complete)
-    app.router.add_get(
-        "/v1/models",
-        lambda _: web.json_response({"object": "list", "data": [{"id": "files-solver", "object": "model"}]}),
-    )
-    web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
+    app.router.add_get("/v1/models", models)
+    with socket.create_server(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0)) as server:
+        sys.stdout.write(f"http://127.0.0.1:{server.getsockname()[1]}/v1\n")
+        sys.stdout.flush()
+        web.run_app(app, sock=server, print=None)
 
 
 if __name__ == "__main__":

@@ -21,36 +21,43 @@ from aworld_train.dataset.made_files.questions import JOINS, QUESTIONS
 from aworld_train.dataset.made_files.tables import PLACES, TOPICS, YEARS, Column, Table, Topic, Value
 from aworld_train.errors import UsageError
 
-WAYS = FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
-    *("folder", "zip", "nested-zip"),
-    *("note", "picture", "recording"),
+FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
+    "folder",
+    "zip",
+    "nested-zip",
+    "note",
+    "picture",
+    "recording",
 )
+WAYS = (FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING)
 """How the document of level 2 is found, or the thing in it that is asked about."""
 
-SPOKEN = "spoken"
 _READ_EXACTLY = tuple(kind for kind in TABLES if kind not in PICTURES)
-TAGS = ((*TABLES, SPEECH), WAYS, (*QUESTIONS, SPOKEN), tuple(JOINS))
+TAGS = ((*TABLES, SPEECH), WAYS, tuple(QUESTIONS), tuple(JOINS))
 """The tags of tasks by their sort: kinds of documents, ways to them, questions about one and about several."""
 
 _LISTS = 3
 _FEE = Column("fee", "EUR", 2, 60)
 
 
+Files = Mapping[str, bytes]
+Tags = tuple[str, ...]
+
+
 class Draft(NamedTuple):
     """A task before it has a number.
 
     Attributes:
-        files: The content of each file, by its path below the folder of attachments.
-        named: The files that the question names or has beside it; the others have to be found.
+        files: The content of each file, by its path below the folder of attachments; those in a folder of their own
+            have to be found there, the others are named with the question.
         holder: The document with the answer, as ``archive.zip/name`` where it is packed.
     """
 
     question: str
     answer: str
-    files: Mapping[str, bytes]
-    named: Sequence[str]
+    files: Files
     holder: str
-    tags: tuple[str, ...]
+    tags: Tags
 
 
 class Drafting(NamedTuple):
@@ -76,17 +83,17 @@ class Drafting(NamedTuple):
 
     def one_document(self) -> Draft:
         """Level 1."""
-        kind = self.choose((*TABLES, SPEECH) if SPOKEN in self.tags else tuple(TABLES))
+        kind = self.choose((*TABLES, SPEECH))
         file = f"{self.name}.{kind}"
         if kind == SPEECH:
             number = str(self.rng.choice([number for number in range(1000, 10_000) if can_say(number)]))
             text = f"Which number is said in the recording {self.at}/{file}, digit by digit?"
-            return Draft(text, number, {file: speech(number)}, [file], file, (kind, SPOKEN))
+            return Draft(text, number, {file: speech(number)}, file, (kind, "spoken"))
         asked = self.choose(tuple(QUESTIONS))
         table, content = make_document(self.rng, kind)
         question, answer = QUESTIONS[asked](table, self.rng)
         text = f"According to the list of {table.topic.things} in {self.at}/{file}, {question}"
-        return Draft(text, answer, {file: content}, [file], file, (kind, asked))
+        return Draft(text, answer, {file: content}, file, (kind, asked))
 
     def found_document(self) -> Draft:
         """Level 2."""
@@ -101,28 +108,25 @@ class Drafting(NamedTuple):
             table, content = make_document(self.rng, kind, topic=topic, year=year)
             kinds.append(kind)
             tables.append(table)
-            lists[f"{self.name}-{number}.{kind}" if way == NOTE else f"{topic.things}-{year}.{kind}"] = (
-                content
-            )
+            stem = f"{self.name}-{number}" if way == NOTE else f"{topic.things}-{year}"
+            lists[f"{stem}.{kind}"] = content
         question, answer = QUESTIONS[asked](tables[chosen], self.rng)
         names, tags = list(lists), (way, kinds[chosen], asked)
         if way == NOTE:
-            kind, note, content = self._note(names, [names[chosen]])
+            kind, content = self._note(names, names[chosen])
+            note = f"{self.name}-note.{kind}"
             text = (
                 f"The note {self.at}/{note} says which list of {topic.things} is valid. "
                 f"According to that list, {question}"
             )
             files = {note: content, **lists}
-            return Draft(text, answer, files, list(files), names[chosen], (*tags, kind))
+            return Draft(text, answer, files, names[chosen], (*tags, kind))
         if way == NESTED:
-            lists = {
-                f"{year}.zip": packed({name: content})
-                for year, (name, content) in zip(years, lists.items(), strict=True)
-            }
+            members = zip(years, lists.items(), strict=True)
+            lists = {f"{year}.zip": packed({name: content}) for year, (name, content) in members}
             names = [f"{year}.zip/{name}" for year, name in zip(years, names, strict=True)]
-        where, files = self._packed(way, lists)
-        text = f"According to the list of {topic.things} of {years[chosen]} in {where}, {question}"
-        return self._in_package(text, answer, files, names[chosen], tags)
+        text = f"According to the list of {topic.things} of {years[chosen]} in {{where}}, {question}"
+        return self._in_package(way, lists, names[chosen], text, answer, tags)
 
     def joined_documents(self) -> Draft:
         """Level 3: the fee of each group is in one of two lists, and a note says which of these is valid."""
@@ -137,24 +141,25 @@ class Drafting(NamedTuple):
             f"{topic.things}.{kind}": content,
             f"{other.things}.{other_kind}": make_document(self.rng, other_kind, topic=other)[1],
         }
-        fee_kinds, rates = [], []
+        fees: dict[str, dict[str, int]] = {}
         for letter in "ab":
-            rates.append(dict(zip(groups, self.rng.sample(range(_FEE.low, _FEE.high), 5), strict=True)))
-            fee_kinds.append(self.choose(_READ_EXACTLY))
-            fees = Table(Topic("fees", topic.group, "", (_FEE,)), "Fees", tuple(rates[-1].items()))
-            lists[f"fees-{letter}.{fee_kinds[-1]}"] = TABLES[fee_kinds[-1]].write(fees)
-        valid = self.rng.randrange(2)
-        fee_lists = [f"fees-{letter}.{fee_kind}" for letter, fee_kind in zip("ab", fee_kinds, strict=True)]
-        note_kind, _, note = self._note(fee_lists, [fee_lists[valid]])
+            rates = dict(zip(groups, self.rng.sample(range(_FEE.low, _FEE.high), len(groups)), strict=True))
+            fee_kind = self.choose(_READ_EXACTLY)
+            fee_table = Table(Topic("fees", topic.group, "", (_FEE,)), "Fees", tuple(rates.items()))
+            fees[f"fees-{letter}.{fee_kind}"] = rates
+            lists[f"fees-{letter}.{fee_kind}"] = TABLES[fee_kind].write(fee_table)
+        valid = self.rng.choice(list(fees))
+        note_kind, note = self._note(list(fees), valid)
         lists[f"note.{note_kind}"] = note
-        question, answer = JOINS[asked](table, self.rng, rates[valid])
-        where, files = self._packed(way, dict(sorted(lists.items())))
+        question, answer = JOINS[asked](table, self.rng, fees[valid])
         text = (
-            f"In {where} is a list of {topic.things}, and a note says which list of fees is valid. "
+            f"In {{where}} is a list of {topic.things}, and a note says which list of fees is valid. "
             f"By these, {question}"
         )
-        tags = (way, kind, fee_kinds[valid], note_kind, asked)
-        return self._in_package(text, answer, files, f"{topic.things}.{kind}", tags)
+        tags = (way, kind, valid.rpartition(".")[2], note_kind, asked)
+        return self._in_package(
+            way, dict(sorted(lists.items())), f"{topic.things}.{kind}", text, answer, tags
+        )
 
     def _shown_thing(self, way: str) -> Draft:
         """The name of a thing is in a picture, or one of its numbers is said, and the list has what is asked."""
@@ -185,29 +190,24 @@ class Drafting(NamedTuple):
             )
             answer, shown = f"{number} {column.unit}".strip(), picture([str(row[0])], shown_kind)
         files = {shown_file: shown, list_file: content}
-        return Draft(text, answer, files, list(files), list_file, (way, kind, "value"))
+        return Draft(text, answer, files, list_file, (way, kind, "value"))
 
-    def _note(self, names: Sequence[str], valid: Sequence[str]) -> tuple[str, str, bytes]:
-        """A document that says of each list whether it is valid: its kind, name and content."""
+    def _note(self, names: Sequence[str], valid: str) -> tuple[str, bytes]:
+        """A document that says which list is valid: its kind and content."""
         kind = self.choose(_READ_EXACTLY)
-        rows = tuple((name, "valid" if name in valid else "withdrawn") for name in names)
-        table = Table(Topic("lists", "file", "", (Column("status", "", 0, 0),)), "Status of the lists", rows)
-        return kind, f"{self.name}-note.{kind}", TABLES[kind].write(table)
+        rows = tuple((name, "valid" if name == valid else "withdrawn") for name in names)
+        table = Table(Topic("lists", "file", "", (Column("status"),)), "Status of the lists", rows)
+        return kind, TABLES[kind].write(table)
 
-    def _packed(self, way: str, lists: Mapping[str, bytes]) -> tuple[str, dict[str, bytes]]:
+    def _in_package(self, way: str, lists: Files, holder: str, text: str, answer: str, tags: Tags) -> Draft:
+        """A draft whose text names, at ``{where}``, an archive or a folder, and nothing in it."""
         if way == FOLDER:
             files = {f"{self.name}/{name}": content for name, content in lists.items()}
-            return f"the folder {self.at}/{self.name}", files
+            text = text.format(where=f"the folder {self.at}/{self.name}")
+            return Draft(text, answer, files, f"{self.name}/{holder}", tags)
         archive = f"{self.name}.zip"
-        return f"the archive {self.at}/{archive}", {archive: packed(lists)}
-
-    def _in_package(
-        self, text: str, answer: str, files: Mapping[str, bytes], member: str, tags: tuple[str, ...]
-    ) -> Draft:
-        """A draft whose question names an archive, or a folder and none of its files."""
-        is_folder = FOLDER in tags
-        holder = f"{self.name}/{member}" if is_folder else f"{self.name}.zip/{member}"
-        return Draft(text, answer, files, [] if is_folder else list(files), holder, tags)
+        text = text.format(where=f"the archive {self.at}/{archive}")
+        return Draft(text, answer, {archive: packed(lists)}, f"{archive}/{holder}", tags)
 
 
 LEVELS = {
@@ -215,4 +215,3 @@ LEVELS = {
     "2": Drafting.found_document,
     "3": Drafting.joined_documents,
 }
-ALL_TAGS = (*dict.fromkeys((*TABLES, *WAYS)), *QUESTIONS, *JOINS, SPOKEN)

@@ -10,17 +10,20 @@ Value = str | int | Decimal
 
 
 class Column(NamedTuple):
-    """A column of numbers; those of a length have tenths."""
+    """A column of numbers from ``low`` on and below ``high``."""
 
     name: str
-    unit: str
-    low: int
-    high: int
-    has_tenths: bool = False
+    unit: str = ""
+    low: int = 0
+    high: int = 0
 
     @property
     def heading(self) -> str:
         return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    @property
+    def has_tenths(self) -> bool:
+        return self.unit in ("m", "ha")
 
 
 class Topic(NamedTuple):
@@ -33,41 +36,20 @@ class Topic(NamedTuple):
 
 
 TOPICS = (
-    Topic(
-        "ferries",
-        "ferry",
-        "harbour",
-        (Column("length", "m", 20, 180, True), Column("capacity", "", 100, 1900)),
-    ),
+    Topic("ferries", "ferry", "harbour", (Column("length", "m", 20, 180), Column("capacity", "", 100, 1900))),
     Topic(
         "lighthouses",
         "lighthouse",
         "district",
-        (Column("height", "m", 8, 90, True), Column("power", "W", 100, 4800)),
+        (Column("height", "m", 8, 90), Column("power", "W", 100, 4800)),
+    ),
+    Topic("orchards", "orchard", "valley", (Column("harvest", "kg", 150, 9000), Column("area", "ha", 2, 60))),
+    Topic("bridges", "bridge", "county", (Column("span", "m", 12, 400), Column("load", "kg", 1000, 40000))),
+    Topic(
+        "museums", "museum", "town", (Column("turnout", "", 1200, 90000), Column("floor", "m2", 150, 6000))
     ),
     Topic(
-        "orchards",
-        "orchard",
-        "valley",
-        (Column("harvest", "kg", 150, 9000), Column("area", "ha", 2, 60, True)),
-    ),
-    Topic(
-        "bridges",
-        "bridge",
-        "county",
-        (Column("span", "m", 12, 400, True), Column("load", "kg", 1000, 40000)),
-    ),
-    Topic(
-        "museums",
-        "museum",
-        "town",
-        (Column("attendance", "", 1200, 90000), Column("floor", "m2", 150, 6000)),
-    ),
-    Topic(
-        "reservoirs",
-        "reservoir",
-        "region",
-        (Column("depth", "m", 5, 120, True), Column("catch", "kg", 200, 5000)),
+        "reservoirs", "reservoir", "region", (Column("depth", "m", 5, 120), Column("catch", "kg", 200, 5000))
     ),
     Topic(
         "workshops",
@@ -75,12 +57,7 @@ TOPICS = (
         "quarter",
         (Column("rent", "EUR", 300, 4800), Column("headcount", "", 100, 700)),
     ),
-    Topic(
-        "sledges",
-        "sledge",
-        "station",
-        (Column("mass", "kg", 20, 320, True), Column("range", "km", 100, 900)),
-    ),
+    Topic("sledges", "sledge", "station", (Column("mass", "kg", 20, 320), Column("range", "km", 100, 900))),
 )
 
 YEARS = range(1990, 2025)

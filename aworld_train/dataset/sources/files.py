@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from random import Random
 
-from aworld_train.dataset.made_files.drafts import LEVELS, TAGS, Drafting
+from aworld_train.dataset.made_files.drafts import FOLDER, LEVELS, TAGS, Drafting
 from aworld_train.dataset.made_files.kinds import CannotMake
 from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources.options import SourceOptions
@@ -63,13 +63,13 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
             ability="general assistance",
             kind=TaskKind.question,
             subject=draft.question,
-            message=compose(draft.question, [f"{at}/{path}" for path in draft.named]),
+            message=compose(draft.question, [] if FOLDER in draft.tags else paths),
             answer=draft.answer,
             scorer=options.scorer or "gaia",
             answer_schema=schema,
             system=options.system or system,
             level=level,
-            tags=draft.tags,
+            tags=tuple(dict.fromkeys(draft.tags)),
             attachments=tuple(paths),
             file=draft.holder,
         )
