@@ -16,7 +16,8 @@ from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.hostile import PARRICIDE, python
 
 HONEST, SLEEPS, ENDS_WORKER = "works", "sleeps past the episode's time", "ends its worker"
-SURROGATE = "answers with half a surrogate"
+READ_AS_TEXT = {"answers with half a surrogate", "answers with a number", "answers too deeply"}
+"""What these forge is read as text, and is no error."""
 _LAST_CALL_ID = 50  # what a session's worker has asked its server by then
 
 
@@ -34,8 +35,8 @@ MOVES: dict[str, tuple[str, dict[str, Any]]] = {
         "shell",
         {"command": forged('"error": {"code": 1, "message": "lost", "data": {"type": "worker_lost"}}')},
     ),
-    "answers with no result": ("shell", {"command": forged('"result": {"content": 7}')}),
-    SURROGATE: (
+    "answers with a number": ("shell", {"command": forged('"result": {"content": 7}')}),
+    "answers with half a surrogate": (
         "shell",
         {"command": forged('"result": {"content": [{"type": "text", "text": "\\ud800"}]}')},
     ),

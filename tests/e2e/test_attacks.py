@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aworld_train.serving.worker import spawner
-from tests.attacking_agent import ENDS_WORKER, HONEST, MOVES, SLEEPS, SURROGATE
+from tests.attacking_agent import ENDS_WORKER, HONEST, MOVES, READ_AS_TEXT, SLEEPS
 from tests.e2e.conftest import REPOSITORY, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -92,8 +92,8 @@ def test_every_attack_is_counted_where_it_belongs_and_none_is_left_out_or_played
     assert {line["reward"] for line in episodes if line["outcome"] in broken} == {0.0}
     # A call that gave no result is an error that the model reads.
     read = [
-        line["tool_errors"]
+        (_move(line), line["tool_errors"])
         for line in episodes
-        if _move(line) not in (HONEST, SURROGATE, ENDS_WORKER, *OUTCOMES)
+        if _move(line) not in (HONEST, ENDS_WORKER, *OUTCOMES)
     ]
-    assert read and all(errors == 1 for errors in read)
+    assert read and [(move, errors) for move, errors in read if errors != (move not in READ_AS_TEXT)] == []

@@ -38,7 +38,7 @@ WORKERS = 4
 SESSIONS = {"directory": 500, "file of a client": 100}  # of a file, each starts a Python of its own
 AT_ONCE = 32
 WARM = 100
-FELT_SECONDS = 60.0
+FELT_SECONDS = 300.0
 NAME = "hostile"
 
 
