@@ -40,7 +40,7 @@ _MEANINGS = {
     Outcome.repetition: "the model repeated itself",
     Outcome.refused: "the model refused to answer, as its endpoint says",
     Outcome.filtered: "a content filter of the model's endpoint stopped the conversation",
-    Outcome.timeout: "the episode's time ran out",
+    Outcome.timeout: "the episode's time ran out in a tool call, or the engine did not take the most of it",
     Outcome.broken_tools: "the tool worker of the episode was lost, and nothing shows that the episode did not do it",
     Outcome.environment: "the tool environment could not be reached or went away",
     Outcome.tool: "a helper that tools depend on failed",
