@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aworld_train.episode.message import content_text
-from aworld_train.rollout.outcome import AgentFailed, Outcome
+from aworld_train.episode.outcome import Outcome
+from aworld_train.rollout.outcome import AgentFailed
 
 
 class AgentTimedOut(AgentFailed):

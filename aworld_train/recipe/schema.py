@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.bounds import (
     AboveOne,
@@ -352,32 +353,27 @@ class AlgorithmSection:
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
 
+def _treated(outcome: Outcome, treatment: Treatment = Treatment.trained) -> Any:
+    meaning = outcome.meaning
+    return _doc(f"{meaning[0].upper()}{meaning[1:]}.", treatment)
+
+
 @dataclass
 class TreatmentSection:
-    answered: Treatment = _doc("The agent came to an answer.", Treatment.trained)
-    format: Treatment = _doc(
-        "The last turn began a tool call that cannot be read, or a thought that it did not end.",
-        Treatment.trained,
-    )
-    max_turns: Treatment = _doc("The model used up its turns.", Treatment.trained)
-    overlong: Treatment = _doc("The model used up its tokens.", Treatment.trained)
-    repetition: Treatment = _doc("The model repeated itself.", Treatment.trained)
-    refused: Treatment = _doc("The model refused to answer, as its endpoint says.", Treatment.trained)
-    filtered: Treatment = _doc(
-        "A content filter of the model's endpoint stopped the conversation.", Treatment.trained
-    )
-    timeout: Treatment = _doc(
-        "The episode's time ran out in a tool call, or the engine did not take the most of it.",
-        Treatment.trained,
-    )
-    broken_tools: Treatment = _doc(
-        "Its tool worker was lost, and nothing shows that the episode did not do it.", Treatment.trained
-    )
-    environment: Treatment = _doc("The tool environment evidently went away.", Treatment.dropped)
-    tool: Treatment = _doc("A helper that tools depend on failed.", Treatment.dropped)
-    provider: Treatment = _doc("The engine, or another language model, failed.", Treatment.dropped)
-    agent: Treatment = _doc("The agent program failed.", Treatment.dropped)
-    infrastructure: Treatment = _doc("Something else failed around the episode.", Treatment.dropped)
+    answered: Treatment = _treated(Outcome.answered)
+    format: Treatment = _treated(Outcome.wrong_format)
+    max_turns: Treatment = _treated(Outcome.max_turns)
+    overlong: Treatment = _treated(Outcome.overlong)
+    repetition: Treatment = _treated(Outcome.repetition)
+    refused: Treatment = _treated(Outcome.refused)
+    filtered: Treatment = _treated(Outcome.filtered)
+    timeout: Treatment = _treated(Outcome.timeout)
+    broken_tools: Treatment = _treated(Outcome.broken_tools)
+    environment: Treatment = _treated(Outcome.environment, Treatment.dropped)
+    tool: Treatment = _treated(Outcome.tool, Treatment.dropped)
+    provider: Treatment = _treated(Outcome.provider, Treatment.dropped)
+    agent: Treatment = _treated(Outcome.agent, Treatment.dropped)
+    infrastructure: Treatment = _treated(Outcome.infrastructure, Treatment.dropped)
 
 
 class SamplingType(Enum):

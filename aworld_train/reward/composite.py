@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import RewardError, suggestion
 from aworld_train.reward.score_types import Score, ScoringContext
 from aworld_train.reward.scorers import find_scorer, register_scorer
 from aworld_train.reward.settings import SCORER, CompositeSettings
-from aworld_train.rollout.outcome import Outcome
 
 PARTS = ("correct", "format", "tool_use", "length", "cost")
 

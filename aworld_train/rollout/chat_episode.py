@@ -6,6 +6,7 @@ Such an episode can be measured but not trained on: it has no rows, because nobo
 import time
 
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
 from aworld_train.rollout.episode import (
     AgentRecord,
@@ -18,7 +19,6 @@ from aworld_train.rollout.episode import (
 )
 from aworld_train.rollout.graph import Node
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.response_constraints import RequestRules
 from aworld_train.thinking import divide
 from aworld_train.waits import waiting

@@ -23,11 +23,12 @@ from msgspec.structs import replace as changed
 
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import SamplingParams, WeightVersions
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.response_constraints import NO_CONSTRAINTS, RequestRules
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.episode import Episode
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.tool_record import ToolCounts
 
 

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
 from aworld_train.episode.figures import EpisodeFigures
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
@@ -98,7 +99,7 @@ def close_running(database: Database) -> int:
             .where(is_running)
             .values(
                 status="lost",
-                outcome="infrastructure",
+                outcome=Outcome.infrastructure,
                 treatment=Treatment.dropped.value,
                 cause="the process that played it ended before it",
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aworld_train.episode.figures import EpisodeFigures
+from aworld_train.episode.outcome import Outcome
 
 _SAMPLE = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
 KEEP_FORMS = "all, failures, sample:SHARE (as sample:0.1) or off"
@@ -46,7 +47,7 @@ class Keep:
                 return fraction < self.share
             case KeepKind.failures:
                 accuracy = figures.accuracy
-                return figures.outcome != "answered" or accuracy is None or accuracy < 1.0
+                return figures.outcome != Outcome.answered or accuracy is None or accuracy < 1.0
 
 
 def parse_keep(text: str) -> Keep:

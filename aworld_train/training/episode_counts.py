@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 from aworld_train.episode.figures import EpisodeFigures, PerStep, per_step
+from aworld_train.episode.outcome import Outcome
 
 _MAX_CAUSE_CHARS = 200  # in the summary
 _WITHIN_STEP = ("rewards", "compared", "played")  # figures of EpisodeCounts
@@ -52,7 +53,7 @@ class EpisodeCounts:
         outcome, cause = figures.outcome or "", figures.cause
         if cause and figures.treatment != "trained":
             self.causes[cause] += 1
-        self.environment_losses += outcome == "environment"
+        self.environment_losses += outcome == Outcome.environment
         if figures.retried:
             return
         self.episodes += 1

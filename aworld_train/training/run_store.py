@@ -5,11 +5,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import StoreFailure, UsageError, suggestion
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.store.conditions import compared_values
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.loading import StoreLoader, close_running, load, refusal_note

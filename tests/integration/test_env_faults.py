@@ -27,10 +27,10 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.env import EnvConnection, down, find, health_url, status, up
 from aworld_train.env.backend import Size
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout import chat_endpoint
 from aworld_train.rollout.chat_client import EndpointAddress
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
-from aworld_train.rollout.outcome import Outcome
 from tests.environments import ODD, all_ready, containers, eventually, need_docker, workers
 
 pytestmark = pytest.mark.timeout(1800)

@@ -8,11 +8,11 @@ import pytest
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import NoImages
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.tool_record import ToolCounts
 from tests.published_templates import Played, Scenario, Step, Tokenizer, played, templates
 from tests.vision import VISION_TEMPLATES, image, processor

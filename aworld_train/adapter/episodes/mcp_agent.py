@@ -5,9 +5,9 @@ from typing import Any
 
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.react import play
 
 

@@ -16,6 +16,7 @@ from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.dataset.schema import IMAGES
 from aworld_train.env import health_url
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS
@@ -28,7 +29,7 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model import LanguageModel
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolsBroken
+from aworld_train.rollout.outcome import EpisodeFailure, ToolsBroken
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.rollout.tools import wait_until_healthy

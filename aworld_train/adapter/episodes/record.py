@@ -18,6 +18,7 @@ from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import EpisodeFigures
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
@@ -25,7 +26,6 @@ from aworld_train.reward.hacking import look, suspicions
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.store.recording import StoreRecorder
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
@@ -77,7 +77,7 @@ class EpisodeRecord:
         self.result, self._rows, episode = result, rows, result.episode
         agents, figures, tools = list(episode.agents.values()), self.figures, result.tools
         figures.outcome, figures.cause, figures.treatment = (
-            result.outcome.value,
+            result.outcome,
             result.cause,
             treatment.value,
         )
@@ -160,7 +160,7 @@ class EpisodeRecord:
 
     def environment_lost(self, cause: str) -> None:
         """Write at once that the environment was lost; the episode itself may still be played again."""
-        lost = replace(self.figures, outcome=Outcome.environment.value, retried=True, cause=cause)
+        lost = replace(self.figures, outcome=Outcome.environment, retried=True, cause=cause)
         _append(lost)
 
     def write(self, error: BaseException | None) -> None:
@@ -168,7 +168,7 @@ class EpisodeRecord:
         figures = self.figures
         if figures.outcome is None or error is not None:
             figures.reward = figures.scores = None
-            figures.outcome, figures.treatment = Outcome.infrastructure.value, Treatment.dropped.value
+            figures.outcome, figures.treatment = Outcome.infrastructure, Treatment.dropped.value
             figures.cause = one_line(error) if error else "the agent loop reported nothing"
         _append(figures)
         self._store()

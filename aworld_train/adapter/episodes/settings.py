@@ -11,6 +11,7 @@ import yaml
 
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
@@ -29,7 +30,6 @@ from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
 
 _NO_TOOLS = NoTools()

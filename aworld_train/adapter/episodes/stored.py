@@ -105,8 +105,8 @@ def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int])
 
 def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> StoredNode:
     messages = map_texts(node.messages, recorder.redactor.text)
-    redacted = messages != map_texts(node.messages, storable)
-    messages = tuple([_stored(recorder, message) for message in messages])
+    redacted = messages != node.messages and messages != map_texts(node.messages, storable)
+    messages = tuple([_stored(recorder, message) if message.images else message for message in messages])
     tokens = b"" if redacted else packed_tokens(node.tokens)
     if node.parent is None:
         shared = recorder.blob(encoded(StoredNode(-1, messages, tokens, redacted=redacted)))

@@ -19,9 +19,9 @@ from aworld_train.adapter.episodes.external_agent import external_agent
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.agent import AgentFailed, AgentTimedOut, program
 from aworld_train.agent.program import ProgramAgent
+from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import RecipeError, UsageError
 from aworld_train.recipe.agent_variables import PROVIDED
-from aworld_train.rollout.outcome import Outcome
 from tests.agents import around, question
 from tests.environments import eventually
 

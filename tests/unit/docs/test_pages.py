@@ -11,11 +11,11 @@ import yaml
 
 from aworld_train import errors
 from aworld_train.adapter.verl.engine_args import OWNED_ARGS, SGLANG_OWNED_ARGS
+from aworld_train.episode.outcome import Outcome
 from aworld_train.recipe.schema import TreatmentSection
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.settings import ALIASES
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.training.summary import RunSummary
 from tests.code_blocks import pages
 from tests.locations import REPOSITORY

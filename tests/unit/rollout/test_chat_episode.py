@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
@@ -15,7 +16,7 @@ from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRe
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.outcome import EpisodeFailure
 
 LIMITS = EpisodeLimits(4, 100, 100, SamplingParams(1.0, 1.0, -1, seed=10))
 

@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.endpoint import Endpoint, EndpointFailed, Failover
-from aworld_train.rollout.outcome import Outcome, ToolHelperFailed
+from aworld_train.rollout.outcome import ToolHelperFailed
 
 KEY = "sk-very-secret"
 VARIABLE = "SUMMARIZER_KEY"

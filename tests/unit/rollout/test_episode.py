@@ -12,13 +12,14 @@ from msgspec.structs import replace as changed
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout import episode as episodes
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import EpisodeLimits, with_wish
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model import SampledTokens, SamplingParams, WeightVersions
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
+from aworld_train.rollout.outcome import EpisodeFailure, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
 from aworld_train.rollout.response_constraints import ResponseConstraints
 from aworld_train.rollout.token_episode import TokenEpisode

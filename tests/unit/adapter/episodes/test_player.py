@@ -21,6 +21,7 @@ from aworld_train.adapter.episodes.record import open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout import react
@@ -31,7 +32,6 @@ from aworld_train.rollout.outcome import (
     AgentFailed,
     EnvironmentLost,
     EpisodeFailure,
-    Outcome,
     ToolHelperFailed,
     ToolsBroken,
 )

@@ -14,6 +14,7 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.chat_completion import ChatAnswer
@@ -23,7 +24,6 @@ from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.store.events import EpisodeBegun, EpisodeEnded

@@ -18,10 +18,10 @@ from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgen
 from aworld_train.adapter.episodes.scoring import EpisodeScore, reward_plan, score_episode
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.dataset import build
+from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import UsageError
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.rollout.model import LanguageModel
-from aworld_train.rollout.outcome import Outcome
 from tests.judge_server import JudgeServer
 
 SCHEMAS = (

@@ -16,12 +16,12 @@ from aworld_train.adapter.episodes.settings import (
     read_settings,
     settings_from,
 )
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.recipe.schema import TreatmentSection
 from aworld_train.rollout.cassette import NoTools
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.outcome import Outcome
 
 ENDPOINTS = {
     "small": {"url": "http://127.0.0.1:1/v1/", "model": "s", "key_variable": "SMALL_KEY", "timeout": 5},

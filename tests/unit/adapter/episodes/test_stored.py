@@ -13,13 +13,13 @@ from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.message import Message
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.score import ScoreOutcome, ScoreResult
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams, WeightVersions
-from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.store.content import (

@@ -10,10 +10,11 @@ from verl.workers.rollout.replica import TokenOutput
 from aworld_train.adapter.verl import language_model as module
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import ModelError
 from aworld_train.rollout.formats import FORMATS
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, WeightVersions
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.outcome import EpisodeFailure
 from tests import agent_loops, templates, vision
 
 SAMPLING = SamplingParams(1.0, 1.0, -1)

@@ -8,10 +8,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.agent_loop import EpisodeRow, output_rows
+from aworld_train.episode.outcome import Outcome
 from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.model import WeightVersions
-from aworld_train.rollout.outcome import Outcome
 
 
 def row(agent: str, score: float | None, scores: dict[str, Any] | None) -> EpisodeRow:

@@ -13,9 +13,10 @@ from aiohttp import web
 from mcp import ClientSession, McpError
 from mcp.types import CallToolResult
 
+from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
-from aworld_train.rollout.outcome import EnvironmentLost, Outcome
+from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, tool_gateway
 from aworld_train.rollout.tools import ToolServer
