@@ -3,9 +3,11 @@
 import random
 import uuid
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from aworld_train.store import tables
 from aworld_train.store.attempts import set_aside
@@ -16,7 +18,7 @@ from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.step_figures import RunFigures, run_figures
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_runs import record_episode, task_row
 
 
@@ -76,4 +78,24 @@ def test_what_is_kept_is_what_episodes_come_to(
     load(database, final=True)
     assert kept_steps(database) == {step for _, step, _ in computed.by_step}
     assert kept_and_computed(database)[0] == computed
+    database.close()
+
+
+def test_the_figures_of_a_step_read_no_other_steps(tmp_path: Path) -> None:
+    """SQLite knows nothing of a run's size, and would take the index of another order for all of its episodes."""
+    place = store_place(tmp_path, make=True)
+    assert place is not None
+    database, statements = Database(place), []
+    play(database, 1)
+    with database.begin() as connection:
+
+        def note(*call: Any) -> None:
+            statements.append((call[2], call[3]))
+
+        event.listen(connection, "before_cursor_execute", note)
+        run_figures(connection, place.run)
+        event.remove(connection, "before_cursor_execute", note)
+        for statement, values in statements[1:]:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+            assert "episodes_by_step (run=? AND phase=? AND step=?)" in plan[0].detail
     database.close()
