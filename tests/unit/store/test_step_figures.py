@@ -22,12 +22,12 @@ from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_runs import record_episode, task_row
 
 
-def play(database: Database, step: int, *, running: bool = False) -> None:
+def play(database: Database, step: int, *, first: int = 0, running: bool = False) -> None:
     """Load a step's episodes as while a run continues."""
     writer = StoreRecorder(database.place.folder.parent, parse_keep("all"), Redactor())
     row = task_row(0, 2, step)
     task = writer.task(row)
-    for attempt in range(4):
+    for attempt in range(first, first + 4):
         record_episode(writer, random.Random(attempt), task, row, 2, step, step, "train", 0, attempt, "")
     if running:
         writer.begin(uuid.uuid4().hex, task, step=step, phase="train", attempt=9, key=f"uid{step}-0_9")
@@ -57,7 +57,7 @@ CHANGES: list[Callable[[Database], object]] = [
     lambda database: set_aside(database, "train", ["uid1-0_0"]),
     lambda database: prune(database, "step=1"),
     close_running,
-    lambda database: play(database, 1),
+    lambda database: play(database, 1, first=4),
     lambda database: play(database, 7),
 ]
 
