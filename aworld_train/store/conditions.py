@@ -78,15 +78,19 @@ def compared_values(condition: str) -> list[tuple[str, str]]:
 
 def contains_text(text: str) -> ColumnElement[bool]:
     """Whether an episode's texts, or its task's question, contain a text, in any case."""
-    episodes = select(tables.texts.c.episode).where(
-        tables.texts.c.text.contains(text.lower(), autoescape=True)
+    # Episode by episode, so that a page of a list reads no more texts than it needs.
+    texts = tables.texts.c
+    found = (
+        select(texts.episode)
+        .where(texts.episode == _episodes.id, texts.text.contains(text.lower(), autoescape=True))
+        .exists()
     )
     # Under another name, because the query around it may be joined with the tasks.
     task = tables.tasks.alias("searched_tasks")
     tasks = select(task.c.run, task.c.id).where(
         func.lower(task.c.question).contains(text.lower(), autoescape=True)
     )
-    return or_(_episodes.id.in_(episodes), tuple_(_episodes.run, _episodes.task).in_(tasks))
+    return or_(found, tuple_(_episodes.run, _episodes.task).in_(tasks))
 
 
 class _Parser:

@@ -81,6 +81,12 @@ class Database:
             kind = ValuesRefused if _is_refusal(error) else StoreUnreachable
             raise kind(brief(error)) from error
 
+    def release_mapped(self, connection: Connection) -> None:
+        """Give back what a reader has mapped of the file, which is all of it after a search."""
+        if self.is_sqlite:
+            for size in (0, _READER_MAPPED_BYTES):
+                connection.exec_driver_sql(f"PRAGMA mmap_size={size}")
+
     def close(self) -> None:
         self.engine.dispose()
 

@@ -167,7 +167,7 @@ class Store:
     def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
         """The number of episodes that meet a condition (see ``conditions``) and contain a text."""
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
-        return int(self._rows(query)[0][0])
+        return int(self._rows(query, search)[0][0])
 
     def ids(
         self,
@@ -180,14 +180,6 @@ class Store:
     ) -> list[str]:
         query = self._sorted_ids(condition, search, superseded, sort, descending)
         return [row.id for row in self._rows(query)]
-
-    def heads(self, ids: Sequence[str]) -> list[EpisodeHead]:
-        """The episodes with these ids, some hundreds at most, in their order."""
-        query = self._joined(_head_query()).where(
-            tables.episodes.c.run == self.place.run, tables.episodes.c.id.in_(ids)
-        )
-        heads = {row["id"]: _head(row) for row in self._records(query)}
-        return [heads[episode] for episode in ids if episode in heads]
 
     def episodes(
         self,
@@ -210,7 +202,7 @@ class Store:
         ids = self._sorted_ids(condition, search, superseded, sort, descending)
         page = ids.limit(limit).offset(offset).subquery("page")
         query = self._joined(_head_query(), page).order_by(*_order(sort, descending))
-        return [_head(row) for row in self._records(query)]
+        return [_head(row) for row in self._records(query, search)]
 
     def figures(self) -> RunFigures:
         with self._database.begin() as connection:
@@ -357,14 +349,16 @@ class Store:
                 )
         return self.episode(row.episode), int(row.number)
 
-    def _rows(self, query: Any) -> Sequence[Any]:
+    def _rows(self, query: Any, searched: str = "") -> Sequence[Any]:
         with self._database.begin() as connection:
-            return connection.execute(query).all()
+            rows = connection.execute(query).all()
+            if searched.strip():
+                self._database.release_mapped(connection)
+            return rows
 
-    def _records(self, query: Any) -> list[dict[str, Any]]:
+    def _records(self, query: Any, searched: str = "") -> list[dict[str, Any]]:
         """The rows of a query by the names of their columns."""
-        with self._database.begin() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return [dict(row._mapping) for row in self._rows(query, searched)]
 
     def _is_used(self) -> ColumnElement[bool]:
         """The run's episodes but those that a resumed run has played again."""

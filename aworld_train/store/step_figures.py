@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, msgpack
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, and_, func, select, tuple_, update
 from sqlalchemy.engine import Connection
 
@@ -20,12 +21,11 @@ _OPEN_STEPS = 2
 
 
 class EpisodeGroup(Struct, array_like=True, frozen=True):
-    """The episodes of a step that have these values in common.
+    """The episodes of a step that have these values in common."""
 
-    ``sums``: of the figures of ``_MEANS`` and of the staleness, each with the number of episodes that have it.
-    """
-
-    sums: list[tuple[float, int]]
+    sums: list[
+        tuple[float, int]
+    ]  # of ``_MEANS`` and the staleness, with the number of episodes that have each
     status: str
     outcome: str | None
     treatment: str | None
@@ -35,12 +35,10 @@ class EpisodeGroup(Struct, array_like=True, frozen=True):
 
 
 class ToolUses(Struct, array_like=True, frozen=True):
-    """The calls of a tool in a step; in seconds."""
-
     tool: str
     calls: int
     errors: int
-    seconds: float
+    mean_seconds: float
     max_seconds: float
 
 
@@ -86,15 +84,9 @@ class RunFigures:
             columns = zip(*(group.sums for group in figures.groups), strict=True)
             totals = [tuple(map(sum, zip(*column, strict=True))) for column in columns]
             means = [total / count if count else None for total, count in totals]
-            rows.append(
-                {
-                    "phase": phase,
-                    "step": step,
-                    "episodes": sum(group.episodes for group in figures.groups),
-                    "measured": totals[_MEANS.index("accuracy")][1],
-                    **dict(zip((*_MEANS, "staleness"), means, strict=True)),
-                }
-            )
+            row = {"phase": phase, "step": step, "episodes": sum(group.episodes for group in figures.groups)}
+            row["measured"] = totals[_MEANS.index("accuracy")][1]
+            rows.append(row | dict(zip((*_MEANS, "staleness"), means, strict=True)))
         return rows
 
     def outcomes(self) -> list[tuple[str, int, str, int]]:
@@ -108,15 +100,7 @@ class RunFigures:
     def tool_latencies(self) -> list[dict[str, Any]]:
         """By phase, step and tool: number of calls, errors, mean and longest seconds."""
         rows = [
-            {
-                "phase": phase,
-                "step": step,
-                "tool": use.tool,
-                "calls": use.calls,
-                "errors": use.errors,
-                "mean_seconds": use.seconds / use.calls,
-                "max_seconds": use.max_seconds,
-            }
+            {"phase": phase, "step": step} | asdict(use)
             for phase, step, figures in self.by_step
             for use in figures.tools
         ]
@@ -173,7 +157,7 @@ def _computed(connection: Connection, run: str, phase: str, step: int) -> StepFi
     groups = connection.execute(select(*grouped, func.count(), *sums).where(*tests).group_by(*grouped)).all()
     errors = func.count().filter(tool.is_error)
     tools = connection.execute(
-        select(tool.name, func.count(), errors, func.sum(tool.seconds), func.max(tool.seconds))
+        select(tool.name, func.count(), errors, func.avg(tool.seconds), func.max(tool.seconds))
         .join(tables.episodes, episode.id == tool.episode)
         .where(*tests, episode.status != "superseded", episode.has_content)
         .group_by(tool.name)

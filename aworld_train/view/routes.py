@@ -7,7 +7,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,19 +97,21 @@ def common(folder: RunsFolder, parameters: _Parameters) -> Any:
 def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
     store, filters = _store(folder, run), parse_filter(parameters)
-    if not filters.search.strip():
+
+    def query() -> Any:
         return episodes.episode_list(store, filters)
-    ids = _search(folder, run, store, filters)
-    heads = store.heads(ids[filters.offset : filters.offset + filters.limit])
-    return episodes.list_json(heads)
+
+    return folder.cached(f"search {filters}", run.name, query) if filters.search.strip() else query()
 
 
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
     store, filters = _store(folder, run), parse_filter(parameters)
-    if not filters.search.strip():
-        return {"count": store.count(filters.condition, superseded=filters.superseded)}
-    return {"count": len(_search(folder, run, store, filters))}
+
+    def query() -> Any:
+        return {"count": store.count(filters.condition, search=filters.search, superseded=filters.superseded)}
+
+    return folder.cached(f"count {filters}", run.name, query)
 
 
 def values(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -265,18 +266,3 @@ def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -
     if not episode or not _store(folder, run).count(f"id={quoted(episode)}", superseded=True):
         raise NotFound(f"Unknown episode {episode!r} in {run.name}.")
     return episode
-
-
-def _search(folder: RunsFolder, run: RecordedRun, store: Store, filters: EpisodeFilter) -> list[str]:
-    """The ids of all episodes that a search finds: it reads all texts, so a list, its count and its pages share it."""
-    return folder.cached(
-        f"search {replace(filters, offset=0, limit=0)}",
-        run.name,
-        lambda: store.ids(
-            filters.condition,
-            search=filters.search,
-            superseded=filters.superseded,
-            sort=filters.sort,
-            descending=filters.descending,
-        ),
-    )

@@ -3,9 +3,11 @@
 import random
 import uuid
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from aworld_train.store import tables
 from aworld_train.store.attempts import set_aside
@@ -16,16 +18,16 @@ from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.step_figures import RunFigures, run_figures
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StorePlace, store_place
 from tests.stored_runs import record_episode, task_row
 
 
-def play(database: Database, step: int, *, running: bool = False) -> None:
+def play(database: Database, step: int, *, first: int = 0, running: bool = False) -> None:
     """Load a step's episodes as while a run continues."""
     writer = StoreRecorder(database.place.folder.parent, parse_keep("all"), Redactor())
     row = task_row(0, 2, step)
     task = writer.task(row)
-    for attempt in range(4):
+    for attempt in range(first, first + 4):
         record_episode(writer, random.Random(attempt), task, row, 2, step, step, "train", 0, attempt, "")
     if running:
         writer.begin(uuid.uuid4().hex, task, step=step, phase="train", attempt=9, key=f"uid{step}-0_9")
@@ -55,7 +57,7 @@ CHANGES: list[Callable[[Database], object]] = [
     lambda database: set_aside(database, "train", ["uid1-0_0"]),
     lambda database: prune(database, "step=1"),
     close_running,
-    lambda database: play(database, 1),
+    lambda database: play(database, 1, first=4),
     lambda database: play(database, 7),
 ]
 
@@ -76,4 +78,24 @@ def test_what_is_kept_is_what_episodes_come_to(
     load(database, final=True)
     assert kept_steps(database) == {step for _, step, _ in computed.by_step}
     assert kept_and_computed(database)[0] == computed
+    database.close()
+
+
+def test_the_figures_of_a_step_read_no_other_steps(tmp_path: Path) -> None:
+    """SQLite knows nothing of a run's size, and would take the index of another order for all of its episodes."""
+    place = store_place(tmp_path, make=True)
+    assert place is not None
+    database, statements = Database(place), []
+    play(database, 1)
+    with database.begin() as connection:
+
+        def note(*call: Any) -> None:
+            statements.append((call[2], call[3]))
+
+        event.listen(connection, "before_cursor_execute", note)
+        run_figures(connection, place.run)
+        event.remove(connection, "before_cursor_execute", note)
+        for statement, values in statements[1:]:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+            assert "episodes_by_step (run=? AND phase=? AND step=?)" in plan[0].detail
     database.close()
