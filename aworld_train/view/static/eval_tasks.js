@@ -50,7 +50,7 @@ function Rows({ data, tasks, filter }) {
     watch.observe(end.current);
     return () => watch.disconnect();
   }, [shown >= tasks.length, shown]);
-  if (!tasks.length) return div({ class: 'waiting', 'data-empty': true }, 'No task is so.');
+  if (!tasks.length) return div({ class: 'waiting', 'data-empty': true }, 'No tasks match.');
   const groups = data.figures.groups;
   const most = data.figures.attempts_per_task;
   return div(
