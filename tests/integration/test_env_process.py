@@ -763,7 +763,7 @@ async def test_tools_are_told_where_the_data_is_and_other_data_is_another_enviro
         async with session(first) as opened:
             assert await call(opened, "say") == "first"
         (now,) = status("made")
-        assert now.to_json()["data"] == str(folders[0])
+        assert now.data == str(folders[0])
         monkeypatch.setattr(console, "out", Console(width=300))
         assert str(folders[0]) in CliRunner().invoke(app, ["status"]).stdout
         assert up(path, workers=1, data=folders[0]) == first

@@ -75,7 +75,7 @@ async def test_a_header_chooses_servers_whatever_its_case(odd: EnvConnection, he
     ("servers", "said"),
     [
         ("othr", "Did you mean 'other'"),
-        ("odd,nothing", "known: odd, other"),
+        ("odd,nothing", "Known: odd, other"),
         ("locked", "LOCKED_KEY not set"),
     ],
 )
