@@ -14,7 +14,7 @@ from aworld_train import launch
 from aworld_train import recipe as recipes
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
-from aworld_train.launch.base import JobState
+from aworld_train.launch.base import JobState, refuse_second_job
 from aworld_train.launch.record import LaunchRecord, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.launcher import SlurmLauncher
@@ -92,13 +92,13 @@ def test_a_job_has_the_users_variables_and_no_argument_shows_them(
 def test_a_job_is_stopped_and_a_second_one_is_refused_before(tmp_path: Path) -> None:
     record = submit(tmp_path, "sleep 300")
     wait_until(lambda: state(tmp_path) is JobState.running)
-    with pytest.raises(UsageError, match=f"job {record.job} of .* is RUNNING"):
-        SlurmLauncher()._refuse_second_job(tmp_path)
+    with pytest.raises(UsageError, match=f"has a job already: {record.job} .RUNNING"):
+        refuse_second_job(SlurmLauncher(), tmp_path)
     SlurmLauncher().stop(tmp_path)
     status = SlurmLauncher().status(tmp_path)
     assert status.state is JobState.ended
     assert status.detail.startswith("CANCELLED")
-    SlurmLauncher()._refuse_second_job(tmp_path)
+    refuse_second_job(SlurmLauncher(), tmp_path)
 
 
 def test_a_job_that_waits_says_for_what(tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_a_job_is_asked_to_save_and_stop_before_its_limit(tmp_path: Path) -> Non
     (signal,) = [option for option in sbatch_options(recipe, tmp_path) if option.startswith("--signal=")]
     # SLURM compares the time that is left at every half minute.
     submit(tmp_path, "trap 'echo asked; exit' USR1; sleep 120 & wait", signal, "--time=3")
-    assert list(SlurmLauncher().logs(tmp_path, follow=True)) == ["asked"]
+    lines = SlurmLauncher().logs(tmp_path, follow=True)
+    # SLURM's daemon may note a process that had ended before it was signalled.
+    assert [line for line in lines if not line.startswith("slurmstepd")] == ["asked"]
 
 
 def test_the_scheduler_s_refusal_is_one_sentence_with_its_reason(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ async def test_an_episode_is_recorded_before_its_rows_can_be_trained_on(
     recorded: list[tuple[int, int]] = []
 
     async def put_rows(**rows: Any) -> None:
-        in_file = [line for line in lines(run_dir) if "reward" in line]
+        in_file = [line for line in lines(run_dir) if "scores" in line]
         in_store = [event for event in written_events(run_dir) if isinstance(event, EpisodeEnded)]
         recorded.append((len(in_file), len(in_store)))
         await queue.put_rows(**rows)
