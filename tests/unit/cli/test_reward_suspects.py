@@ -58,7 +58,7 @@ def test_one_sign_alone_and_as_json(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--sign", "no_tools"], "not one of"), (["--sign", "repeated_txt"], "repeated_text?")],
+    [(["--sign", "no_tools"], "not one of"), (["--sign", "repeated_txt"], "Did you mean 'repeated_text'?")],
 )
 def test_an_unknown_sign_is_refused(run: Path, arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["reward", "suspects", str(run), *arguments])

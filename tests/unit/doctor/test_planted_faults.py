@@ -257,7 +257,7 @@ FAULTS = [
     Fault("a model without weights", lambda w, s: (w.folder / "model/model.safetensors").unlink(),
           "model", "fail", "has no weights", "Copy or fetch"),
     Fault("a model that is not there", lambda w, s: (w.folder / "model").rename(w.folder / "moved"),
-          "model", "fail", "There is no model at", "model.path"),
+          "model", "fail", "No model at", "model.path"),
     Fault("an agent that lacks a package", lambda w, s: a_file(w.work / "agent.py", "import json, no_such_package"),
           "agent", "fail", r"agent\.py, line 1 imports 'no_such_package', which .* does not find", "pip install",
           recipe={"agent": {"command": ["python", "agent.py"]}},
