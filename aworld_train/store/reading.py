@@ -297,7 +297,7 @@ class Store:
                 beginning = columns.id.startswith(name, autoescape=True)
                 rows = list(connection.execute(query.where(beginning).limit(2)).mappings())
             if len(rows) != 1:
-                reason = "Several episodes begin with" if rows else "There is no episode"
+                reason = "Several episodes begin with" if rows else "Unknown episode"
                 raise UsageError(
                     f"{reason} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
                 )

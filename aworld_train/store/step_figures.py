@@ -23,9 +23,8 @@ _OPEN_STEPS = 2
 class EpisodeGroup(Struct, array_like=True, frozen=True):
     """The episodes of a step that have these values in common."""
 
-    sums: list[
-        tuple[float, int]
-    ]  # of ``_MEANS`` and the staleness, with the number of episodes that have each
+    # Of ``_MEANS`` and the staleness, with the number of episodes that have each.
+    sums: list[tuple[float, int]]
     status: str
     outcome: str | None
     treatment: str | None
@@ -43,10 +42,11 @@ class ToolUses(Struct, array_like=True, frozen=True):
 
 
 class StepFigures(Struct, array_like=True, frozen=True):
-    """A step without the episodes that a resumed run has played again."""
+    """A step without the episodes that a resumed run has played again; another version may have kept other means."""
 
     groups: list[EpisodeGroup]
     tools: list[ToolUses]
+    means: tuple[str, ...] = _MEANS
 
 
 _DECODER = msgpack.Decoder(StepFigures)
@@ -113,10 +113,12 @@ class RunFigures:
 def run_figures(connection: Connection, run: str) -> RunFigures:
     table = tables.steps.c
     query = select(table.phase, table.step, table.figures).where(table.run == run)
-    by_step = [
-        (phase, step, _computed(connection, run, phase, step) if data is None else _DECODER.decode(data))
-        for phase, step, data in connection.execute(query.order_by(table.step, table.phase)).all()
-    ]
+    by_step = []
+    for phase, step, data in connection.execute(query.order_by(table.step, table.phase)).all():
+        kept = None if data is None else _DECODER.decode(data)
+        if kept is None or kept.means != _MEANS:
+            kept = _computed(connection, run, phase, step)
+        by_step.append((phase, step, kept))
     return RunFigures(by_step)
 
 

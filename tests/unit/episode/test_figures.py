@@ -51,7 +51,7 @@ with Store(store_place(run)) as store:
     listed = list_json(store.episodes("step=9"))
     assert listed["episodes"][0]["longest_result"] == 70
     assert [each["label"] for each in listed["figures"] if each["is_listed"]][0] == "longest result"
-    assert store.step_figures()[-1]["longest_result"] == 70
+    assert store.figures().step_figures()[-1]["longest_result"] == 70
 counts = EpisodeCounts()
 counts.add(figures)
 assert counts.means["longest_result"] == 70

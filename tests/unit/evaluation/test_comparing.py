@@ -120,7 +120,7 @@ def test_a_sentence_says_whether_a_difference_is_shown(
     assert "b is better than a: by 25.0 points on 40 tasks" in done.stdout
     assert "It is not shown that c and a differ: 2.5 points" in done.stdout
     assert "won 10, of which 2 are:" in done.stdout and "#20" in done.stdout and "#22" not in done.stdout
-    assert "\x1b" not in done.stdout and "[bold]�[31m" in done.stdout
+    assert "\x1b" not in done.stdout and "[bold]\\x1b[31m" in done.stdout
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -124,7 +124,7 @@ async def test_the_right_password_shows_all_workers_and_the_viewer() -> None:
         async with browser.get(f"{PREFIX}novnc/vnc.html") as page:
             assert await page.text() == "the viewer"
         async with browser.get(f"{PREFIX}2/") as missing:
-            assert (missing.status, await missing.text()) == (404, "there is no worker 2")
+            assert (missing.status, await missing.text()) == (404, "no worker 2")
 
 
 async def test_another_password_is_refused() -> None:
