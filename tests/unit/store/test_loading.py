@@ -193,7 +193,7 @@ def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> N
 
 def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StorePlace) -> None:
     writer = recorder(place)
-    for attempt in (0, 1, 16):
+    for attempt in (0, 1, 10):
         record(writer, attempt)
     writer.dropped(["uid1-0_1"], "too old")
     writer.dropped(["uid1-0"], "too few")
@@ -203,7 +203,7 @@ def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StorePlace) 
     database.close()
     with Store(place) as store:
         reasons = {head.attempt: head.figures.cause for head in store.episodes()}
-    assert reasons == {0: "too few", 1: "too old", 16: "too few"}
+    assert reasons == {0: "too few", 1: "too old", 10: "not over after 5 seconds"}
 
 
 def test_rows_of_a_step_s_later_updates_come_after_the_others(place: StorePlace) -> None:
