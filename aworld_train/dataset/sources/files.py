@@ -5,7 +5,7 @@ tags are the kinds of documents on the way there and what is asked.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from random import Random
 
@@ -15,7 +15,7 @@ from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import UsageError, suggestion
 
 DEFAULT_TASKS = 1000
 
@@ -75,10 +75,7 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
         )
 
 
-def _check_known(flag: str, names: Sequence[str], known: Iterable[str]) -> None:
+def _check_known(flag: str, names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            hint = nearest(name, set(known))
-            raise UsageError(
-                f"{flag} {name}: there are {', '.join(known)}." + (f" Did you mean {hint}?" if hint else "")
-            )
+            raise UsageError(f"{flag} {name}: there are {', '.join(known)}.{suggestion(name, known)}")

@@ -144,7 +144,7 @@ def test_only_the_tags_asked_for_are_made() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (SourceOptions(tags=("cvs",)), "Did you mean csv"),
+        (SourceOptions(tags=("cvs",)), "Did you mean 'csv'"),
         (SourceOptions(levels=("4",)), "--level 4: there are 1, 2, 3"),
         (SourceOptions(levels=("2",), tags=("png",)), "need one of csv, tsv"),
         (SourceOptions(answer_schema="whole"), "GAIA's prompts"),
