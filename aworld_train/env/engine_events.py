@@ -1,10 +1,13 @@
 """What the container engine saw of a worker that was lost: a place that no session can reach."""
 
 import time
+from collections.abc import Iterator
 
 from aworld_train.env.images import LABEL
 
-_ENGINE_SECONDS = 5
+_ENGINE_SECONDS = 15
+_NOTICE_SECONDS = 5.0
+"""Within which an engine on a busy machine has noticed that a container is over."""
 _SIGKILL_CODE = "137"
 _BY_REQUEST = {"kill", "stop", "destroy"}
 
@@ -22,14 +25,15 @@ def killed_from_outside(environment: str, port: int, worker: int, seconds: float
         label = f"{LABEL}.environment={environment}"
         if not client.networks.list(filters={"label": [label, f"{LABEL}.port={port}"]}):
             return False
-        now = time.time()
-        events = client.events(
-            since=f"{now - seconds:.3f}",
-            until=f"{now:.3f}",
-            filters={"type": "container", "label": [label, f"{LABEL}.number={worker}"]},
-            decode=True,
-        )
-        seen = [(event["Action"], event["Actor"]["Attributes"].get("exitCode")) for event in events]
+        filters = {"type": "container", "label": [label, f"{LABEL}.number={worker}"]}
+        since = f"{time.time() - seconds:.3f}"
+
+        def seen_until(end: float) -> Iterator[tuple[str, str | None]]:
+            for event in client.events(since=since, until=f"{end:.3f}", filters=filters, decode=True):
+                yield event["Action"], event["Actor"]["Attributes"].get("exitCode")
+
+        any(action == "die" for action, _ in seen_until(time.time() + _NOTICE_SECONDS))
+        seen = list(seen_until(time.time()))
     except Exception:  # no engine here, or one that does not answer, has no word in this
         return False
     actions = {action for action, _ in seen}
