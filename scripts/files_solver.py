@@ -113,8 +113,8 @@ def _read(path: str) -> Generator[Call, str, list[Row]]:
 
 def _spoken(path: str) -> Steps:
     result = yield Call(READERS["wav"], path)
-    heard = re.findall(r"^\[[\d:.]+\] (.+)", result, re.MULTILINE)
-    return "".join(_DIGITS.get(word, "") for word in " ".join(heard).split())
+    spoken_lines = re.findall(r"^\[[\d:.]+\] (.+)", result, re.MULTILINE)
+    return "".join(_DIGITS.get(word, "") for word in " ".join(spoken_lines).split())
 
 
 def _shown_thing(shown: str, path: str, column: str, question: str) -> Steps:

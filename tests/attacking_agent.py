@@ -17,7 +17,7 @@ from tests.hostile import PARRICIDE, python
 
 HONEST, SLEEPS, ENDS_WORKER = "works", "sleeps past the episode's time", "ends its worker"
 READ_AS_TEXT = {"answers with half a surrogate", "answers with a number", "answers too deeply"}
-"""What these forge is read as text, and is no error."""
+"""What these forge is read as text, and is not an error."""
 _LAST_CALL_ID = 50  # what a session's worker has asked its server by then
 
 

@@ -32,7 +32,9 @@ def killed_from_outside(environment: str, port: int, worker: int, seconds: float
             for event in client.events(since=since, until=f"{end:.3f}", filters=filters, decode=True):
                 yield event["Action"], event["Actor"]["Attributes"].get("exitCode")
 
-        any(action == "die" for action, _ in seen_until(time.time() + _NOTICE_SECONDS))
+        for action, _ in seen_until(time.time() + _NOTICE_SECONDS):
+            if action == "die":
+                break
         seen = list(seen_until(time.time()))
     except Exception:  # no engine here, or one that does not answer, has no word in this
         return False

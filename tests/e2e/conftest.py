@@ -185,11 +185,11 @@ def wait_for(
     while (began := time.monotonic()) < deadline:
         if found := condition():
             return found
-        looked = time.monotonic() - began
+        check_seconds = time.monotonic() - began
         if process.poll() is not None:
             out, err = process.communicate()
             raise AssertionError(f"the run ended with {process.returncode} before {what}\n{out}\n{err}")
-        time.sleep(max(0.1, 4 * looked))
+        time.sleep(max(0.1, 4 * check_seconds))
     raise AssertionError(f"no {what} within {seconds} seconds")
 
 

@@ -89,11 +89,11 @@ class Drafting(NamedTuple):
             number = str(self.rng.choice([number for number in range(1000, 10_000) if can_say(number)]))
             text = f"Which number is said in the recording {self.at}/{file}, digit by digit?"
             return Draft(text, number, {file: speech(number)}, file, (kind, "spoken"))
-        asked = self.choose(tuple(QUESTIONS))
+        question_name = self.choose(tuple(QUESTIONS))
         table, content = make_document(self.rng, kind)
-        question, answer = QUESTIONS[asked](table, self.rng)
+        question, answer = QUESTIONS[question_name](table, self.rng)
         text = f"According to the list of {table.topic.things} in {self.at}/{file}, {question}"
-        return Draft(text, answer, {file: content}, file, (kind, asked))
+        return Draft(text, answer, {file: content}, file, (kind, question_name))
 
     def found_document(self) -> Draft:
         """Level 2."""
@@ -101,7 +101,7 @@ class Drafting(NamedTuple):
         if way in (PICTURE, RECORDING):
             return self._shown_thing(way)
         topic, years = self.rng.choice(TOPICS), self.rng.sample(YEARS, _LISTS)
-        asked, chosen = self.choose(tuple(QUESTIONS)), self.rng.randrange(_LISTS)
+        question_name, chosen = self.choose(tuple(QUESTIONS)), self.rng.randrange(_LISTS)
         lists, tables, kinds = {}, [], []
         for number, year in enumerate(years):
             kind = self.choose(_READ_EXACTLY)
@@ -110,8 +110,8 @@ class Drafting(NamedTuple):
             tables.append(table)
             stem = f"{self.name}-{number}" if way == NOTE else f"{topic.things}-{year}"
             lists[f"{stem}.{kind}"] = content
-        question, answer = QUESTIONS[asked](tables[chosen], self.rng)
-        names, tags = list(lists), (way, kinds[chosen], asked)
+        question, answer = QUESTIONS[question_name](tables[chosen], self.rng)
+        names, tags = list(lists), (way, kinds[chosen], question_name)
         if way == NOTE:
             kind, content = self._note(names, names[chosen])
             note = f"{self.name}-note.{kind}"
@@ -130,7 +130,7 @@ class Drafting(NamedTuple):
 
     def joined_documents(self) -> Draft:
         """Level 3: the fee of each group is in one of two lists, and a note says which of these is valid."""
-        way, asked = self.choose((FOLDER, ARCHIVE)), self.choose(tuple(JOINS))
+        way, question_name = self.choose((FOLDER, ARCHIVE)), self.choose(tuple(JOINS))
         groups = self.rng.sample(PLACES["latin"], 5)
         kind = self.choose(_READ_EXACTLY)
         table, content = make_document(self.rng, kind, groups=groups)
@@ -151,12 +151,12 @@ class Drafting(NamedTuple):
         valid = self.rng.choice(list(fees))
         note_kind, note = self._note(list(fees), valid)
         lists[f"note.{note_kind}"] = note
-        question, answer = JOINS[asked](table, self.rng, fees[valid])
+        question, answer = JOINS[question_name](table, self.rng, fees[valid])
         text = (
             f"In {{where}} is a list of {topic.things}, and a note says which list of fees is valid. "
             f"By these, {question}"
         )
-        tags = (way, kind, valid.rpartition(".")[2], note_kind, asked)
+        tags = (way, kind, valid.rpartition(".")[2], note_kind, question_name)
         return self._in_package(
             way, dict(sorted(lists.items())), f"{topic.things}.{kind}", text, answer, tags
         )

@@ -18,7 +18,7 @@ class Question(NamedTuple):
     answer: str
 
 
-class _Asked(NamedTuple):
+class _NumberColumn(NamedTuple):
     """The column that a question is about, with its numbers by row."""
 
     name: str
@@ -26,10 +26,10 @@ class _Asked(NamedTuple):
     numbers: list[Decimal]
 
     @classmethod
-    def choose(cls, table: Table, rng: Random) -> "_Asked":
+    def choose(cls, table: Table, rng: Random) -> "_NumberColumn":
         index = rng.randrange(len(table.topic.columns))
-        column = table.topic.columns[index]
-        return cls(column.name, column.unit, [Decimal(row[2 + index]) for row in table.rows])
+        chosen = table.topic.columns[index]
+        return cls(chosen.name, chosen.unit, [Decimal(row[2 + index]) for row in table.rows])
 
     def of_groups(self, table: Table, groups: Sequence[Value]) -> dict[Decimal, Value]:
         """The numbers of the groups' rows, and the rows' names."""
@@ -39,8 +39,8 @@ class _Asked(NamedTuple):
 
 
 def value(table: Table, rng: Random) -> Question:
-    asked, row = _Asked.choose(table, rng), rng.randrange(len(table.rows))
-    return _with_unit(f"what is the {asked.name} of {table.rows[row][0]}?", asked.numbers[row], asked.unit)
+    column, row = _NumberColumn.choose(table, rng), rng.randrange(len(table.rows))
+    return _with_unit(f"what is the {column.name} of {table.rows[row][0]}?", column.numbers[row], column.unit)
 
 
 def place(table: Table, rng: Random) -> Question:
@@ -49,44 +49,46 @@ def place(table: Table, rng: Random) -> Question:
 
 
 def highest(table: Table, rng: Random) -> Question:
-    asked, group = _Asked.choose(table, rng), rng.choice(table.groups)
-    numbers = asked.of_groups(table, [group])
-    text = f"which {table.topic.thing} of the {table.topic.group} {group} has the highest {asked.name}?"
+    column, group = _NumberColumn.choose(table, rng), rng.choice(table.groups)
+    numbers = column.of_groups(table, [group])
+    text = f"which {table.topic.thing} of the {table.topic.group} {group} has the highest {column.name}?"
     return Question(text, str(numbers[max(numbers)]))
 
 
 def total(table: Table, rng: Random) -> Question:
-    asked, group = _Asked.choose(table, rng), rng.choice(table.groups)
-    text = f"what is the total {asked.name} of all {table.topic.things} of the {table.topic.group} {group}?"
-    return _with_unit(text, sum(asked.of_groups(table, [group]), Decimal()), asked.unit)
+    column, group = _NumberColumn.choose(table, rng), rng.choice(table.groups)
+    text = f"what is the total {column.name} of all {table.topic.things} of the {table.topic.group} {group}?"
+    return _with_unit(text, sum(column.of_groups(table, [group]), Decimal()), column.unit)
 
 
 def difference(table: Table, rng: Random) -> Question:
-    asked = _Asked.choose(table, rng)
-    text = f"by how much do the highest and the lowest {asked.name} differ?"
-    return _with_unit(text, max(asked.numbers) - min(asked.numbers), asked.unit)
+    column = _NumberColumn.choose(table, rng)
+    text = f"by how much do the highest and the lowest {column.name} differ?"
+    return _with_unit(text, max(column.numbers) - min(column.numbers), column.unit)
 
 
 def listing(table: Table, rng: Random) -> Question:
-    asked = _Asked.choose(table, rng)
-    return _above(f"which {table.topic.things} have a {asked.name} of", table, asked.numbers, asked.unit, rng)
+    column = _NumberColumn.choose(table, rng)
+    return _above(
+        f"which {table.topic.things} have a {column.name} of", table, column.numbers, column.unit, rng
+    )
 
 
 def fees(table: Table, rng: Random, rates: Rates) -> Question:
-    asked, groups = _Asked.choose(table, rng), rng.sample(table.groups, 2)
+    column, groups = _NumberColumn.choose(table, rng), rng.sample(table.groups, 2)
     amount = sum(
         number * rates[str(row[1])]
-        for number, row in zip(asked.numbers, table.rows, strict=True)
+        for number, row in zip(column.numbers, table.rows, strict=True)
         if row[1] in groups
     )
     text = f"what do all {table.topic.things} of {groups[0]} and {groups[1]} together pay"
-    return _with_unit(f"{text}, {_if_paid(table, asked)}?", Decimal(amount), "EUR")
+    return _with_unit(f"{text}, {_if_paid(table, column)}?", Decimal(amount), "EUR")
 
 
 def payers(table: Table, rng: Random, rates: Rates) -> Question:
-    asked = _Asked.choose(table, rng)
-    amounts = [number * rates[str(row[1])] for number, row in zip(asked.numbers, table.rows, strict=True)]
-    text = f"{_if_paid(table, asked)}, which {table.topic.things} pay"
+    column = _NumberColumn.choose(table, rng)
+    amounts = [number * rates[str(row[1])] for number, row in zip(column.numbers, table.rows, strict=True)]
+    text = f"{_if_paid(table, column)}, which {table.topic.things} pay"
     return _above(text, table, amounts, "EUR", rng)
 
 
@@ -121,6 +123,6 @@ def _plain(number: Decimal) -> str:
     return f"{number:f}".rstrip("0").rstrip(".") if "." in f"{number:f}" else f"{number:f}"
 
 
-def _if_paid(table: Table, asked: _Asked) -> str:
-    each = f"{asked.unit or 'unit'} of {asked.name}"
+def _if_paid(table: Table, column: _NumberColumn) -> str:
+    each = f"{column.unit or 'unit'} of {column.name}"
     return f"if each {table.topic.thing} pays the fee of its {table.topic.group} for every {each}"

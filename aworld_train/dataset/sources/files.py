@@ -32,11 +32,11 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
     schema = options.answer_schema or DEFAULT_SCHEMA
     system, compose = gaia_prompts(schema)
     at = options.attachments_at.rstrip("/")
-    wanted = DEFAULT_TASKS if options.limit is None else options.limit
+    max_tasks = DEFAULT_TASKS if options.limit is None else options.limit
     made = dropped = 0
     for number in count():
         # What is missing may be all that was asked for.
-        if made == wanted or dropped > _MAX_DROPPED_PER_TASK * (made + 1):
+        if made == max_tasks or dropped > _MAX_DROPPED_PER_TASK * (made + 1):
             return
         level = tuple(LEVELS)[number % len(LEVELS)]
         if options.levels and level not in options.levels:

@@ -27,24 +27,24 @@ DIED, ENDED = ("die", "137"), ("die", "70")
 def test_a_worker_was_killed_from_outside_if_it_did_not_end_itself_and_had_memory(
     monkeypatch: pytest.MonkeyPatch, events: list[tuple[str, str | None]], is_known: bool, word: bool
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     def listed(filters: dict[str, Any]) -> list[str]:
         assert filters == {"label": ["aworld-train.environment=env", "aworld-train.port=5000"]}
         return ["network"] * is_known
 
     def told(**options: Any) -> list[Any]:
-        asked.append(options)
+        requests.append(options)
         return [{"Action": name, "Actor": {"Attributes": {"exitCode": code}}} for name, code in events]
 
     client = SimpleNamespace(networks=SimpleNamespace(list=listed), events=told)
     monkeypatch.setattr(docker, "from_env", lambda timeout: client)
     assert killed_from_outside("env", 5000, 3, 60.0) is word
     if is_known:
-        waiting, over = (float(each["until"]) - float(each["since"]) for each in asked)
+        waiting, over = (float(each["until"]) - float(each["since"]) for each in requests)
         assert waiting > over >= 60.0  # an end that the engine has yet to notice is waited for
         labels = ["aworld-train.environment=env", "aworld-train.number=3"]
-        assert all(each["filters"] == {"type": "container", "label": labels} for each in asked)
+        assert all(each["filters"] == {"type": "container", "label": labels} for each in requests)
 
 
 def test_an_engine_that_is_not_there_has_seen_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,9 +105,9 @@ def sampled(parent: int, text: str, *calls: ToolCall) -> StoredNode:
 
 
 def two_agents() -> StoredEpisode:
-    asked = StoredNode(-1, (Message("system", "Be brief."), Message("user", "Why?")))
+    prompt = StoredNode(-1, (Message("system", "Be brief."), Message("user", "Why?")))
     agents = tuple(
-        StoredAgent(name, (asked, sampled(0, "x", ToolCall("look", "no json", f"call-{name}"))), (call,))
+        StoredAgent(name, (prompt, sampled(0, "x", ToolCall("look", "no json", f"call-{name}"))), (call,))
         for name, call in (
             ("planner", ModelCall(1, 10.0, 1.0, "tool_calls", 5, 1.0)),
             ("writer", ModelCall(1, 20.0, 1.0, "length", 5, 1.0)),
