@@ -516,6 +516,11 @@ class TrainerSection:
         "Most tokens of such a pass on one GPU; default: four times the longest prompt with its response. The "
         "reference model, which has no backward pass, takes twice as many."
     )
+    shared_prefix: bool = _doc(
+        "Compute what rows of a pass begin with once, with the same loss and gradients; a pass takes up to "
+        "`trainer.microbatch_size` rows, or `trainer.max_batch_tokens` unique tokens. On processors.",
+        False,
+    )
     sequence_parallel: PositiveInt = _doc(
         "GPUs that share one sequence in training (Ulysses); with megatron: `trainer.megatron.context_parallel`.",
         1,

@@ -6,15 +6,17 @@ times slower. Where GPUs share sequences ``sdpa`` is wrong: VeRL 0.9.1 changes f
 nothing (verl/models/transformers/monkey_patch.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from typing import Any
 
-from aworld_train.adapter.verl.model_checks import text_config
+from aworld_train.adapter.verl.model_checks import FUSED, sees_images, text_config
+from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.schema import Device, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath
 
-TORCH, FLASH, VARLEN = "sdpa", "flash_attention_2", "torch_varlen"
+TORCH, FLASH, VARLEN, TRIE = "sdpa", "flash_attention_2", "torch_varlen", "trie"
 VARLEN_MODULE = "aworld_train.adapter.verl.varlen_attention"
 """Makes ``torch_varlen`` known to transformers where it is imported."""
 VARLEN_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -25,11 +27,11 @@ _HUB_PACKAGE = "kernels"
 
 
 def attention_of(recipe: Recipe) -> str:
-    """The recipe's; else flash attention where it is installed or nothing else is right; else one of torch's."""
+    """The recipe's; else that of tries, flash attention where it is installed or nothing else is right, or torch's."""
     if recipe.model.attention is not None:
         return recipe.model.attention
     if on_cpu(recipe):
-        return TORCH
+        return TRIE if recipe.trainer.shared_prefix else TORCH
     if _is_installed(FLASH):
         return FLASH
     config = text_config(recipe)
@@ -74,6 +76,40 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"{_package_of(attention)}, and this Python has none. Install it (docs/install.md), or set "
             "model.attention=sdpa and trainer.sequence_parallel=1.",
         )
+
+
+def shared_prefix_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Where tokens cannot be forwarded once for several rows."""
+    if not recipe.trainer.shared_prefix and recipe.model.attention != TRIE:
+        return
+    key: KeyPath = ("trainer", "shared_prefix")
+    config = text_config(recipe)
+    if not on_cpu(recipe):
+        yield key, _refusal("is computed on processors alone: on GPUs VeRL packs rows one behind the other")
+    elif recipe.model.attention is not None:
+        yield key, _refusal("has an attention of its own, which model.attention would replace")
+    for raw in (FUSED, "distillation.enabled"):
+        if value_at(recipe.raw, raw) is True:
+            yield key, _refusal(f"has one probability for each token, which verl.{raw} does not take")
+    if config is not None and not _is_causal_alone(recipe, config):
+        yield (
+            key,
+            _refusal(
+                f"is right for models in which a token sees all tokens before it and nothing else ("
+                f"{', '.join(VARLEN_FAMILIES)}, without images or a sliding window), and config.json says otherwise"
+            ),
+        )
+
+
+def _refusal(reason: str) -> str:
+    return f"trainer.shared_prefix {reason}. Leave it out."
+
+
+def _is_causal_alone(recipe: Recipe, config: Mapping[str, Any]) -> bool:
+    family = config.get("model_type")
+    # Mistral has a window unless its configuration says null; Qwen names one that it may not use.
+    has_window = config.get("use_sliding_window", family == "mistral") and config.get("sliding_window", True)
+    return family in VARLEN_FAMILIES and not has_window and not sees_images(recipe)
 
 
 def _is_installed(attention: str) -> bool:

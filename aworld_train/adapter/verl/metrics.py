@@ -32,6 +32,8 @@ _NAMES = {
     "rejected_tokens": "training/rejected_tokens",
     "stale_episodes": "training/stale_episodes",
     "stale_tokens": "training/stale_tokens",
+    "forwarded_tokens": "training/forwarded_tokens",
+    "saved_tokens": "training/saved_tokens",
 }
 
 

@@ -86,7 +86,6 @@ REASONS = {
         f"{ROLLOUT}.checkpoint_engine.{key}": "how weights reach the engine follows from where it runs"
         for key in ("backend", "custom_backend_module")
     },
-    f"{ACTOR}.use_prefix_grouper": "VeRL's current trainer does not read it",
     "trainer.v1.sampler.custom_sampler": "the sampler leaves out failed episodes, and groups below `rollout.min_group`",
     f"{_INIT}.address": f"{_PRIVATE_RAY}; `cluster.launcher` says where a run runs",
     f"{_INIT}.include_dashboard": _PRIVATE_RAY,

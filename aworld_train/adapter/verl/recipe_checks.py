@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.verl.attention import attention_faults
+from aworld_train.adapter.verl.attention import attention_faults, shared_prefix_faults
 from aworld_train.adapter.verl.compose import by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.megatron import megatron_faults
@@ -37,6 +37,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
         yield from tracker_faults(recipe)
     yield from megatron_faults(recipe) if by_megatron(recipe) else attention_faults(recipe)
+    yield from shared_prefix_faults(recipe)
     yield from _sglang(recipe)
     yield from _sampling(recipe)
     yield from _correction(recipe)

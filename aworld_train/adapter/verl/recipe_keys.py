@@ -102,6 +102,7 @@ SAME_MEANING = {
     f"{MODEL}.lora.alpha": "model.lora.alpha",
     f"{MODEL}.lora.target_modules": "model.lora.target_modules",
     f"{MODEL}.override_config.attn_implementation": "model.attention",
+    f"{ACTOR}.use_prefix_grouper": "trainer.shared_prefix",
     f"{ACTOR}.rollout_n": "rollout.n",
     f"{REF}.rollout_n": "rollout.n",
     "critic.rollout_n": "rollout.n",

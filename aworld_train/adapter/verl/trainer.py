@@ -38,6 +38,7 @@ from aworld_train.adapter.verl.advantages import (
     scored_once,
     shares_of_tokens,
 )
+from aworld_train.adapter.verl.attention import TRIE
 from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.mini_batches import arrange
 from aworld_train.adapter.verl.trained_rows import report_trained
@@ -45,11 +46,14 @@ from aworld_train.recipe.schema import Mode
 
 _COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
 """Estimators that give some episode of a group an advantage if the rewards of the group differ."""
+_TOKENS = ("forwarded_tokens", "saved_tokens")
+"""What the engine counts where it computes shared prefixes once."""
 _COUNTS = [
     f"training/{name}"
     for name in (
         *("rows", "episodes", "updates", "padding_rows", "clipped_updates", "groups", "equal_groups"),
         *("rejected_tokens", "rejected_episodes", "stale_episodes", "stale_tokens"),
+        *_TOKENS,
     )
 ]
 _MEAN_OF_MEANS = "seq-mean-token-mean"
@@ -96,6 +100,8 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             batch.keys,
             self.config.data.train_batch_size // actor.ppo_mini_batch_size // self.parameter_sync_step,
             math.lcm(*(ranks * size for size in self._pass_sizes())),
+            keeps_groups=self.config.actor_rollout_ref.model.override_config.get("attn_implementation")
+            == TRIE,
         )
         batch = upsample_batch_to_divisible_size(batch, arrangement.rows, self.tokenizer.eos_token_id)
         batch.reorder(arrangement.order([tag["seq_len"] for tag in batch.tags], ranks))
@@ -230,6 +236,9 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         # One norm for each update, before it is clipped.
         norms = np.asarray(measured.get("actor/grad_norm", ()), dtype=float)
         metrics["training/clipped_updates"] = int((norms > actor.optim.clip_grad).sum())
+        for name in (name for name in _TOKENS if f"actor/{name}" in measured):
+            # A mean over ranks for each update.
+            metrics[f"training/{name}"] = round(sum(measured.pop(f"actor/{name}")) * self._ranks())
         metrics |= reduce_metrics(measured)
         report_trained(int(self.global_steps), batch, self._counts["training/rows"])
         return batch
