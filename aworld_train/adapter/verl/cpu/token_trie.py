@@ -75,7 +75,8 @@ def passes(rows: Sequence[Row], *, max_rows: int | None = None, max_tokens: int 
         (0, 0, 0)
     ]  # tokens and passes of the first rows, and where the last one begins
     for end in range(1, len(order) + 1):
-        options, unique, above = [], 0, 0
+        options: list[tuple[int, int, int]] = []
+        unique = above = 0
         for start in range(end - 1, -1, -1):
             unique += len(rows[order[start]]) - above
             above = shared[start]
