@@ -15,10 +15,12 @@ from aworld_train.adapter.verl import attention
 from aworld_train.adapter.verl.attention import (
     FLASH,
     TORCH,
+    TRIE,
     VARLEN,
     VARLEN_MODULE,
     attention_faults,
     attention_of,
+    shared_prefix_faults,
 )
 from aworld_train.adapter.verl.compose import LOGPROBS_MODULE, own_keys
 
@@ -130,6 +132,57 @@ def test_what_was_chosen_is_said_at_the_start(installed: set[str], tmp_path: Pat
 def test_torch_s_own_flash_attention_is_refused_on_a_cpu() -> None:
     ((key, text),) = attention_faults(recipes.load("quickstart", [f"model.attention={VARLEN}"]))
     assert key == ("model", "attention") and "needs torch for CUDA, which computes on GPUs alone" in text
+
+
+def shared_prefix_refusals(name: str, *overrides: str) -> list[str]:
+    recipe = recipes.load(name, ["trainer.shared_prefix=true", *overrides])
+    return [text for _, text in shared_prefix_faults(recipe)]
+
+
+def test_shared_prefixes_are_computed_by_attention_in_tries_on_processors_alone(tmp_path: Path) -> None:
+    recipe = recipes.load("quickstart", ["trainer.shared_prefix=true"])
+    assert own_keys(recipe, tmp_path)[f"{MODEL}.override_config"] == {"attn_implementation": TRIE}
+    assert not list(shared_prefix_faults(recipe)) and not list(attention_faults(recipe))
+    for more in ([], ["trainer.strategy=megatron"], _SHARED):
+        (text,) = shared_prefix_refusals("base/gpu-1", *more)
+        assert (
+            text.startswith("trainer.shared_prefix is computed on processors alone")
+            and "Leave it out." in text
+        )
+    (text,) = shared_prefix_refusals("quickstart", "model.attention=eager")
+    assert "an attention of its own" in text
+    ((key, _),) = shared_prefix_faults(recipes.load("quickstart", [f"model.attention={TRIE}"]))
+    assert key == ("trainer", "shared_prefix")
+
+
+@pytest.mark.parametrize("key", ["actor_rollout_ref.model.use_fused_kernels", "distillation.enabled"])
+def test_what_takes_more_of_a_token_than_its_probability_is_refused_with_shared_prefixes(key: str) -> None:
+    (text,) = shared_prefix_refusals("quickstart", f"verl.{key}=true")
+    assert f"verl.{key} does not take" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "is_right"),
+    [
+        ({"model_type": "qwen3", "sliding_window": 4096, "use_sliding_window": False}, True),
+        ({"model_type": "qwen2", "sliding_window": 4096}, True),
+        ({"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": True}, False),
+        ({"model_type": "mistral", "sliding_window": None}, True),
+        ({"model_type": "mistral"}, False),
+        ({"model_type": "llama"}, True),
+        ({"model_type": "mamba2"}, False),
+        ({"model_type": "qwen3_next"}, False),
+        ({"model_type": "mistral3", "text_config": {"model_type": "llama"}, "vision_config": {}}, False),
+    ],
+    ids=str,
+)
+def test_a_trie_is_refused_for_models_that_see_more_or_less_than_all_tokens_before(
+    tmp_path: Path, config: dict[str, Any], is_right: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refusals = shared_prefix_refusals("quickstart", f"model.path={tmp_path}")
+    assert len(refusals) == (not is_right)
+    assert all("a token sees all tokens before it" in text for text in refusals)
 
 
 def tiny(family: str, *, attention: str = TORCH, **more: Any) -> Any:

@@ -97,7 +97,7 @@ def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:
         ("trainer.n_gpus_per_node", 2, "`cluster.gpus_per_node`"),
         ("trainer.v1.trainer_mode", "colocate_async", "`trainer.mode`"),
         ("trainer.v1.sampler.max_off_policy_threshold", 2, "`trainer.async.staleness`"),
-        ("actor_rollout_ref.actor.use_prefix_grouper", True, "does not read it"),
+        ("actor_rollout_ref.actor.use_prefix_grouper", True, "`trainer.shared_prefix`"),
         (f"{ROLLOUT}.agent.agent_loop_config_path", "a.yaml", "`agent` section"),
         (f"{ROLLOUT}.agent.agent_loop_manager_class", "mine.Manager", "`agent` section"),
         (f"{ROLLOUT}.agent.default_agent_loop", "tool_agent", "`agent.loop`"),

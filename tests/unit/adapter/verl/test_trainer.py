@@ -15,6 +15,7 @@ from transfer_queue import KVBatchMeta
 
 from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.async_trainers import SeparateTrainer
+from aworld_train.adapter.verl.attention import TRIE
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
 from tests.unit.adapter.verl.test_checkpoints import checkpoint as saved_checkpoint
 
@@ -34,6 +35,7 @@ CONFIG = {
     },
     "data": {"train_batch_size": 2},
     "actor_rollout_ref": {
+        "model": {"override_config": {}},
         "rollout": {"n": 2, "temperature": 0.5},
         "actor": {
             "ppo_mini_batch_size": 1,
@@ -176,6 +178,25 @@ def test_a_critic_s_passes_count_too(written: dict[str, Any]) -> None:
     trained = made()
     trained.use_critic = True
     assert len(trained._balance_batch(batch_of(), {})) == 2 * 12
+
+
+def test_where_prefixes_are_shared_a_task_has_one_rank_and_tokens_of_all_updates_are_counted(
+    written: dict[str, Any],
+) -> None:
+    metrics: dict[str, Any] = {}
+    model = {"override_config": {"attn_implementation": TRIE}}
+    trained = made(
+        actor_rollout_ref={"model": model, "actor": {"ppo_mini_batch_size": 2, "use_dynamic_bsz": True}}
+    )
+    mixed = ["b_0_0", "a_0_0", "b_1_0", "a_0_1", "a_1_0", "b_1_1"]
+    batch = trained._balance_batch(batch_of(mixed), metrics)
+    assert [{key[0] for key in batch.keys[rank * 3 : rank * 3 + 3]} for rank in range(2)] == [{"b"}, {"a"}]
+    answer = trained.actor_rollout_wg.update_actor(batch)
+    # Of each update the mean over both ranks.
+    answer["metrics"] |= {"forwarded_tokens": [10.5, 20.0], "saved_tokens": [3.0, 4.0]}
+    trained.actor_rollout_wg.update_actor = lambda batch: answer
+    trained._update_actor(batch, metrics)
+    assert (metrics["training/forwarded_tokens"], metrics["training/saved_tokens"]) == (61, 14)
 
 
 def test_advantages_are_of_episodes_and_written_for_every_row(written: dict[str, Any]) -> None:
