@@ -83,13 +83,17 @@ def build(recipe: recipes.Recipe, folder: Path) -> Any:
     return worker
 
 
-def rows_of(count: int, tokens: int, vocabulary: int, part: slice = slice(None)) -> Any:
-    """Rows of random tokens as the trainer sends them, or some of them: the same for the same sizes."""
+def rows_of(count: int, tokens: int, vocabulary: int, part: slice = slice(None), *, shared: int = 0) -> Any:
+    """Rows of random tokens as the trainer sends them, or some of them: the same for the same sizes.
+
+    Every second row begins with the same ``shared`` tokens.
+    """
     from verl.utils import tensordict_utils as tu
 
     generator = torch.Generator().manual_seed(0)
     prompt = max(1, int(PROMPT_SHARE * tokens))
     ids = torch.randint(3, vocabulary, (count, tokens), generator=generator)
+    ids[::2, :shared] = ids[0, :shared].clone()
 
     def nested(rows: torch.Tensor) -> torch.Tensor:
         return torch.nested.as_nested_tensor(list(rows[part]), layout=torch.jagged)

@@ -58,7 +58,7 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     def rows(**more: Any) -> Any:
         vocabulary = worker.actor.model_config.hf_config.vocab_size
-        mine = rows_of(case["rows"], case["tokens"], vocabulary, part)
+        mine = rows_of(case["rows"], case["tokens"], vocabulary, part, shared=case.get("shared", 0))
         tu.assign_non_tensor(mine, temperature=1.0, **more)
         return mine
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.utils.losses import ppo_loss
 
 from aworld_train import recipe as recipes
@@ -37,7 +38,12 @@ IDENTICAL = [np.array([1, 2, 3, 4])] * 3
 def one_rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     store = tmp_path_factory.mktemp("gloo") / "store"
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
-    yield
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # a run has the platform `cpu`, which is chosen as VeRL is imported
+        for name in ("get_device_id", "get_device_name"):
+            patch.setattr(transformer_impl, name, lambda: "cpu")
+        yield
     torch.distributed.destroy_process_group()
 
 
@@ -109,7 +115,7 @@ def trained(engine: Any, batch: Any, loss: Any) -> tuple[float, torch.Tensor, di
     return sum(output["loss"]), torch.cat(gradients), output["metrics"]
 
 
-SHARING, ROW_BY_ROW = None, {"use_dynamic_bsz": False, "micro_batch_size_per_gpu": 1}
+ROW_BY_ROW = {"use_dynamic_bsz": False, "micro_batch_size_per_gpu": 1}
 
 
 def assert_same(
