@@ -58,12 +58,9 @@ def loss(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return lambda **arguments: ppo_loss(config, **arguments)
 
 
-def engine_of(attention: str, family: str = "qwen3") -> Any:
+def engine_of(model: Any) -> Any:
     made: Any = object.__new__(CpuFSDPEngine)
-    made.module = tiny(
-        family, attention=attention, **({"sliding_window": None} if family == "mistral" else {})
-    )
-    made.model_config = SimpleNamespace(hf_config=made.module.config)
+    made.module, made.model_config = model, SimpleNamespace(hf_config=model.config)
     made.engine_config = SimpleNamespace(entropy_checkpointing=False, entropy_from_logits_with_chunking=False)
     made.ulysses_device_mesh, made.ulysses_sequence_parallel_size, made.use_ulysses_sp = None, 1, False
     made.pad_to_length, made._autocast_dtype = False, torch.float32
@@ -121,7 +118,8 @@ ROW_BY_ROW = {"use_dynamic_bsz": False, "micro_batch_size_per_gpu": 1}
 def assert_same(
     rows: list[Row], loss: Any, seed: int = 0, family: str = "qwen3", **limits: Any
 ) -> dict[str, Any]:
-    sharing, plain = engine_of(TRIE, family), engine_of(TORCH, family)
+    window = {"sliding_window": None} if family == "mistral" else {}
+    sharing, plain = (engine_of(tiny(family, attention=name, **window)) for name in (TRIE, TORCH))
     value, gradients, metrics = trained(sharing, batch_of(rows, seed, **limits), loss)
     expected_value, expected_gradients, expected_metrics = trained(
         plain, batch_of(rows, seed, **ROW_BY_ROW), loss
