@@ -81,9 +81,8 @@ class CpuFSDPEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
                     del output["model_output"]
                     output["metrics"] |= _tokens(batch, part)
             outputs.append(output)
-        tu.assign_non_tensor(
-            data, use_dynamic_bsz=True
-        )  # VeRL puts outputs back into the order of the rows then
+        # So that VeRL puts outputs back into the order of the rows.
+        tu.assign_non_tensor(data, use_dynamic_bsz=True)
         return postprocess_batch_func(outputs, [part.rows for part in divided], data)
 
     def _passes(self, data: Any) -> list[Pass]:

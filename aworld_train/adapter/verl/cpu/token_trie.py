@@ -71,9 +71,8 @@ def passes(rows: Sequence[Row], *, max_rows: int | None = None, max_tokens: int 
     """
     order = _by_tokens(rows)
     shared = _shared(rows, order)
-    best: list[tuple[int, int, int]] = [
-        (0, 0, 0)
-    ]  # tokens and passes of the first rows, and where the last one begins
+    # Of the first rows, by their number: tokens, passes and where the last pass begins.
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]
     for end in range(1, len(order) + 1):
         options: list[tuple[int, int, int]] = []
         unique = above = 0
