@@ -4,6 +4,8 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
+
 from aworld_train.episode.figures import figures_of
 from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
@@ -91,16 +93,17 @@ def _content(
     rng: random.Random, texts: list[str], prompt: str, tools: str, turns: int, step: int
 ) -> EpisodeContent:
     nodes, calls, uses = [StoredNode(-1, token_count=PROMPT, shared=prompt)], [], []
+    numbers = np.random.default_rng(rng.getrandbits(32))
 
     def tokens(count: int) -> bytes:
-        return packed_tokens(rng.choices(range(100_000), k=count))
+        return packed_tokens(numbers.integers(100_000, size=count).tolist())
 
     for turn in range(turns):
         is_last, call_id = turn == turns - 1, f"call{turn:05d}"
         arguments = json.dumps({"a": turn, "b": rng.randrange(1_000)})
         use = () if is_last else (ToolCall("calculator", arguments, call_id),)
         message = Message("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
-        logprobs = packed_floats([-round(rng.expovariate(4), 4) for _ in range(SAMPLED)])
+        logprobs = packed_floats((-numbers.exponential(0.25, SAMPLED).round(4)).tolist())
         versions = (step - 1, step - 1)
         calls.append(
             ModelCall(

@@ -47,10 +47,12 @@ def episodes(
         aworld-train runs episodes quickstart --search 'I cannot' --json
     """
     with _store(run, runs, where) as store:
-        total = store.count(where, search=search, superseded=superseded)
         found = store.episodes(
             where, search=search, superseded=superseded, sort=sort, descending=descending, limit=limit
         )
+        total = len(found)
+        if total == limit:
+            total = store.count(where, search=search, superseded=superseded)
     if as_json:
         print_json({"total": total, "episodes": [head.to_json() for head in found]})
         return

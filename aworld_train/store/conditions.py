@@ -246,7 +246,9 @@ class _Parser:
     ) -> ColumnElement[bool]:
         """Whether any of an episode's calls passes the comparison and ``tests``; with ``!=``, whether none does."""
         comparison = self._text(name, column, "=" if operator == "!=" else operator, value)
-        any_call = _episodes.id.in_(select(table.c.episode).where(comparison, *tests))
+        # Asked of each episode, because a list of all episodes of a frequent tool costs more than a page of them.
+        of_episode = table.c.episode == _episodes.id
+        any_call = select(table.c.episode).where(of_episode, comparison, *tests).exists()
         return not_(any_call) if operator == "!=" else any_call
 
     def _take(self, kind: str, text: str) -> bool:

@@ -5,7 +5,7 @@ after the other, and its mask covers the nodes that it owns.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -183,8 +183,12 @@ def packed_floats(values: Sequence[float]) -> bytes:
     return b"\x04" + narrow.tobytes() if same else b"\x08" + wide.tobytes()
 
 
+def float_array(data: bytes) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8").astype("<f8")
+
+
 def unpacked_floats(data: bytes) -> list[float]:
-    values: list[float] = np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8").tolist()
+    values: list[float] = float_array(data).tolist()
     return values
 
 

@@ -14,7 +14,7 @@ from aworld_train.episode.figures import COLUMNS
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 
-NEWEST = "0006"
+NEWEST = "0007"
 """The newest revision below ``migrations/versions``."""
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 

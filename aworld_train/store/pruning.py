@@ -40,8 +40,11 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
             .where(*tests, where(condition))
         )
         ids = list(connection.execute(query).scalars())
-        for begin in range(0, len(ids), _CHUNK):
+    for begin in range(0, len(ids), _CHUNK):
+        # One transaction each: the run that appends waits for one, and the write-ahead log holds one.
+        with database.begin() as connection:
             _remove(connection, database.place.run, ids[begin : begin + _CHUNK])
+    with database.begin() as connection:
         blobs = _remove_unused_blobs(connection) if database.is_sqlite else 0
     if database.is_sqlite:
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -53,24 +56,19 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
 
 def limit_size(database: Database, max_bytes: float) -> int:
     """Remove the content of the oldest episodes while a database is too large; returns of how many."""
-    columns, removed = tables.episodes.c, 0
-    with database.begin() as connection:
-        if _size(connection, database) <= max_bytes:
-            return 0
-        while _size(connection, database) > max_bytes * _LIMIT_SHARE:
-            oldest = list(
-                connection.execute(
-                    select(columns.id)
-                    .where(columns.run == database.place.run, columns.has_content)
-                    .order_by(columns.began)
-                    .limit(_CHUNK)
-                ).scalars()
-            )
-            if not oldest:
-                break
-            _remove(connection, database.place.run, oldest)
-            removed += len(oldest)
-    return removed
+    columns, removed, allowed, first = tables.episodes.c, 0, max_bytes, 0.0
+    query = select(columns.id, columns.began).where(columns.run == database.place.run, columns.has_content)
+    while True:
+        with database.begin() as connection:
+            if _size(connection, database) <= allowed:
+                return removed
+            # From where the last ended: those before it are many, and have no content any more.
+            oldest = query.where(columns.began >= first).order_by(columns.began).limit(_CHUNK)
+            rows = connection.execute(oldest).all()
+            if not rows:
+                return removed
+            _remove(connection, database.place.run, [row.id for row in rows])
+        removed, allowed, first = removed + len(rows), max_bytes * _LIMIT_SHARE, rows[-1].began
 
 
 def _remove(connection: Connection, run: str, episodes: list[str]) -> None:

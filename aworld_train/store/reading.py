@@ -29,6 +29,9 @@ from aworld_train.store.store_location import StorePlace
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
+_MAX_COUNTED = 10_000
+_MAX_SEARCHED = 20_000
+"""Of how many of the newest episodes a bounded count of a search reads the texts."""
 _HIDDEN = ("figures", "key", "run", "spans_sent")
 """Columns of ``tables.episodes`` that are not in an episode's head."""
 _SORTED_FIGURES = [
@@ -169,6 +172,20 @@ class Store:
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
         return int(self._rows(query, search)[0][0])
 
+    def bounded_count(
+        self, condition: str = "", *, search: str = "", superseded: bool = False
+    ) -> tuple[int, bool]:
+        """As ``count``, but no more than takes a moment are counted; the second value is whether there may be more."""
+        tests, began, more = self._tests(condition, "", superseded), tables.episodes.c.began, False
+        if search.strip():
+            newest = self._matching(select(began), tests).order_by(began.desc())
+            unread = self._rows(newest.offset(_MAX_SEARCHED).limit(1))
+            tests += [contains_text(search.strip()), *(began > row.began for row in unread)]
+            more = bool(unread)
+        found = self._matching(select(tables.episodes.c.id), tests).limit(_MAX_COUNTED + 1).subquery()
+        number = int(self._rows(select(func.count()).select_from(found), search)[0][0])
+        return min(number, _MAX_COUNTED), more or number > _MAX_COUNTED
+
     def ids(
         self,
         condition: str = "",
@@ -210,22 +227,19 @@ class Store:
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         task, episode = tables.tasks.c, tables.episodes.c
-        played = (
-            select(
-                episode.task,
-                func.count().label("episodes"),
-                func.avg(episode.reward).label("mean_reward"),
-                func.max(episode.step).label("last_step"),
+        is_played = and_(self._is_used(), episode.task == task.id)
+        # One by one, so that SQLite reads the episodes of a page's tasks alone.
+        figures = [
+            select(figure).where(is_played).scalar_subquery().label(name)
+            for name, figure in (
+                ("episodes", func.count()),
+                ("mean_reward", func.avg(episode.reward)),
+                ("last_step", func.max(episode.step)),
             )
-            .where(self._is_used())
-            .group_by(episode.task)
-            .subquery("played")
-        )
-        figures = [column for column in played.c if column.name != "task"]
+        ]
         query = (
             select(task.id, task.index, task.source, task.scorer, task.question, task.answer, *figures)
-            .join(played, played.c.task == task.id)
-            .where(task.run == self.place.run)
+            .where(task.run == self.place.run, select(episode.id).where(is_played).exists())
             .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)

@@ -63,6 +63,7 @@ tasks = Table(
     Column("answer", Text, nullable=False),
     # The dataset's row: JSON, compressed.
     Column("row", LargeBinary, nullable=False),
+    Index("tasks_in_order", "run", "source", "index", "id"),
 )
 
 # What lists sort, filter and count by: these read its index alone, in order of time, and none of the long rows.
@@ -102,7 +103,7 @@ episodes = Table(
     Column("spans_sent", Float),
     ForeignKeyConstraint(["run", "task"], ["tasks.run", "tasks.id"], ondelete="CASCADE"),
     Index("episodes_by_step", "run", "phase", "step"),
-    Index("episodes_by_task", "run", "task"),
+    Index("episodes_by_task", "run", "task", "status", "reward", "step"),
     Index("episodes_by_key", "run", "key"),
     Index("episodes_by_status", "run", "status"),
     Index("episodes_by_spans", "run", "spans_sent", "status"),
@@ -162,7 +163,7 @@ tool_calls = Table(
     Column("seconds", Float, nullable=False),
     Column("is_error", Boolean, nullable=False),
     Column("replayed", Boolean, nullable=False),
-    Index("tool_calls_by_name", "name", "is_error", "episode", "seconds"),
+    Index("tool_calls_by_name", "name", "episode", "is_error"),
 )
 
 rows = Table(

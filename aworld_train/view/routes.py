@@ -109,7 +109,10 @@ def count(folder: RunsFolder, parameters: _Parameters) -> Any:
     store, filters = _store(folder, run), parse_filter(parameters)
 
     def query() -> Any:
-        return {"count": store.count(filters.condition, search=filters.search, superseded=filters.superseded)}
+        number, more = store.bounded_count(
+            filters.condition, search=filters.search, superseded=filters.superseded
+        )
+        return {"count": number, "more": more}
 
     return folder.cached(f"count {filters}", run.name, query)
 

@@ -4,16 +4,18 @@ A trajectory is one conversation of one agent. Steps that an earlier trajectory 
 copied context, so that nobody trains on them twice.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Raw, json
 
 from aworld_train.episode.message import Message
 from aworld_train.image_files import data_uri, image_type
 from aworld_train.store.content import StoredAgent
 from aworld_train.store.export.conversations import (
-    arguments_object,
+    ReadBlob,
+    arguments_value,
     conversation_ends,
     episode_facts,
     image_writer,
@@ -35,7 +37,7 @@ class AtifWriter(JsonLinesWriter):
             exported_nodes: set[int] = set()
             for number, end in enumerate(conversation_ends(agent)):
                 path = agent.path(end)
-                steps = _StepBuilder(agent, exported_nodes, self).build(path)
+                steps = _StepBuilder(agent, exported_nodes, self.run.read_blob).build(path)
                 exported_nodes.update(path)
                 yield self._trajectory(episode, agent, number, end, steps)
 
@@ -76,16 +78,15 @@ class _StepBuilder:
 
     Args:
         exported_nodes: The nodes that an earlier trajectory of the episode has.
-        writer: Writes the tokens before each call, which repeat those before the last.
     """
 
-    def __init__(self, agent: StoredAgent, exported_nodes: Set[int], writer: AtifWriter):
-        self._agent, self._exported_nodes, self._writer = agent, exported_nodes, writer
+    def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):
+        self._agent, self._exported_nodes, self._read_blob = agent, exported_nodes, read_blob
         self._calls = {call.node: call for call in agent.calls}
         self._steps: list[dict[str, Any]] = []
 
     def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
-        before: str | None = ""
+        before: bytes | None = b""  # JSON, because the tokens before a call repeat those before the last
         for number in path:
             begin, node = len(self._steps), self._agent.nodes[number]
             ids = node.token_ids if node.has_tokens else None
@@ -96,7 +97,7 @@ class _StepBuilder:
             if ids is None or before is None:
                 before = None
             elif ids:
-                before += f"{', ' if before else ''}{str(ids)[1:-1]}"
+                before += (b"," if before else b"") + json.encode(ids)[1:-1]
             if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
@@ -118,7 +119,7 @@ class _StepBuilder:
                     {
                         "tool_call_id": call.call_id or f"call_{number}",
                         "function_name": call.name,
-                        **_arguments(arguments_object(call.arguments), call.arguments),
+                        **_arguments(call.arguments),
                     }
                     for number, call in enumerate(message.tool_calls)
                 ]
@@ -141,7 +142,7 @@ class _StepBuilder:
             result["extra"] = {"name": message.name}
         step.setdefault("observation", {"results": []})["results"].append(result)
 
-    def _add_call(self, before: str | None, ids: Sequence[int] | None, number: int) -> None:
+    def _add_call(self, before: bytes | None, ids: Sequence[int] | None, number: int) -> None:
         """Complete the step of a sampled node with what is known of its call and the tokens before it."""
         node, call, step = self._agent.nodes[number], self._calls.get(number), self._steps[-1]
         del step["is_copied_context"]
@@ -163,8 +164,7 @@ class _StepBuilder:
             },
         }
         if before is not None:
-            metrics["prompt_token_ids"] = self._writer.mark
-            self._writer.texts.append(f"[{before}]")
+            metrics["prompt_token_ids"] = Raw(b"[%b]" % before)
         if ids is not None:
             metrics["completion_token_ids"] = ids
         step["metrics"] = metrics
@@ -173,18 +173,15 @@ class _StepBuilder:
         def part(data: bytes) -> Mapping[str, Any]:
             return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
 
-        return message.parts(image_writer(self._writer.run.read_blob, part))
+        return message.parts(image_writer(self._read_blob, part))
 
 
 _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 
 
-def _arguments(arguments: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
-    """Arguments as the object that the format requires; a text that is not an object goes beside an empty one."""
-    if arguments is not None:
-        return {"arguments": arguments}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
+def _arguments(text: str) -> dict[str, Any]:
+    """Arguments as the object that the format requires; what is not an object goes beside an empty one."""
+    value = arguments_value(text)
+    if isinstance(value, dict):
+        return {"arguments": value}
     return {"arguments": {}, "extra": {"arguments": value}}

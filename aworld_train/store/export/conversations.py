@@ -1,9 +1,10 @@
 """An agent's graph as what other formats have: conversations, each a list of messages."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from msgspec import json
 
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import ImagePart, Message
@@ -43,17 +44,22 @@ def new_messages(agent: StoredAgent, node: int) -> list[Message]:
     return messages_of(agent, path[begin:])
 
 
-def arguments_object(arguments: str) -> dict[str, Any] | None:
-    """Arguments of a call as an object; None where they are anything else.
+def arguments_value(arguments: str) -> Any:
+    """The value that a call's arguments are JSON of; the text itself where they are not, or most readers refuse them.
 
-    What the model wrote may also be an object that most readers of JSON refuse: numbers that a double cannot hold, or
-    hundreds of lists in one another.
+    Such are numbers that a double cannot hold, halves of surrogate pairs, and hundreds of lists in one another.
     """
     try:
-        value = json.loads(arguments)
+        value = json.decode(arguments)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) and _is_plain(value, _MAX_DEPTH) else None
+        return arguments
+    return value if _is_plain(value, _MAX_DEPTH) else arguments
+
+
+def arguments_object(arguments: str) -> dict[str, Any] | None:
+    """Arguments of a call as an object; None where they are anything else."""
+    value = arguments_value(arguments)
+    return value if isinstance(value, dict) else None
 
 
 def openai_message(message: Message, image_part: ImagePart) -> dict[str, Any]:

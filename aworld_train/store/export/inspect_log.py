@@ -56,7 +56,7 @@ class InspectWriter:
         self._model = run.model or "model"
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
         # An archive takes one member at a time, so the summaries of all samples wait beside it.
-        self._summaries = tempfile.TemporaryFile("w+", encoding="utf-8", dir=file.parent)  # noqa: SIM115
+        self._summaries = tempfile.TemporaryFile(dir=file.parent)  # noqa: SIM115
         self._epochs: dict[str, set[int]] = defaultdict(set)
         self._scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._began, self._ended = float("inf"), 0.0
@@ -68,7 +68,7 @@ class InspectWriter:
         name = sample_id(head)
         sample = sample_of(episode, self._next_epoch(name, head), self._model, self._run.read_blob)
         self._archive.writestr(f"samples/{name}_epoch_{sample['epoch']}.json", json_text(sample))
-        separator = "," if self._count > 1 else ""
+        separator = b"," if self._count > 1 else b""
         self._summaries.write(separator + json_text(_summary(sample)))
         for scorer, score in (sample.get("scores") or {}).items():
             self._scores[scorer][name].append(score["value"])
@@ -83,7 +83,7 @@ class InspectWriter:
         with self._archive.open("summaries.json", "w", force_zip64=True) as member:
             member.write(b"[")
             while chunk := self._summaries.read(1 << 20):
-                member.write(chunk.encode())
+                member.write(chunk)
             member.write(b"]")
         if self._scores:
             self._archive.writestr("reductions.json", json_text(self._reductions()))

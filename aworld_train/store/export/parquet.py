@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode
+from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode, float_array
 from aworld_train.store.export.conversations import (
     digest_part,
     episode_facts,
@@ -117,36 +117,69 @@ def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
     tools = {digest: json_text(schemas) for digest, schemas in episode.tools.items()}
     for index, agent in enumerate(content.agents):
         uses = _uses_of_nodes(content, index, episode.rows)
-        texts = [
-            [json_text(openai_message(message, digest_part)).encode() for message in node.messages]
-            for node in agent.nodes
-        ]
+        prompt = _Prompt(agent)
         for number, call in enumerate(agent.calls):
+            prompt.end_at(agent.nodes[call.node].parent)
             yield {
                 **episode_columns,
-                **_call_row(agent, number, texts),
+                **_call_row(agent, number, prompt),
                 "tools": tools.get(call.tools),
                 **uses.get(call.node, {}),
             }
 
 
-def _call_row(agent: StoredAgent, number: int, texts: Sequence[Sequence[bytes]]) -> dict[str, Any]:
-    """The columns of a call; ``texts`` are the messages of each node."""
+class _Prompt:
+    """What the model was shown before a call, which begins as a rule with what it was shown before the last one."""
+
+    def __init__(self, agent: StoredAgent):
+        self._nodes, self._end = agent.nodes, -1
+        self._texts: list[bytes] = []
+        self._tokens: list[bytes] | None = []
+
+    def end_at(self, end: int) -> None:
+        path, node = [], end
+        while node not in (self._end, -1):
+            path.append(node)
+            node = self._nodes[node].parent
+        if node != self._end:
+            self._texts, self._tokens = [], []
+        for node in reversed(path):
+            self._texts += _texts(self._nodes[node])
+            if not self._nodes[node].has_tokens:
+                self._tokens = None
+            elif self._tokens is not None:
+                self._tokens.append(self._nodes[node].tokens)
+        self._end = end
+
+    @property
+    def messages(self) -> bytes:
+        return b"[%b]" % b",".join(self._texts)
+
+    @property
+    def token_ids(self) -> np.ndarray[Any, Any] | None:
+        """None where those of a node are redacted or missing."""
+        return None if self._tokens is None else np.frombuffer(b"".join(self._tokens), "<i4")
+
+
+def _texts(node: StoredNode) -> list[bytes]:
+    return [json_text(openai_message(message, digest_part)) for message in node.messages]
+
+
+def _call_row(agent: StoredAgent, number: int, prompt: _Prompt) -> dict[str, Any]:
     call = agent.calls[number]
     node = agent.nodes[call.node]
-    *before, _ = agent.path(call.node)
     versions = node.versions or (None, None)
-    (message,) = texts[call.node] or (None,)
+    (message,) = _texts(node) or (None,)
     return {
         "agent": agent.name,
         "call": number,
-        "messages_in": b"[%b]" % b", ".join([text for earlier in before for text in texts[earlier]]),
+        "messages_in": prompt.messages,
         "message_out": message,
         "prompt_tokens": call.prompt_tokens,
         "sampled_tokens": node.token_count,
-        "prompt_token_ids": _tokens([agent.nodes[earlier] for earlier in before]),
-        "sampled_token_ids": _tokens([node]),
-        "logprobs": node.token_logprobs,
+        "prompt_token_ids": prompt.token_ids,
+        "sampled_token_ids": np.frombuffer(node.tokens, "<i4") if node.has_tokens else None,
+        "logprobs": float_array(node.logprobs or b""),
         "temperature": call.temperature,
         "top_p": call.top_p,
         "top_k": call.top_k,
@@ -159,13 +192,6 @@ def _call_row(agent: StoredAgent, number: int, texts: Sequence[Sequence[bytes]])
         "began": call.began,
         "seconds": call.seconds,
     }
-
-
-def _tokens(nodes: Sequence[StoredNode]) -> np.ndarray[Any, Any] | None:
-    """The token ids of nodes; None where those of one are redacted or missing."""
-    if not all(node.has_tokens for node in nodes):
-        return None
-    return np.frombuffer(b"".join([node.tokens for node in nodes]), "<i4")
 
 
 def _uses_of_nodes(content: EpisodeContent, agent: int, uses: Sequence[RowUse]) -> dict[int, dict[str, Any]]:
@@ -190,7 +216,7 @@ def _use(use: RowUse, begin: int, count: int) -> dict[str, Any]:
     return {
         "trained_step": use.trained_step,
         "row_position": use.position,
-        "mask": [int(bool(use.masked_in))] * count,
+        "mask": np.full(count, bool(use.masked_in), "i1"),
         "advantage": use.advantage,
         "advantages": list(use.advantages[begin : begin + count]) or None,
     }

@@ -160,7 +160,9 @@ class _Trace:
             "gen_ai.response.finish_reasons": [call.finish_reason],
             "gen_ai.usage.input_tokens": call.prompt_tokens,
             "gen_ai.usage.output_tokens": node.token_count,
-            "gen_ai.system_instructions": json_text([_text_part(message.content) for message in instructions])
+            "gen_ai.system_instructions": json_text(
+                [_text_part(message.content) for message in instructions]
+            ).decode()
             if instructions
             else None,
             "gen_ai.input.messages": _messages(inputs),
@@ -193,7 +195,7 @@ class _Trace:
         if digest not in self._episode.tools or (number and agent.calls[number - 1].tools == digest):
             return None
         schemas = self._episode.tools[digest]
-        return json_text([{"type": "function", **_function(schema)} for schema in schemas])
+        return json_text([{"type": "function", **_function(schema)} for schema in schemas]).decode()
 
     def _tool(self, parent: bytes, number: int, use: ToolCallRecord) -> Span:
         attributes = {
@@ -256,7 +258,7 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
         if finish_reason is not None:
             value["finish_reason"] = finish_reason
         values.append(value)
-    return json_text(values)
+    return json_text(values).decode()
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:

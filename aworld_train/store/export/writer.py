@@ -1,14 +1,12 @@
 """Writes an export: every format has a writer of this form, which is given one episode after the other."""
 
-import json
-import math
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import json
 
 from aworld_train.store.export.conversations import ReadBlob
 from aworld_train.store.reading import StoredEpisode
@@ -53,17 +51,11 @@ class ExportWriter(Protocol):
 
 
 class JsonLinesWriter(ABC):
-    """Writes the objects that ``lines`` makes of each episode.
-
-    Attributes:
-        mark: Stands in a line for JSON that is written already, in order the ``texts``.
-    """
+    """Writes the objects that ``lines`` makes of each episode."""
 
     def __init__(self, file: Path, run: ExportedRun):
         self.run = run
-        self.mark = secrets.token_hex()
-        self.texts: list[str] = []
-        self._stream = file.open("w", encoding="utf-8")
+        self._stream = file.open("wb")
 
     @abstractmethod
     def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
@@ -72,9 +64,8 @@ class JsonLinesWriter(ABC):
     def add(self, episode: StoredEpisode) -> int:
         count = 0
         for line in self.lines(episode):
-            pieces = json_text(line).split(f'"{self.mark}"')
-            self._stream.write("".join(chain(*zip(pieces, [*self.texts, "\n"], strict=True))))
-            self.texts.clear()
+            self._stream.write(json_text(line))
+            self._stream.write(b"\n")
             count += 1
         return count
 
@@ -85,27 +76,16 @@ class JsonLinesWriter(ABC):
         self._stream.close()
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any) -> bytes:
     """A value as JSON (RFC 8259) in one line, by any notion of a line.
 
     JSON has no NaN and no infinities: they become null.
     """
-    try:
-        text = _encode(value)
-    except ValueError:
-        text = _encode(_finite(value))
-    if not text.isascii():
-        for end in "\x85\u2028\u2029":  # those ends of lines that JSON does not escape itself
-            text = text.replace(end, f"\\u{ord(end):04x}")
+    text = json.encode(value)
+    for end, escaped in _ENDS_OF_LINES.items():
+        text = text.replace(end, escaped)
     return text
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+_ENDS_OF_LINES = {end.encode(): b"\\u%04x" % ord(end) for end in "\x85\u2028\u2029"}
+"""Those that JSON does not escape itself."""

@@ -38,12 +38,15 @@ export function Episodes({ address, version }) {
   const list = usePages('episodes', { run, ...filter, offset, limit: PAGE }, version);
   const count = usePages('count', { run, ...filter }, version);
   const values = usePages('values', { run }, version);
+  const shown = list.data?.episodes.length ?? 0;
+  const isWhole = list.data && !list.waiting && shown < PAGE && (shown || !offset); // then its end is the number
+  const total = isWhole ? { count: offset + shown } : count.data;
   return section(
     h(FilterBar, { filter, values: values.data }),
     h(Failure, { message: list.error }),
     !list.data && !list.error && h(Waiting),
     list.data && h(EpisodeTable, { run, ...list.data, filter, offset, waiting: list.waiting }),
-    list.data && h(Pager, { offset, shown: list.data.episodes.length, count: count.data?.count ?? null }),
+    list.data && h(Pager, { offset, shown, count: total?.count ?? null, more: total?.more }),
   );
 }
 
@@ -152,8 +155,9 @@ export function rewardClass(reward) {
   return typeof reward !== 'number' ? '' : reward > 0.5 ? 'right' : reward <= 0 ? 'wrong' : '';
 }
 
-function Pager({ offset, shown, count }) {
+function Pager({ offset, shown, count, more }) {
   const last = offset + shown;
+  const total = count === null ? '…' : more ? `${number(Math.max(count, last))}+` : number(count);
   const move = (to) => {
     go(changed({ offset: to || null }));
     window.scrollTo(0, 0);
@@ -161,7 +165,7 @@ function Pager({ offset, shown, count }) {
   return div(
     { class: 'pager' },
     button({ disabled: offset === 0, onClick: () => move(Math.max(0, offset - PAGE)), 'aria-label': 'Previous page' }, '←'),
-    span({ 'data-count': count ?? '' }, shown ? `${number(offset + 1)}–${number(last)} of ${count === null ? '…' : number(count)}` : `${count === null ? '…' : number(count)}`),
-    button({ disabled: shown < PAGE || (count !== null && last >= count), onClick: () => move(offset + PAGE), 'aria-label': 'Next page' }, '→'),
+    span({ 'data-count': count ?? '' }, shown ? `${number(offset + 1)}–${number(last)} of ${total}` : total),
+    button({ disabled: shown < PAGE || (count !== null && !more && last >= count), onClick: () => move(offset + PAGE), 'aria-label': 'Next page' }, '→'),
   );
 }

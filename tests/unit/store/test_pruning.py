@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
 
 from aworld_train.store import pruning, tables
 from aworld_train.store.database import Database
@@ -62,6 +63,27 @@ def test_a_database_over_its_limit_loses_the_oldest_content(
     database.close()
     assert 0 < removed < len(kept) == 9 * 16
     assert kept == [False] * removed + [True] * (len(kept) - removed)
+
+
+def test_a_run_that_appends_waits_for_few_episodes_of_a_removal_and_not_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "_CHUNK", 8)
+    run = make_stored_run(tmp_path)
+    database, other = database_of(run), database_of(run)
+    remove, removed = pruning._remove, []
+
+    def seen(connection: Connection, name: str, episodes: list[str]) -> None:
+        with other.begin() as reader:
+            without = select(func.count()).where(~tables.episodes.c.has_content)
+            removed.append(reader.execute(without).scalar_one())
+        remove(connection, name, episodes)
+
+    monkeypatch.setattr(pruning, "_remove", seen)
+    assert limit_size(database, 1) == 64
+    database.close()
+    other.close()
+    assert removed == list(range(0, 64, 8))
 
 
 def test_only_superseded_episodes_are_pruned_if_that_is_asked(tmp_path: Path) -> None:

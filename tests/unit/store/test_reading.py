@@ -181,6 +181,27 @@ def test_conditions_and_searched_texts_choose_episodes(played: Store) -> None:
     assert played.count("  ", search=" ") == 24
 
 
+def test_a_bounded_count_says_where_it_stops(played: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    conditions = ("", "tool=calculator", "phase=train and outcome=timeout")
+    for search in ("", "let me think", "answer", "nowhere"):
+        for condition in conditions:
+            exact = played.count(condition, search=search)
+            assert played.bounded_count(condition, search=search) == (exact, False)
+            monkeypatch.setattr(reading, "_MAX_COUNTED", 3)
+            assert played.bounded_count(condition, search=search) == (min(exact, 3), exact > 3)
+            monkeypatch.undo()
+
+
+def test_a_bounded_count_of_a_search_reads_the_newest_texts(
+    played: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_SEARCHED", 5)
+    assert played.bounded_count(search="let me think") == (5, True)
+    newest = [head.id for head in played.episodes(descending=True, limit=5)]
+    assert played.bounded_count(f"id={newest[4]}", search="let me think") == (1, False)
+    assert played.bounded_count(search="nowhere") == (0, True)
+
+
 def test_what_steps_and_figures_there_are(played: Store) -> None:
     steps = [("val", 0), ("train", 1), ("train", 2)]
     assert played.figures().steps() == [(phase, step, 8) for phase, step in steps]
@@ -213,6 +234,7 @@ def test_what_steps_and_figures_there_are(played: Store) -> None:
 
 def test_tasks_have_the_figures_of_their_episodes_and_their_rows(played: Store) -> None:
     listed = played.tasks()
+    assert played.tasks(limit=2, offset=1) == listed[1:3]
     heads = {head.task: head for head in played.episodes()}
     assert listed == [
         TaskHead(

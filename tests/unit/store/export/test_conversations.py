@@ -50,6 +50,8 @@ def test_new_messages_are_those_after_the_last_turn() -> None:
         '{"a": ' + "[" * 40 + "]" * 40 + "}",
         "[" * 100_000,
         "9" * 10_000,
+        '{"a": "\\ud83d"}',
+        '{"\\udc00": 1}',
     ],
 )
 def test_arguments_that_most_readers_refuse_stay_a_text(text: str) -> None:
