@@ -45,6 +45,7 @@ from aworld_train.env.directory import find_directory
 from aworld_train.env.health import examine
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.model.tiny import SHIPPED
 from aworld_train.process_supervisor import ProcessIdentity
 from tests import warm
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
@@ -836,6 +837,18 @@ def test_env_test_calls_each_server_and_times_it(calculator: EnvConnection) -> N
     shown = CliRunner().invoke(app, ["test", "shared"])
     assert shown.exit_code == 0
     assert "calculator: calculator" in shown.stdout
+
+
+def test_env_test_counts_the_tokens_of_each_servers_tools(calculator: EnvConnection) -> None:
+    model = str(SHIPPED)
+    costs = run("test", "shared", "--tokens", "--model", model, "--json")["tokens"]
+    assert costs["calculator"]["tools"] == 1
+    assert 0 < costs["calculator"]["short"] <= costs["calculator"]["tokens"]
+    shown = CliRunner().invoke(app, ["test", "shared", "--tokens", "--model", model])
+    assert str(costs["calculator"]["tokens"]) in shown.stdout
+    for arguments in (["--tokens"], ["--model", model]):
+        refused = CliRunner().invoke(app, ["test", "shared", *arguments])
+        assert "go together" in str(refused.exception)
 
 
 def test_env_test_fails_where_a_server_does(tmp_path: Path) -> None:

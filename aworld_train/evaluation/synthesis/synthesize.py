@@ -1,0 +1,311 @@
+"""Makes tasks of seeds: explored with the tools, proposed, made harder, verified, solved, and kept or dropped.
+
+Each stage is an evaluation. What a change adds to a task is verified alone, by a question of its own, because the rest
+was verified before. The solver is measured on what the build of the candidates leaves.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aworld_train import recipe as recipes
+from aworld_train.atomic import write_text
+from aworld_train.dataset import BuildPlan, BuildReport, PlannedSource, carry_out
+from aworld_train.dataset.prompts.gaia import gaia_prompts
+from aworld_train.dataset.sources import SourceOptions
+from aworld_train.dataset.sources.records import DEFAULT_SCHEMA
+from aworld_train.env.attachments import MOUNT_POINT
+from aworld_train.env.containers import engine_answers
+from aworld_train.errors import DatasetError, UsageError
+from aworld_train.evaluation.plan import WITHOUT_TOOLS, WITHOUT_TRAINING
+from aworld_train.evaluation.results import Evaluation
+from aworld_train.evaluation.synthesis.prompts import change_prompt, explore_prompt
+from aworld_train.evaluation.synthesis.stage import Stages, texts_by_task
+from aworld_train.evaluation.synthesis.tasks import (
+    Seed,
+    SynthesizedTask,
+    change_for,
+    proposal_id,
+    read_change,
+    read_proposal,
+    read_seeds,
+)
+from aworld_train.evaluation.synthesis.verdicts import (
+    Bounds,
+    DropReason,
+    Solved,
+    kept_table,
+    solved_of,
+    verdict_with_tools,
+    verdict_without_tools,
+)
+from aworld_train.recipe.interpolation import escape
+from aworld_train.recipe.schema import EnvBackend, Recipe
+from aworld_train.recipe.tree import merge
+from aworld_train.rollout.chat_client import EndpointAddress
+from aworld_train.training.progress import Progress
+from aworld_train.training.run import terminate_as_interrupt
+
+PREFIX = "synth-"
+_SAMPLING = 1.0  # the temperature of attempts where the recipe has greedy ones, which are all alike
+_SPLIT = "tasks"
+_BUILT_IN_AGENT = {"command": [], "builder": None, "aworld": None, "loop": None, "environment": {}}
+_OWN_SCORERS = {"scorer": None, "function": None, "answer_schema": None}
+"""Of the section ``reward``, so that each row has the scorer that it names."""
+
+
+@dataclass(frozen=True)
+class SynthesisPlan:
+    """A synthesis: ``per_seed`` proposals about each seed, made harder ``rounds`` times and solved ``attempts`` times.
+
+    ``solver`` is the directory of a model that solves in place of the endpoint's. ``folder`` is where the folders of
+    the stages are, whose names begin with its own.
+    """
+
+    recipe: recipes.loading.Source
+    overrides: Sequence[str]
+    seeds: Path
+    out: Path
+    endpoint: EndpointAddress
+    folder: Path
+    per_seed: int = 1
+    rounds: int = 1
+    attempts: int = 4
+    bounds: Bounds = field(default_factory=Bounds)
+    scorer: str = "gaia"
+    against: Sequence[Path] = ()
+    solver: Path | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What a synthesis is resumed with; the recipe is compared by each stage."""
+        return {
+            "seeds": str(self.seeds),
+            "model": self.endpoint.model,
+            "per_seed": self.per_seed,
+            "rounds": self.rounds,
+            "k": self.attempts,
+            "scorer": self.scorer,
+            "solver": str(self.solver) if self.solver else None,
+        }
+
+
+@dataclass(frozen=True)
+class SynthesisReport:
+    """What became of the ``proposals``: ``tasks`` counts those kept, and those dropped by reason."""
+
+    proposals: int
+    tasks: Mapping[str, int]
+    changes: Mapping[str, int]
+    solver_episodes: Path
+    dataset: BuildReport
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "proposals": self.proposals,
+            "tasks": dict(self.tasks),
+            "changes": dict(self.changes),
+            "solver_episodes": str(self.solver_episodes),
+            "dataset": self.dataset.to_json(),
+        }
+
+
+def synthesize(plan: SynthesisPlan, *, resume: bool, progress: Progress) -> SynthesisReport:
+    """Make the dataset, or what is missing of it where it was cut off; DatasetError if no task is kept."""
+    plan.bounds.check()
+    _begin(plan, resume)
+    loaded = recipes.read(plan.recipe, [*plan.overrides, *WITHOUT_TRAINING])
+    common: dict[str, Any] = {"reward": _OWN_SCORERS, "store": {"keep": "all"}}
+    if plan.seeds.is_dir() and loaded.recipe.env.started_from is not None:
+        common["env"] = {"data": escape(str(plan.seeds.resolve()))}
+    recipe = recipes.read(merge(loaded.unresolved, common))
+    with terminate_as_interrupt(), Stages(recipe, plan.endpoint, plan.folder, progress) as stages:
+        return _Synthesis(plan, recipe.recipe, stages).run()
+
+
+def _begin(plan: SynthesisPlan, resume: bool) -> None:
+    file = plan.folder.with_suffix(".json")
+    if not file.exists():
+        if resume:
+            raise UsageError(
+                f"No synthesis to resume: no such file: {file}. --name and --runs say which one it is."
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(plan.settings(), indent=2) + "\n")
+        return
+    if not resume:
+        raise UsageError(
+            f"{file} is there already: continue that synthesis with --resume, or choose another --name."
+        )
+    earlier, now = json.loads(file.read_text(encoding="utf-8")), plan.settings()
+    if changed := [name for name in now if earlier.get(name) != now[name]]:
+        raise UsageError(
+            f"The synthesis of {file} was begun with other settings: {', '.join(changed)}. Undo the change, or choose "
+            "another --name."
+        )
+
+
+class _Synthesis:
+    def __init__(self, plan: SynthesisPlan, recipe: Recipe, stages: Stages):
+        self._plan, self._recipe, self._stages = plan, recipe, stages
+        self._system, _ = gaia_prompts(DEFAULT_SCHEMA)
+        self._dropped = Counter[DropReason]()
+        self._changes = Counter[str](proposed=0, verified=0)
+
+    def run(self) -> SynthesisReport:
+        plan = self._plan
+        seeds = read_seeds(plan.seeds, self._tool_folder())
+        tasks = self._proposed(seeds)
+        for number in range(1, plan.rounds + 1):
+            tasks = self._harder(tasks, number)
+        tasks = self._kept(self._distinct(tasks))
+        proposals = len(seeds) * plan.per_seed
+        table = kept_table(len(tasks), self._dropped)
+        if not tasks:
+            lines = "; ".join(f"{reason}: {count}" for reason, count in table.items())
+            raise DatasetError(
+                f"None of {proposals} proposed tasks is kept ({lines}). {plan.folder}-solve has the attempts; give "
+                "other bounds with --resume, or begin again with more seeds."
+            )
+        dataset = self._build(tasks, plan.out, {"train": 0.9, "val": 0.1})
+        return SynthesisReport(
+            proposals, table, self._changes, plan.folder.with_name(f"{plan.folder.name}-solve"), dataset
+        )
+
+    def _tool_folder(self) -> str:
+        """Where the tools find a folder of seeds."""
+        backend = self._recipe.env.backend
+        if backend is EnvBackend.process or (backend is EnvBackend.auto and not engine_answers()):
+            return str(self._plan.seeds.resolve())
+        return MOUNT_POINT
+
+    def _proposed(self, seeds: Sequence[Seed]) -> list[SynthesizedTask]:
+        count = self._plan.per_seed
+        of_id = {
+            proposal_id(seed, number): (seed, number) for seed in seeds for number in range(1, count + 1)
+        }
+        rows = [
+            _making_row(
+                id, explore_prompt(seed.text, number, count), [seed.attachment] if seed.attachment else []
+            )
+            for id, (seed, number) in of_id.items()
+        ]
+        written = self._stages.run("explore", rows, _making(), texts_by_task)
+        tasks = []
+        for id, (seed, _) in of_id.items():
+            text, calls = written.get(id, (None, 0))
+            attachments = [seed.attachment] if seed.attachment else []
+            task = read_proposal(text, id, attachments) if text is not None else None
+            if task is None:
+                self._dropped[DropReason.failed if text is None else DropReason.no_proposal] += 1
+            elif not calls:
+                self._dropped[DropReason.no_tool] += 1
+            else:
+                tasks.append(task)
+        return tasks
+
+    def _harder(self, tasks: Sequence[SynthesizedTask], number: int) -> list[SynthesizedTask]:
+        """The tasks with one change each, where what it added was found again by a solver."""
+        rows = [
+            _making_row(
+                task.id,
+                change_prompt(change_for(task, number), task.question, task.answer),
+                task.attachments,
+            )
+            for task in tasks
+        ]
+        written = self._stages.run(f"change-{number}", rows, _making(), texts_by_task)
+        changed = {}
+        for task in tasks:
+            text, _ = written.get(task.id, ("", 0))
+            if (harder := read_change(text, task, change_for(task, number))) is not None:
+                changed[task.id] = harder
+        questions = [
+            task.row(self._plan.scorer, self._system)
+            | {"query": task.added[0], "answer": task.added[1], "level": "", "tags": []}
+            for task in changed.values()
+        ]
+        verified = self._solved(f"verify-{number}", questions, _making())
+        found = {id for id, solved in verified.items() if solved.right}
+        self._changes.update(proposed=len(changed), verified=len(found & changed.keys()))
+        return [changed[task.id] if task.id in found else task for task in tasks]
+
+    def _distinct(self, tasks: Sequence[SynthesizedTask]) -> list[SynthesizedTask]:
+        """The tasks that a build leaves: not two that are nearly the same, and none of an evaluation."""
+        import pyarrow.parquet as pq
+
+        if not tasks:
+            return []
+        folder = self._plan.folder.with_name(f"{self._plan.folder.name}-candidates")
+        self._build(tasks, folder, {_SPLIT: 1.0})
+        info = pq.read_table(folder / f"{_SPLIT}.parquet", columns=["extra_info"])["extra_info"]
+        left = {row["id"] for row in info.to_pylist()}
+        return self._without(DropReason.left_out, tasks, left)
+
+    def _kept(self, tasks: Sequence[SynthesizedTask]) -> list[SynthesizedTask]:
+        bounds, attempts = self._plan.bounds, self._plan.attempts
+        sampling = {"attempts": attempts, "temperature": self._recipe.eval.temperature or _SAMPLING}
+        rows = [task.row(self._plan.scorer, self._system) for task in tasks]
+        with_tools = self._solved("solve", rows, {"eval": sampling}, self._plan.solver)
+        left = []
+        for task in tasks:
+            if reason := verdict_with_tools(with_tools.get(task.id), bounds):
+                self._dropped[reason] += 1
+            else:
+                left.append(task)
+        rows = [task.row(self._plan.scorer, self._system) for task in left]
+        without = self._solved(
+            "without-tools", rows, {"eval": sampling, "env": WITHOUT_TOOLS}, self._plan.solver
+        )
+        kept = []
+        for task in left:
+            if reason := verdict_without_tools(without.get(task.id), bounds):
+                self._dropped[reason] += 1
+            else:
+                kept.append(task)
+        return kept
+
+    def _solved(
+        self,
+        stage: str,
+        rows: Sequence[Mapping[str, Any]],
+        changes: Mapping[str, Any],
+        solver: Path | None = None,
+    ) -> dict[str, Solved]:
+        def read(evaluation: Evaluation) -> dict[str, Any]:
+            return {name: asdict(solved) for name, solved in solved_of(evaluation).items()}
+
+        results = self._stages.run(stage, rows, changes, read, checkpoint=solver)
+        return {name: Solved(**solved) for name, solved in results.items()}
+
+    def _without(
+        self, reason: DropReason, tasks: Sequence[SynthesizedTask], kept: "set[str]"
+    ) -> list[SynthesizedTask]:
+        self._dropped[reason] += sum(task.id not in kept for task in tasks)
+        return [task for task in tasks if task.id in kept]
+
+    def _build(self, tasks: Sequence[SynthesizedTask], out: Path, splits: Mapping[str, float]) -> BuildReport:
+        file = self._plan.folder.with_name(f"{self._plan.folder.name}-{out.name}.jsonl")
+        rows = [task.row(self._plan.scorer, self._system) for task in tasks]
+        write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        source = PlannedSource("jsonl", SourceOptions(files=(str(file),)))
+        return carry_out(
+            BuildPlan([source], out, splits=dict(splits), dedupe=True, against=list(self._plan.against))
+        )
+
+
+def _making() -> dict[str, Any]:
+    return {"agent": _BUILT_IN_AGENT, "eval": {"attempts": 1}}
+
+
+def _making_row(id: str, prompt: str, attachments: Sequence[str]) -> dict[str, Any]:
+    """A row whose answer is a proposal; its score says whether one is there."""
+    return {
+        "id": id,
+        "query": prompt,
+        "answer": "question",
+        "scorer": "contains",
+        "attachments": list(attachments),
+    }
