@@ -74,8 +74,9 @@ class SynthesisModel:
             return calls("calculator", expression=f"{count} * {size}")
         if case == "unmade":
             return says("<answer>I found nothing.</answer>")
-        answer = str(int(count) * int(size) + (case == "wrong"))
-        return _proposal(question=question_of(case, count, size), answer=answer)
+        question = question_of(case, count, size)
+        _, count, size = _numbers(question)
+        return _proposal(question=question, answer=str(int(count) * int(size) + (case == "wrong")))
 
     def _change(self, user: str, result: str | None) -> Message:
         self.requests["change"] += 1
