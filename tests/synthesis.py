@@ -1,12 +1,24 @@
-"""A model that makes and solves tasks by a script: each seed is a case that comes to its own end."""
+"""A synthesis by a model that makes and solves tasks by a script: each seed is a case that comes to its own end."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
-from tests.openai_stub import Message, RecordedRequest, calls, says, text_of
+from aworld_train.dataset import build
+from tests.openai_stub import Message, OpenAIStub, RecordedRequest, calls, says, text_of
+
+CONCURRENCY = 2
+RECIPE = f"""
+name: pears
+env: {{docker_dir: calculator-mcp-server, backend: process, workers: {CONCURRENCY}}}
+eval: {{concurrency: {CONCURRENCY}}}
+"""
 
 CASES = {
     # Right answers of four attempts with tools and without.
@@ -124,3 +136,42 @@ def _numbers(text: str) -> tuple[str, str, str]:
 
 def _proposal(**fields: Any) -> Message:
     return says(f"It is settled. <answer>{json.dumps(fields)}</answer>")
+
+
+def make_folder(folder: Path) -> Path:
+    """A recipe, seeds, and a published dataset."""
+    (folder / "recipe.yaml").write_text(RECIPE)
+    (folder / "seeds.txt").write_text(SEEDS)
+    (folder / "published.jsonl").write_text(json.dumps({"query": PUBLISHED, "answer": "456"}) + "\n")
+    build("jsonl", folder / "published", files=[folder / "published.jsonl"], splits={"test": 1.0})
+    return folder
+
+
+def start(
+    folder: Path,
+    stub: OpenAIStub,
+    name: str,
+    *arguments: str,
+    seeds: str = "seeds.txt",
+    against: str | None = "published",
+) -> "subprocess.Popen[str]":
+    command = f"dataset synthesize recipe.yaml --seeds {seeds} --out data/{name} --name {name} --json"
+    endpoint = ["--model-url", stub.url(), "--model", "mock"]
+    left_out = ["--against", against] if against else []
+    return subprocess.Popen(
+        [sys.executable, "-m", "aworld_train", *command.split(), *endpoint, *left_out, *arguments],
+        cwd=folder,
+        env=dict(os.environ),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: "subprocess.Popen[str]", code: int = 0) -> dict[str, Any]:
+    """The object that the command prints, an error included."""
+    output, errors = process.communicate(timeout=900)
+    assert process.returncode == code, errors
+    printed: dict[str, Any] = json.loads(output.splitlines()[-1] if code else output)
+    return printed

@@ -1,7 +1,6 @@
 """`aworld-train dataset synthesize` with a scripted model over a real socket and the real calculator environment."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,16 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from aworld_train.dataset import build, check_file
-from tests.openai_stub import OpenAIStub
-from tests.synthesis import CASES, PUBLISHED, SEEDS, SynthesisModel
+from aworld_train.dataset import check_file
+from tests.openai_stub import Message, OpenAIStub, RecordedRequest, calls, says, text_of
+from tests.synthesis import CASES, CONCURRENCY, SynthesisModel, finish, make_folder, start
 
-CONCURRENCY = 2
-RECIPE = f"""
-name: pears
-env: {{docker_dir: calculator-mcp-server, backend: process, workers: {CONCURRENCY}}}
-eval: {{concurrency: {CONCURRENCY}}}
-"""
 TABLE = {
     "kept": 2,
     "not made: the model proposed no task": 1,
@@ -37,36 +30,7 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recipe, seeds, and a published dataset."""
-    made = tmp_path_factory.mktemp("synthesis")
-    (made / "recipe.yaml").write_text(RECIPE)
-    (made / "seeds.txt").write_text(SEEDS)
-    (made / "published.jsonl").write_text(json.dumps({"query": PUBLISHED, "answer": "456"}) + "\n")
-    build("jsonl", made / "published", files=[made / "published.jsonl"], splits={"test": 1.0})
-    return made
-
-
-def start(folder: Path, stub: OpenAIStub, name: str, *arguments: str) -> "subprocess.Popen[str]":
-    command = (
-        f"dataset synthesize recipe.yaml --seeds seeds.txt --out data/{name} --model-url {stub.url()} --model mock "
-        f"--against published --name {name} --json"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-m", "aworld_train", *command.split(), *arguments],
-        cwd=folder,
-        env=dict(os.environ),
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def finish(process: "subprocess.Popen[str]", code: int = 0) -> dict[str, Any]:
-    output, errors = process.communicate(timeout=540)
-    assert process.returncode == code, errors
-    printed: dict[str, Any] = json.loads(output.splitlines()[-1] if code else output)
-    return printed
+    return make_folder(tmp_path_factory.mktemp("synthesis"))
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +128,79 @@ def test_other_bounds_are_applied_without_asking(folder: Path, whole: dict[str, 
         assert stub.requests == []
     assert report["tasks"]["kept"] == 1
     assert report["tasks"]["too easy: solved more often than --max-solved"] == 2
+
+
+READER = """
+import os
+from mcp.server.fastmcp import FastMCP
+server = FastMCP("reader", log_level="WARNING")
+@server.tool()
+def read_note(path: str) -> str:
+    \"\"\"Read a note. It has to be one of the attached files.\"\"\"
+    if not path.startswith(os.environ["ATTACHMENTS"]):
+        raise ValueError("not attached")
+    return open(path).read()
+@server.tool()
+def delete_note(path: str) -> str:
+    return "no"
+@server.tool()
+def here() -> str:
+    return "here"
+server.run()
+"""
+READER_MANIFEST = """
+name: reader
+servers:
+  reader:
+    command: ["{python}", "{here}/reader.py"]
+    executes_code: false
+    test: {tool: here, arguments: {}, expect: here}
+"""
+
+
+def reads(request: RecordedRequest) -> Message:
+    """Proposes what is in an attached note, and finds it with the tool in every second attempt."""
+    user, result = text_of(request.messages[-1]), None
+    if request.messages[-1]["role"] == "tool":
+        user, result = text_of(request.messages[-3]), user.strip()
+    path = next(word for word in user.split() if word.endswith(".txt"))
+    if request.tools and result is None:
+        return calls("read_note", path=path)
+    if "Material: " in user:
+        question = f"Which word is in the note about {Path(path).stem} that nobody has read for many years?"
+        return says(f"<answer>{json.dumps({'question': question, 'answer': result})}</answer>")
+    return says(f"<answer>{result if request.body['seed'] % 2 else 'unknown'}</answer>")
+
+
+def test_documents_are_read_by_the_tools_that_the_recipe_shows(tmp_path: Path) -> None:
+    (tmp_path / "reader").mkdir()
+    (tmp_path / "reader" / "reader.py").write_text(READER)
+    (tmp_path / "reader" / "servers.yaml").write_text(READER_MANIFEST)
+    (tmp_path / "notes").mkdir()
+    for name, word in (("boats", "keel"), ("birds", "quill")):
+        (tmp_path / "notes" / f"{name}.txt").write_text(word)
+    recipe = {
+        "name": "notes",
+        "env": {"docker_dir": str(tmp_path / "reader"), "backend": "process", "workers": 1},
+        "agent": {"tools": {"exclude": ["delete_*", "here"], "short_descriptions": True}},
+        "eval": {"concurrency": 1},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    bounds = ["--rounds", "0", "--k", "8", "--min-solved", "0.01", "--max-solved", "1"]
+    with OpenAIStub(reads) as stub:
+        report = finish(start(tmp_path, stub, "notes", *bounds, seeds="notes", against=None))
+        tools = [request.body["tools"] for request in stub.requests if request.tools]
+    assert report["tasks"] == {"kept": 2}
+    assert {tool["function"]["name"] for shown in tools for tool in shown} == {"read_note"}
+    assert {tool["function"]["description"] for shown in tools for tool in shown} == {"Read a note."}
+    (row, *_) = pq.read_table(tmp_path / "data" / "notes" / "train.parquet").to_pylist()
+    (attachment,) = row["extra_info"]["attachments"]
+    assert Path(attachment).read_text() == row["reward_model"]["ground_truth"]
+    assert attachment in row["prompt"][-1]["content"]
+
+
+def test_a_tool_that_does_not_exist_is_refused_before_the_model_is_asked(folder: Path) -> None:
+    with OpenAIStub(SynthesisModel()) as stub:
+        refused = finish(start(folder, stub, "misspelt", "agent.tools.include=[calculater]"), code=2)
+        assert "Did you mean 'calculator'?" in refused["error"]["message"]
+        assert stub.requests == []
