@@ -112,7 +112,7 @@ def check(
     # It takes a third of a second to import, and few episodes are played at a time without GPUs.
     queue = None if on_cpu(loaded) else queue_note(loaded)
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
-    tools = None if no_files else _tools_remark(loaded)
+    tools = None if no_files else tools_remark(loaded)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser, tools) if remark]
     framework_checked = False
     try:
@@ -136,7 +136,7 @@ def check(
         print_line(f"{source}: fine")
 
 
-def _tools_remark(recipe: "Recipe") -> str | None:
+def tools_remark(recipe: "Recipe") -> str | None:
     """What the tools of an environment that is up cost; None where it or the model is not known."""
     from aworld_train.env.health import health_url, read_health
     from aworld_train.model.files import local_folder

@@ -14,7 +14,7 @@ import pytest
 
 from aworld_train.dataset import check_file
 from tests.openai_stub import Message, OpenAIStub, RecordedRequest, calls, says, text_of
-from tests.synthesis import CASES, CONCURRENCY, SynthesisModel, finish, make_folder, start
+from tests.synthesis import CASES, CONCURRENCY, SEEDS, SynthesisModel, finish, make_folder, start
 
 TABLE = {
     "kept": 2,
@@ -69,7 +69,7 @@ def test_each_stage_asks_what_it_needs(whole: dict[str, Any]) -> None:
     assert stages["change"] == 2 * 8
     assert stages["verify"] == 7  # what was added to both twins is the same
     assert stages["solve"] == 2 * 4 * 6
-    assert stages["without"] == 4 * 3
+    assert stages["without"] == 4 * 4  # those that were solved at all, whatever the bounds
     assert sum(stages.values()) == whole["requests"]
 
 
@@ -122,12 +122,22 @@ def test_other_settings_and_an_existing_name_are_refused(folder: Path, whole: di
         assert stub.requests == []
 
 
+def test_other_seeds_are_not_mixed_with_what_is_there(folder: Path, whole: dict[str, Any]) -> None:
+    (folder / "seeds.txt").write_text(SEEDS + "more: 5 crates of 6 pears\n")
+    try:
+        with OpenAIStub(SynthesisModel()) as stub:
+            refused = finish(start(folder, stub, "whole", "--resume"), code=2)
+            assert "stage explore was begun with other tasks" in refused["error"]["message"]
+    finally:
+        (folder / "seeds.txt").write_text(SEEDS)
+
+
 def test_other_bounds_are_applied_without_asking(folder: Path, whole: dict[str, Any]) -> None:
     with OpenAIStub(SynthesisModel()) as stub:
-        report = finish(start(folder, stub, "whole", "--resume", "--max-solved", "0.5"))
+        for largest, kept in (("0.5", 1), ("1", 3)):
+            report = finish(start(folder, stub, "whole", "--resume", "--max-solved", largest))
+            assert report["tasks"]["kept"] == kept
         assert stub.requests == []
-    assert report["tasks"]["kept"] == 1
-    assert report["tasks"]["too easy: solved more often than --max-solved"] == 2
 
 
 READER = """

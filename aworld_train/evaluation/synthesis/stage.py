@@ -14,7 +14,7 @@ from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.dataset import build
-from aworld_train.errors import EvaluationFailure
+from aworld_train.errors import EvaluationFailure, UsageError
 from aworld_train.evaluation.evaluate import evaluate
 from aworld_train.evaluation.folder import open_folder
 from aworld_train.evaluation.plan import plan_evaluation
@@ -61,13 +61,18 @@ class Stages(ExitStack):
         result = folder / _RESULT
         if not rows:
             return {}
+        tasks, source = folder / "dataset", folder / "tasks.jsonl"
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        if source.is_file() and source.read_text(encoding="utf-8") != lines:
+            raise UsageError(
+                f"The stage {name} was begun with other tasks than there are now ({source}): the seeds, or what "
+                "--against names, have changed. Undo the change, or choose another --name."
+            )
         if result.is_file():
             return json.loads(result.read_text(encoding="utf-8"))
-        tasks = folder / "dataset"
         if not (tasks / f"{_SPLIT}.parquet").is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            source = folder / "tasks.jsonl"
-            write_text(source, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            write_text(source, lines)
             build("jsonl", tasks, files=[source], splits={_SPLIT: 1.0})
         evaluation = self._evaluate(folder, tasks / f"{_SPLIT}.parquet", changes, checkpoint)
         if evaluation.attempts and len(evaluation.errors) == len(evaluation.attempts):

@@ -39,8 +39,7 @@ from aworld_train.evaluation.synthesis.verdicts import (
     Solved,
     kept_table,
     solved_of,
-    verdict_with_tools,
-    verdict_without_tools,
+    verdict,
 )
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import EnvBackend, Recipe
@@ -52,6 +51,7 @@ from aworld_train.training.run import terminate_as_interrupt
 PREFIX = "synth-"
 _SAMPLING = 1.0  # the temperature of attempts where the recipe has greedy ones, which are all alike
 _SPLIT = "tasks"
+_UNSOLVED = Solved(0, 0, False)
 _BUILT_IN_AGENT = {"command": [], "builder": None, "aworld": None, "loop": None, "environment": {}}
 _OWN_SCORERS = {"scorer": None, "function": None, "answer_schema": None}
 """Of the section ``reward``, so that each row has the scorer that it names."""
@@ -242,29 +242,26 @@ class _Synthesis:
         self._build(tasks, folder, {_SPLIT: 1.0})
         info = pq.read_table(folder / f"{_SPLIT}.parquet", columns=["extra_info"])["extra_info"]
         left = {row["id"] for row in info.to_pylist()}
-        return self._without(DropReason.left_out, tasks, left)
+        self._dropped[DropReason.left_out] += sum(task.id not in left for task in tasks)
+        return [task for task in tasks if task.id in left]
 
     def _kept(self, tasks: Sequence[SynthesizedTask]) -> list[SynthesizedTask]:
         bounds, attempts = self._plan.bounds, self._plan.attempts
         sampling = {"attempts": attempts, "temperature": self._recipe.eval.temperature or _SAMPLING}
         rows = [task.row(self._plan.scorer, self._system) for task in tasks]
         with_tools = self._solved("solve", rows, {"eval": sampling}, self._plan.solver)
-        left = []
-        for task in tasks:
-            if reason := verdict_with_tools(with_tools.get(task.id), bounds):
-                self._dropped[reason] += 1
-            else:
-                left.append(task)
-        rows = [task.row(self._plan.scorer, self._system) for task in left]
+        # Whatever the bounds are, so that others can be tried without asking again.
+        rows = [row for row in rows if with_tools.get(row["id"], _UNSOLVED).may_be_kept]
         without = self._solved(
             "without-tools", rows, {"eval": sampling, "env": WITHOUT_TOOLS}, self._plan.solver
         )
         kept = []
-        for task in left:
-            if reason := verdict_without_tools(without.get(task.id), bounds):
-                self._dropped[reason] += 1
-            else:
+        for task in tasks:
+            reason = verdict(with_tools.get(task.id, _UNSOLVED), without.get(task.id, _UNSOLVED), bounds)
+            if reason is None:
                 kept.append(task)
+            else:
+                self._dropped[reason] += 1
         return kept
 
     def _solved(
@@ -279,12 +276,6 @@ class _Synthesis:
 
         results = self._stages.run(stage, rows, changes, read, checkpoint=solver)
         return {name: Solved(**solved) for name, solved in results.items()}
-
-    def _without(
-        self, reason: DropReason, tasks: Sequence[SynthesizedTask], kept: "set[str]"
-    ) -> list[SynthesizedTask]:
-        self._dropped[reason] += sum(task.id not in kept for task in tasks)
-        return [task for task in tasks if task.id in kept]
 
     def _build(self, tasks: Sequence[SynthesizedTask], out: Path, splits: Mapping[str, float]) -> BuildReport:
         file = self._plan.folder.with_name(f"{self._plan.folder.name}-{out.name}.jsonl")

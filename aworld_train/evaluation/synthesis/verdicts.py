@@ -59,6 +59,11 @@ class Solved:
     def share(self) -> float:
         return self.right / self.scored if self.scored else 0.0
 
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether there are bounds with which the task is kept."""
+        return self.right > 0 and not self.outvoted
+
 
 def solved_of(evaluation: Evaluation) -> dict[str, Solved]:
     """By task's name."""
@@ -73,20 +78,19 @@ def solved_of(evaluation: Evaluation) -> dict[str, Solved]:
     return found
 
 
-def verdict_with_tools(solved: Solved | None, bounds: Bounds) -> DropReason | None:
-    if solved is None or not solved.scored:
+def verdict(with_tools: Solved, without: Solved, bounds: Bounds) -> DropReason | None:
+    """Why a task is dropped; None if it is kept."""
+    if not with_tools.scored:
         return DropReason.unscored
-    if solved.outvoted:
+    if with_tools.outvoted:
         return DropReason.inconsistent
-    if solved.share < bounds.min_solved:
+    if with_tools.share < bounds.min_solved:
         return DropReason.too_hard
-    return DropReason.too_easy if solved.share > bounds.max_solved else None
-
-
-def verdict_without_tools(solved: Solved | None, bounds: Bounds) -> DropReason | None:
-    if solved is None or not solved.scored:
+    if with_tools.share > bounds.max_solved:
+        return DropReason.too_easy
+    if not without.scored:
         return DropReason.unscored
-    return DropReason.no_tools_needed if solved.share > bounds.max_without_tools else None
+    return DropReason.no_tools_needed if without.share > bounds.max_without_tools else None
 
 
 def kept_table(kept: int, dropped: Mapping[DropReason, int]) -> dict[str, int]:

@@ -12,42 +12,40 @@ from aworld_train.evaluation.synthesis.verdicts import (
     Solved,
     kept_table,
     solved_of,
-    verdict_with_tools,
-    verdict_without_tools,
+    verdict,
 )
 from tests.evaluations import make_evaluation
 
 BOUNDS = Bounds(0.25, 0.75, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("solved", "verdict"),
-    [
-        (None, DropReason.unscored),
-        (Solved(0, 0, False), DropReason.unscored),
-        (Solved(4, 0, False), DropReason.too_hard),
-        (Solved(8, 1, False), DropReason.too_hard),
-        (Solved(4, 0, True), DropReason.inconsistent),
-        (Solved(4, 1, True), DropReason.inconsistent),
-        (Solved(4, 1, False), None),
-        (Solved(4, 3, False), None),
-        (Solved(4, 4, False), DropReason.too_easy),
-    ],
-)
-def test_verdicts_with_tools(solved: Solved | None, verdict: DropReason | None) -> None:
-    assert verdict_with_tools(solved, BOUNDS) is verdict
+NEVER = Solved(4, 0, False)
 
 
 @pytest.mark.parametrize(
-    ("solved", "verdict"),
+    ("with_tools", "without", "reason"),
     [
-        (None, DropReason.unscored),
-        (Solved(4, 1, True), None),
-        (Solved(4, 2, False), DropReason.no_tools_needed),
+        (Solved(0, 0, False), NEVER, DropReason.unscored),
+        (Solved(4, 0, False), NEVER, DropReason.too_hard),
+        (Solved(8, 1, False), NEVER, DropReason.too_hard),
+        (Solved(4, 0, True), NEVER, DropReason.inconsistent),
+        (Solved(4, 1, True), NEVER, DropReason.inconsistent),
+        (Solved(4, 1, False), NEVER, None),
+        (Solved(4, 3, False), Solved(4, 1, True), None),
+        (Solved(4, 4, False), NEVER, DropReason.too_easy),
+        (Solved(4, 2, False), Solved(0, 0, False), DropReason.unscored),
+        (Solved(4, 2, False), Solved(4, 2, False), DropReason.no_tools_needed),
     ],
 )
-def test_verdicts_without_tools(solved: Solved | None, verdict: DropReason | None) -> None:
-    assert verdict_without_tools(solved, BOUNDS) is verdict
+def test_a_task_is_kept_or_dropped_for_one_reason(
+    with_tools: Solved, without: Solved, reason: DropReason | None
+) -> None:
+    assert verdict(with_tools, without, BOUNDS) is reason
+
+
+def test_what_no_bounds_would_keep_is_not_measured_without_tools() -> None:
+    assert Solved(4, 4, False).may_be_kept and Solved(4, 1, False).may_be_kept
+    assert not Solved(4, 0, False).may_be_kept and not Solved(4, 1, True).may_be_kept
 
 
 @pytest.mark.parametrize(
