@@ -114,9 +114,9 @@ def test_a_killed_synthesis_asks_nothing_again_that_was_answered(folder: Path, w
 def test_other_settings_and_an_existing_name_are_refused(folder: Path, whole: dict[str, Any]) -> None:
     with OpenAIStub(SynthesisModel()) as stub:
         refused = finish(start(folder, stub, "whole"), code=2)
-        assert "continue that synthesis with --resume" in refused["error"]["message"]
+        assert "continue with --resume" in refused["error"]["message"]
         refused = finish(start(folder, stub, "whole", "--resume", "--k", "3"), code=2)
-        assert "other settings: k" in refused["error"]["message"]
+        assert "synth-whole-solve was begun with something else (recipe)" in refused["error"]["message"]
         refused = finish(start(folder, stub, "new", "--min-solved", "0.9"), code=2)
         assert "--min-solved is 0.9 and --max-solved 0.75" in refused["error"]["message"]
         assert stub.requests == []
@@ -127,7 +127,7 @@ def test_other_seeds_are_not_mixed_with_what_is_there(folder: Path, whole: dict[
     try:
         with OpenAIStub(SynthesisModel()) as stub:
             refused = finish(start(folder, stub, "whole", "--resume"), code=2)
-            assert "stage explore was begun with other tasks" in refused["error"]["message"]
+            assert "synth-whole-explore was begun with something else (tasks)" in refused["error"]["message"]
     finally:
         (folder / "seeds.txt").write_text(SEEDS)
 

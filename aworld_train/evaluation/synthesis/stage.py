@@ -57,24 +57,20 @@ class Stages(ExitStack):
 
         With a ``checkpoint`` that model is asked, and not the endpoint.
         """
-        folder = self.folder.with_name(f"{self.folder.name}-{name}")
+        folder = stage_folder(self.folder, name)
         result = folder / _RESULT
         if not rows:
             return {}
-        tasks, source = folder / "dataset", folder / "tasks.jsonl"
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        if source.is_file() and source.read_text(encoding="utf-8") != lines:
-            raise UsageError(
-                f"The stage {name} was begun with other tasks than there are now ({source}): the seeds, or what "
-                "--against names, have changed. Undo the change, or choose another --name."
-            )
+        model = str(checkpoint) if checkpoint else self.endpoint.model
+        _refuse_others(folder, {"model": model, "recipe": changes, "tasks": rows})
         if result.is_file():
             return json.loads(result.read_text(encoding="utf-8"))
-        if not (tasks / f"{_SPLIT}.parquet").is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(source, lines)
-            build("jsonl", tasks, files=[source], splits={_SPLIT: 1.0})
-        evaluation = self._evaluate(folder, tasks / f"{_SPLIT}.parquet", changes, checkpoint)
+        tasks = folder / "dataset" / f"{_SPLIT}.parquet"
+        if not tasks.is_file():
+            source = folder / "tasks.jsonl"
+            write_text(source, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            build("jsonl", tasks.parent, files=[source], splits={_SPLIT: 1.0})
+        evaluation = self._evaluate(folder, tasks, changes, checkpoint)
         if evaluation.attempts and len(evaluation.errors) == len(evaluation.attempts):
             cause = evaluation.errors[0].figures.cause
             raise EvaluationFailure(
@@ -113,6 +109,25 @@ class Stages(ExitStack):
             )
         os.environ |= self._environment.variables()
         return {"docker_dir": None, "mcp_servers": None, "url": self._environment.url}
+
+
+def stage_folder(folder: Path, name: str) -> Path:
+    return folder.with_name(f"{folder.name}-{name}")
+
+
+def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Note what a stage is begun with, and refuse another one later."""
+    file = folder / "stage.json"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(settings, ensure_ascii=False))
+        return
+    earlier = json.loads(file.read_text(encoding="utf-8"))
+    if changed := [name for name, value in settings.items() if earlier.get(name) != value]:
+        raise UsageError(
+            f"{folder} was begun with something else ({', '.join(changed)}): an option, the seeds, or what --against "
+            "names has changed. Undo the change, or choose another --name."
+        )
 
 
 def texts_by_task(evaluation: Evaluation) -> dict[str, tuple[str, int]]:

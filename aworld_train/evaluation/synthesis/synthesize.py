@@ -7,7 +7,7 @@ was verified before. The solver is measured on what the build of the candidates 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from aworld_train.errors import DatasetError, UsageError
 from aworld_train.evaluation.plan import WITHOUT_TOOLS, WITHOUT_TRAINING
 from aworld_train.evaluation.results import Evaluation
 from aworld_train.evaluation.synthesis.prompts import change_prompt, explore_prompt
-from aworld_train.evaluation.synthesis.stage import Stages, texts_by_task
+from aworld_train.evaluation.synthesis.stage import Stages, stage_folder, texts_by_task
 from aworld_train.evaluation.synthesis.tasks import (
     Seed,
     SynthesizedTask,
@@ -49,10 +49,15 @@ from aworld_train.training.progress import Progress
 from aworld_train.training.run import terminate_as_interrupt
 
 PREFIX = "synth-"
+_FIRST_STAGE = "explore"
 _SAMPLING = 1.0  # the temperature of attempts where the recipe has greedy ones, which are all alike
 _SPLIT = "tasks"
 _UNSOLVED = Solved(0, 0, False)
-_BUILT_IN_AGENT = {"command": [], "builder": None, "aworld": None, "loop": None, "environment": {}}
+_MAKING = {
+    "agent": {"command": [], "builder": None, "aworld": None, "loop": None, "environment": {}},
+    "eval": {"attempts": 1},
+}
+"""What the recipe is changed by where tasks are made: the agent is the built-in one."""
 _OWN_SCORERS = {"scorer": None, "function": None, "answer_schema": None}
 """Of the section ``reward``, so that each row has the scorer that it names."""
 
@@ -71,25 +76,13 @@ class SynthesisPlan:
     out: Path
     endpoint: EndpointAddress
     folder: Path
-    per_seed: int = 1
-    rounds: int = 1
-    attempts: int = 4
-    bounds: Bounds = field(default_factory=Bounds)
-    scorer: str = "gaia"
-    against: Sequence[Path] = ()
-    solver: Path | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """What a synthesis is resumed with; the recipe is compared by each stage."""
-        return {
-            "seeds": str(self.seeds),
-            "model": self.endpoint.model,
-            "per_seed": self.per_seed,
-            "rounds": self.rounds,
-            "k": self.attempts,
-            "scorer": self.scorer,
-            "solver": str(self.solver) if self.solver else None,
-        }
+    per_seed: int
+    rounds: int
+    attempts: int
+    bounds: Bounds
+    scorer: str
+    against: Sequence[Path]
+    solver: Path | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,7 @@ class SynthesisReport:
 def synthesize(plan: SynthesisPlan, *, resume: bool, progress: Progress) -> SynthesisReport:
     """Make the dataset, or what is missing of it where it was cut off; DatasetError if no task is kept."""
     plan.bounds.check()
-    _begin(plan, resume)
+    _check_begun(plan, resume)
     loaded = recipes.read(plan.recipe, [*plan.overrides, *WITHOUT_TRAINING])
     common: dict[str, Any] = {"reward": _OWN_SCORERS, "store": {"keep": "all"}}
     if plan.seeds.is_dir() and loaded.recipe.env.started_from is not None:
@@ -125,26 +118,12 @@ def synthesize(plan: SynthesisPlan, *, resume: bool, progress: Progress) -> Synt
         return _Synthesis(plan, recipe.recipe, stages).run()
 
 
-def _begin(plan: SynthesisPlan, resume: bool) -> None:
-    file = plan.folder.with_suffix(".json")
-    if not file.exists():
-        if resume:
-            raise UsageError(
-                f"No synthesis to resume: no such file: {file}. --name and --runs say which one it is."
-            )
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(plan.settings(), indent=2) + "\n")
-        return
-    if not resume:
-        raise UsageError(
-            f"{file} is there already: continue that synthesis with --resume, or choose another --name."
-        )
-    earlier, now = json.loads(file.read_text(encoding="utf-8")), plan.settings()
-    if changed := [name for name in now if earlier.get(name) != now[name]]:
-        raise UsageError(
-            f"The synthesis of {file} was begun with other settings: {', '.join(changed)}. Undo the change, or choose "
-            "another --name."
-        )
+def _check_begun(plan: SynthesisPlan, resume: bool) -> None:
+    first = stage_folder(plan.folder, _FIRST_STAGE)
+    if resume and not first.exists():
+        raise UsageError(f"No synthesis to resume in {first}. --name and --runs say which one it is.")
+    if first.exists() and not resume:
+        raise UsageError(f"{first} is there already: continue with --resume, or choose another --name.")
 
 
 class _Synthesis:
@@ -170,9 +149,7 @@ class _Synthesis:
                 "other bounds with --resume, or begin again with more seeds."
             )
         dataset = self._build(tasks, plan.out, {"train": 0.9, "val": 0.1})
-        return SynthesisReport(
-            proposals, table, self._changes, plan.folder.with_name(f"{plan.folder.name}-solve"), dataset
-        )
+        return SynthesisReport(proposals, table, self._changes, stage_folder(plan.folder, "solve"), dataset)
 
     def _tool_folder(self) -> str:
         """Where the tools find a folder of seeds."""
@@ -183,51 +160,44 @@ class _Synthesis:
 
     def _proposed(self, seeds: Sequence[Seed]) -> list[SynthesizedTask]:
         count = self._plan.per_seed
-        of_id = {
+        numbered = {
             proposal_id(seed, number): (seed, number) for seed in seeds for number in range(1, count + 1)
         }
         rows = [
-            _making_row(
-                id, explore_prompt(seed.text, number, count), [seed.attachment] if seed.attachment else []
-            )
-            for id, (seed, number) in of_id.items()
+            _making_row(id, explore_prompt(seed.text, number, count), seed.attachments)
+            for id, (seed, number) in numbered.items()
         ]
-        written = self._stages.run("explore", rows, _making(), texts_by_task)
+        written = self._stages.run(_FIRST_STAGE, rows, _MAKING, texts_by_task)
         tasks = []
-        for id, (seed, _) in of_id.items():
-            text, calls = written.get(id, (None, 0))
-            attachments = [seed.attachment] if seed.attachment else []
-            task = read_proposal(text, id, attachments) if text is not None else None
-            if task is None:
-                self._dropped[DropReason.failed if text is None else DropReason.no_proposal] += 1
-            elif not calls:
-                self._dropped[DropReason.no_tool] += 1
-            else:
+        for id, (seed, _) in numbered.items():
+            text, calls = written.get(id, ("", 0))
+            task = read_proposal(text, id, seed.attachments)
+            if task is not None and calls:
                 tasks.append(task)
+            elif id not in written:
+                self._dropped[DropReason.failed] += 1
+            else:
+                self._dropped[DropReason.no_tool if task else DropReason.no_proposal] += 1
         return tasks
 
     def _harder(self, tasks: Sequence[SynthesizedTask], number: int) -> list[SynthesizedTask]:
         """The tasks with one change each, where what it added was found again by a solver."""
+        changes = {task.id: change_for(task, number) for task in tasks}
         rows = [
             _making_row(
-                task.id,
-                change_prompt(change_for(task, number), task.question, task.answer),
-                task.attachments,
+                task.id, change_prompt(changes[task.id], task.question, task.answer), task.attachments
             )
             for task in tasks
         ]
-        written = self._stages.run(f"change-{number}", rows, _making(), texts_by_task)
-        changed = {}
-        for task in tasks:
-            text, _ = written.get(task.id, ("", 0))
-            if (harder := read_change(text, task, change_for(task, number))) is not None:
-                changed[task.id] = harder
+        written = self._stages.run(f"change-{number}", rows, _MAKING, texts_by_task)
+        read = [read_change(written.get(task.id, [""])[0], task, changes[task.id]) for task in tasks]
+        changed = {task.id: task for task in read if task is not None}
         questions = [
             task.row(self._plan.scorer, self._system)
             | {"query": task.added[0], "answer": task.added[1], "level": "", "tags": []}
             for task in changed.values()
         ]
-        verified = self._solved(f"verify-{number}", questions, _making())
+        verified = self._solved(f"verify-{number}", questions, _MAKING)
         found = {id for id, solved in verified.items() if solved.right}
         self._changes.update(proposed=len(changed), verified=len(found & changed.keys()))
         return [changed[task.id] if task.id in found else task for task in tasks]
@@ -238,7 +208,7 @@ class _Synthesis:
 
         if not tasks:
             return []
-        folder = self._plan.folder.with_name(f"{self._plan.folder.name}-candidates")
+        folder = stage_folder(self._plan.folder, "candidates")
         self._build(tasks, folder, {_SPLIT: 1.0})
         info = pq.read_table(folder / f"{_SPLIT}.parquet", columns=["extra_info"])["extra_info"]
         left = {row["id"] for row in info.to_pylist()}
@@ -278,17 +248,13 @@ class _Synthesis:
         return {name: Solved(**solved) for name, solved in results.items()}
 
     def _build(self, tasks: Sequence[SynthesizedTask], out: Path, splits: Mapping[str, float]) -> BuildReport:
-        file = self._plan.folder.with_name(f"{self._plan.folder.name}-{out.name}.jsonl")
+        file = stage_folder(self._plan.folder, f"{out.name}.jsonl")
         rows = [task.row(self._plan.scorer, self._system) for task in tasks]
         write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         source = PlannedSource("jsonl", SourceOptions(files=(str(file),)))
         return carry_out(
             BuildPlan([source], out, splits=dict(splits), dedupe=True, against=list(self._plan.against))
         )
-
-
-def _making() -> dict[str, Any]:
-    return {"agent": _BUILT_IN_AGENT, "eval": {"attempts": 1}}
 
 
 def _making_row(id: str, prompt: str, attachments: Sequence[str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ class Seed:
     """What tasks are made about: a text, or a file that the tools read."""
 
     text: str
-    attachment: str = ""
+    attachments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,13 @@ class SynthesizedTask:
             "attachments": list(self.attachments),
         }
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def read(cls, data: dict[str, Any]) -> "SynthesizedTask":
-        return cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        )
-
 
 def read_seeds(path: Path, tool_folder: str) -> list[Seed]:
     """The files of a folder, which tools find in ``tool_folder``, or the lines of a text file."""
     if path.is_dir():
         files = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         paths = [f"{tool_folder.rstrip('/')}/{name}" for name in files]
-        seeds = [Seed(f"the file {tool_path}", tool_path) for tool_path in paths]
+        seeds = [Seed(f"the file {tool_path}", (tool_path,)) for tool_path in paths]
     else:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -78,7 +69,7 @@ def read_seeds(path: Path, tool_folder: str) -> list[Seed]:
 
 
 def proposal_id(seed: Seed, number: int) -> str:
-    digest = hashlib.sha256(f"{seed.text}\n{seed.attachment}\n{number}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{seed.text}\n{number}".encode()).hexdigest()
     return f"synthesized-{digest[:_ID_DIGITS]}"
 
 
