@@ -10,6 +10,7 @@ import contextlib
 import json
 import random
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -112,10 +113,8 @@ class CallRelay:
         headers = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
         if self._opening and SESSION_HEADER in response.headers:
             self._session.mcp_sessions.add(response.headers[SESSION_HEADER])
-        if (
-            self._message.get("method") == "tools/list"
-            and not self._session.upstream.selection.changes_nothing
-        ):
+        is_list = response.status == HTTPStatus.OK and self._message.get("method") == "tools/list"
+        if is_list and not self._session.upstream.selection.changes_nothing:
             return await self._select_tools(response)
         if response.content_type == _EVENTS:
             return await self._stream(response, headers)
