@@ -22,7 +22,7 @@ def test_a_run_trains_on_what_a_synthesis_kept_with_the_tools_that_it_shows(tmp_
     overrides = [
         f"model.path={SHIPPED}",
         "dataset.train=data/kept/train.parquet",
-        "dataset.val=null",
+        "dataset.val=data/kept/train.parquet",
         "dataset.max_prompt_tokens=1200",
         "agent.tools.include=[calc*]",
         "agent.tools.short_descriptions=true",

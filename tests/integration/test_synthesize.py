@@ -54,7 +54,7 @@ def test_what_is_kept_and_what_is_dropped_and_why(folder: Path, whole: dict[str,
         for row in pq.read_table(file).to_pylist()
     ]
     assert all(check_file(file).rows for file in (folder / "data" / "whole").glob("*.parquet"))
-    by_question = {row["extra_info"]["question"].split()[5]: row for row in rows}
+    by_question = {row["extra_info"]["question"].split()[6]: row for row in rows}
     assert set(by_question) == {"kept", "fine"}
     assert by_question["kept"]["extra_info"]["level"] == "1"
     assert by_question["kept"]["reward_model"]["ground_truth"] == str(11 * 16)
