@@ -44,7 +44,9 @@ def tool_tokens(
     return costs
 
 
-async def _listed(url: str, token: str | None, servers: Sequence[str], seconds: float) -> dict[str, Tools]:
+async def _listed(
+    url: str, token: str | None, servers: Sequence[str], seconds: float
+) -> dict[str, list[dict[str, Any]]]:
     """The tools of each server; one after the other, so that one worker is enough."""
     tools = {}
     for server in servers:

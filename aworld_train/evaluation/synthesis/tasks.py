@@ -82,7 +82,7 @@ def change_for(task: SynthesizedTask, number: int) -> str:
 def read_proposal(text: str, id: str, attachments: Sequence[str]) -> SynthesizedTask | None:
     """The task that a model proposed; None if it wrote none in the form that it was asked for."""
     fields = _fields(text, ("question", "answer"))
-    return SynthesizedTask(id, *fields, tuple(attachments)) if fields else None
+    return SynthesizedTask(id, fields[0], fields[1], tuple(attachments)) if fields else None
 
 
 def read_change(text: str, task: SynthesizedTask, change: str) -> SynthesizedTask | None:
