@@ -119,6 +119,10 @@ def test_other_settings_and_an_existing_name_are_refused(folder: Path, whole: di
         assert "synth-whole-solve was begun with something else (recipe)" in refused["error"]["message"]
         refused = finish(start(folder, stub, "new", "--min-solved", "0.9"), code=2)
         assert "--min-solved is 0.9 and --max-solved 0.75" in refused["error"]["message"]
+        refused = finish(start(folder, stub, "new", "--scorer", "gaja"), code=2)
+        assert "Did you mean 'gaia'?" in refused["error"]["message"]
+        refused = finish(start(folder, stub, "new", "--against", "nothing.parquet"), code=2)
+        assert "nothing.parquet" in refused["error"]["message"]
         assert stub.requests == []
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.atomic import write_text
 from aworld_train.dataset import BuildPlan, BuildReport, PlannedSource, carry_out
+from aworld_train.dataset.exclusion import read_reference, reference_files
+from aworld_train.dataset.output import check_replaceable
 from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA
@@ -109,6 +111,7 @@ def synthesize(plan: SynthesisPlan, *, resume: bool, progress: Progress) -> Synt
     """Make the dataset, or what is missing of it where it was cut off; DatasetError if no task is kept."""
     plan.bounds.check()
     _check_begun(plan, resume)
+    _check_build(plan)
     loaded = recipes.read(plan.recipe, [*plan.overrides, *WITHOUT_TRAINING])
     common: dict[str, Any] = {"reward": _OWN_SCORERS, "store": {"keep": "all"}}
     if plan.seeds.is_dir() and loaded.recipe.env.started_from is not None:
@@ -124,6 +127,14 @@ def _check_begun(plan: SynthesisPlan, resume: bool) -> None:
         raise UsageError(f"No synthesis to resume in {first}. --name and --runs say which one it is.")
     if first.exists() and not resume:
         raise UsageError(f"{first} is there already: continue with --resume, or choose another --name.")
+
+
+def _check_build(plan: SynthesisPlan) -> None:
+    """Find what the builds of the candidates and of the dataset would refuse, before a model is asked."""
+    options = SourceOptions(files=(str(plan.seeds),), scorer=plan.scorer)
+    BuildPlan([PlannedSource("jsonl", options)], plan.out).check()
+    check_replaceable(plan.out)
+    read_reference(reference_files(plan.against), 0)
 
 
 class _Synthesis:
