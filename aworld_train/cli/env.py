@@ -309,15 +309,27 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
 def test_command(
     name: NameArgument = None,
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120.0,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Count the tokens of each server's tools; needs --model.")
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Model whose tokenizer and chat template --tokens counts with."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Open a session, list the tools, make one harmless call of each server, and time all of it.
 
     Exits with 1 if any of it fails.
 
-    Example:
+    Examples:
       aworld-train env test calculator-mcp-server
+      aworld-train env test gaia-mcp-server --tokens --model models/Qwen3-4B
     """
+    if tokens != (model is not None):
+        raise UsageError(
+            "--tokens and --model go together: --tokens counts with the tokenizer of --model DIR."
+        )
     from aworld_train.env.directory import find_directory
     from aworld_train.env.health import examine, read_health
 
@@ -329,6 +341,12 @@ def test_command(
     calls = {server: entries[server].test if server in entries else None for server in health["servers"]}
     check = examine(record.connection.mcp_url, record.connection.token, calls, wait)
     failed = {**health["broken"], **{one.server: one.problem for one in check.servers if one.problem}}
+    costs: dict[str, dict[str, int]] = {}
+    if model is not None:
+        from aworld_train.model.tool_tokens import tool_tokens
+
+        connection, working = record.connection, [name for name in health["servers"] if name not in failed]
+        costs = tool_tokens(model, connection.mcp_url, connection.token, working, wait, note=console.note)
     if as_json:
         console.print_json(
             {
@@ -338,6 +356,7 @@ def test_command(
                 "tools": check.tools,
                 "servers": [vars(one) for one in check.servers],
                 "failed": failed,
+                **({"tokens": costs} if tokens else {}),
             }
         )
     else:
@@ -351,6 +370,16 @@ def test_command(
             rows.append((called, f"{one.seconds:.3f}" if one.tool else "", result))
         rows += [(server, "", reason) for server, reason in health["broken"].items()]
         console.print_table(("what", "seconds", "result"), rows)
+        if costs:
+            console.out.print()
+            figures = [(server, *map(str, cost.values())) for server, cost in costs.items()]
+            totals = [
+                str(sum(cost[name] for cost in costs.values())) for name in ("tools", "tokens", "short")
+            ]
+            console.print_table(
+                ("server", "tools", "tokens", "tokens with agent.tools.short_descriptions"),
+                [*figures, ("all", *totals)],
+            )
     if failed:
         raise typer.Exit(1)
 

@@ -114,7 +114,7 @@ def evaluate(
             *(f"{key}={value}" for key, value in shorts.items() if value is not None),
         ],
         checkpoint=checkpoint,
-        endpoint=_endpoint(model_url, model, key_variable, checkpoint),
+        endpoint=read_endpoint(model_url, model, key_variable, checkpoint),
         dataset=dataset or (),
         limit=limit,
         agent=_agent(agent),
@@ -185,7 +185,7 @@ def report(name: EvaluationArgument, runs: RunsOption = RUNS, as_json: JsonOptio
     console.note(f"Beside it are {', '.join(file.name for file in others)}.")
 
 
-def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint: Path | None) -> Any:
+def read_endpoint(url: str | None, model: str | None, key_variable: str, checkpoint: Path | None) -> Any:
     import asyncio
 
     from aworld_train.rollout.chat_client import EndpointAddress

@@ -90,7 +90,8 @@ def check(
     Of a model on this machine it says how tool calls are read and how the chat template continues turns. Of a run it
     says the memory of GPUs and, where that is a gigabyte or more, the disk that it takes, by estimate.
 
-    Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
+    Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test. The names in
+    `agent.tools` are compared with its tools, and the tokens of these are counted.
     """
     from aworld_train import recipe as recipes
     from aworld_train.model.tool_parser import check_tool_parser
@@ -111,7 +112,8 @@ def check(
     # It takes a third of a second to import, and few episodes are played at a time without GPUs.
     queue = None if on_cpu(loaded) else queue_note(loaded)
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
-    remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser) if remark]
+    tools = None if no_files else tools_remark(loaded)
+    remarks = [remark for remark in (*reward_remarks(loaded), call_time, queue, parser, tools) if remark]
     framework_checked = False
     try:
         if training:
@@ -132,6 +134,33 @@ def check(
         for remark in remarks:
             note(remark)
         print_line(f"{source}: fine")
+
+
+def tools_remark(recipe: "Recipe") -> str | None:
+    """What the tools of an environment that is up cost; None where it or the model is not known."""
+    from aworld_train.env.health import health_url, read_health
+    from aworld_train.model.files import local_folder
+    from aworld_train.training.environment import check_selection, find_environment
+
+    if recipe.env.url is None or (health := read_health(health_url(recipe.env.url))) is None:
+        return None
+    environment = find_environment(recipe)
+    check_selection(recipe, environment)
+    model = local_folder(recipe.model.location)
+    if model is None:
+        return None
+    from dataclasses import asdict
+
+    from aworld_train.model.tool_tokens import tool_tokens
+    from aworld_train.rollout.tool_selection import ToolSelection
+
+    servers = recipe.env.servers or [name for name in health["servers"] if name not in health["broken"]]
+    selection = ToolSelection.read(asdict(recipe.agent.tools))
+    costs = tool_tokens(
+        model, environment.url, environment.token, servers, recipe.env.ready_timeout, selection
+    )
+    by_server = ", ".join(f"{server} {cost['tokens']}" for server, cost in costs.items() if cost["tools"])
+    return f"Tokens of the tools in every prompt, by server: {by_server}."
 
 
 @app.command("list")

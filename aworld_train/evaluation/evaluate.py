@@ -216,7 +216,10 @@ class _EvaluationRun:
         if plan.endpoint is not None:
             section = plan.section
             return ChatEndpoint(
-                plan.endpoint, concurrency=section.concurrency, request_timeout=section.request_timeout
+                plan.endpoint,
+                concurrency=section.concurrency,
+                request_timeout=section.request_timeout,
+                answers=plan.answers,
             )
         if remark := check_tool_parser(recipe.model.location, recipe.agent.tool_parser):
             self._note(remark)

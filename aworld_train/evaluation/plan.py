@@ -29,7 +29,7 @@ from aworld_train.rollout.chat_client import EndpointAddress
 from aworld_train.store.retention import parse_keep
 
 _SEED_BITS = 31  # what every engine takes
-_WITHOUT_TRAINING = (
+WITHOUT_TRAINING = (
     "trainer.mode=sync",
     "trainer.epochs=null",
     "trainer.steps=1",
@@ -59,7 +59,7 @@ _WITHOUT_TRAINING = (
 """Overrides for the keys that only training uses."""
 
 
-_WITHOUT_TOOLS: dict[str, Any] = {
+WITHOUT_TOOLS: dict[str, Any] = {
     "backend": "none",
     "docker_dir": None,
     "mcp_servers": None,
@@ -95,7 +95,10 @@ class PlannedAttempt:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """A checked evaluation; without an ``endpoint`` the recipe's model, or the checkpoint, is loaded."""
+    """A checked evaluation; without an ``endpoint`` the recipe's model, or the checkpoint, is loaded.
+
+    What the endpoint says is kept in the file of ``answers``, and taken from there.
+    """
 
     loaded: LoadedRecipe
     endpoint: EndpointAddress | None
@@ -103,6 +106,7 @@ class EvalPlan:
     data: FileSummary
     tasks: int
     checkpoint: Path | None = None
+    answers: Path | None = None
 
     @property
     def section(self) -> EvalSection:
@@ -178,7 +182,7 @@ def plan_evaluation(
         limit: Most tasks; -1 for all.
         agent: Who plays.
     """
-    loaded = recipes.read(source, [*overrides, *_WITHOUT_TRAINING])
+    loaded = recipes.read(source, [*overrides, *WITHOUT_TRAINING])
     recipe = loaded.recipe
     changes: dict[str, Any] = {}
     if checkpoint is not None:
@@ -189,7 +193,7 @@ def plan_evaluation(
     if dataset:
         changes["dataset"] = {"val": [escape(str(file)) for file in dataset]}
     if agent is not AgentKind.recipe:
-        changes["env"] = _WITHOUT_TOOLS
+        changes["env"] = WITHOUT_TOOLS
     if changes:
         loaded = recipes.read(merge(loaded.unresolved, changes))
         recipe = loaded.recipe

@@ -141,6 +141,21 @@ class RepetitionSection:
 
 
 @dataclass
+class ToolsSection:
+    include: list[str] = _doc(
+        "Tools of the environment that the agent sees, by their names or patterns of them, such as `read_*`; empty "
+        "means all.",
+        [],
+    )
+    exclude: list[str] = _doc("Tools that it does not see, in the same form.", [])
+    short_descriptions: bool = _doc(
+        "Show the first sentence alone of each description of a tool and its arguments; `env test --tokens` says what "
+        "that saves.",
+        False,
+    )
+
+
+@dataclass
 class AgentSection:
     name: Name = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
     command: list[str] = _doc(
@@ -162,6 +177,7 @@ class AgentSection:
     )
     context: ContextSection = field(default_factory=ContextSection)
     repetition: RepetitionSection = field(default_factory=RepetitionSection)
+    tools: ToolsSection = field(default_factory=ToolsSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
     tool_parser: Name = _doc(
         "How the model writes tool calls: the name of a format (hermes, qwen3_coder, llama3_json, ...), or auto, which "

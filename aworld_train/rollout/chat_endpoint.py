@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from aworld_train.episode.message import Message
@@ -22,6 +23,7 @@ from aworld_train.rollout.http_client import RequestFailed
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.rollout.recorded_answers import RecordedAnswers
 
 MAX_OUTAGE_SECONDS = 600.0  # how long a request is repeated, from its first failure on
 _MAX_PAUSE = 30.0
@@ -29,7 +31,10 @@ _LIST_SECONDS = 30.0
 
 
 class ChatEndpoint:
-    """A model at an endpoint, for all episodes of a process; ``refusal`` is why it takes no more requests."""
+    """A model at an endpoint, for all episodes of a process; ``refusal`` is why it takes no more requests.
+
+    With a file of ``answers``, requests that have one there are not sent.
+    """
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class ChatEndpoint:
         *,
         concurrency: int,
         request_timeout: float,
+        answers: Path | None = None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ):
@@ -48,13 +54,16 @@ class ChatEndpoint:
         self.limit = AdaptiveLimit(concurrency)
         self.seconds = request_timeout
         self.client = ChatClient(address)
+        self.answers = RecordedAnswers(answers) if answers else None
         self.now, self.sleep = now, sleep
 
     def for_episode(self) -> "EpisodeEndpoint":
         return EpisodeEndpoint(self)
 
     async def close(self) -> None:
-        """Do nothing: connections end with the event loop."""
+        """Close the file of answers; connections end with the event loop."""
+        if self.answers is not None:
+            self.answers.close()
 
     def refuse(self, fault: ChatFault) -> None:
         address = self.client.address
@@ -119,6 +128,15 @@ class EpisodeEndpoint(ChatModel):
             body["tools"] = list(tools)
             if not use_tools:
                 body["tool_choice"] = "none"
+        recorded = endpoint.answers.find(body) if endpoint.answers else None
+        answer = recorded or await self._asked(body)
+        if endpoint.answers and not recorded:
+            endpoint.answers.keep(body, answer)
+        self._given[_key(Message("assistant", answer.content, answer.tool_calls))].append(answer.message)
+        return answer
+
+    async def _asked(self, body: Mapping[str, Any]) -> ChatAnswer:
+        endpoint = self._endpoint
         outage = Outage(MAX_OUTAGE_SECONDS, _MAX_PAUSE, endpoint.now)
         while True:
             began = await endpoint.limit.acquire()
@@ -129,7 +147,7 @@ class EpisodeEndpoint(ChatModel):
                 answer = await endpoint.client.complete(body, endpoint.seconds)
                 endpoint.limit.answered()
                 self.faults.update(f"no {name}" for name in endpoint.client.not_taken - known)
-                break
+                return answer
             except ChatFault as fault:
                 if fault.scope != "passing":
                     raise self._failure(fault, body) from fault
@@ -144,8 +162,6 @@ class EpisodeEndpoint(ChatModel):
             finally:
                 endpoint.limit.release()
             await endpoint.sleep(pause)
-        self._given[_key(Message("assistant", answer.content, answer.tool_calls))].append(answer.message)
-        return answer
 
     def _sent(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """The messages as they are sent: the endpoint's own as it gave them, the n-th of equal ones as the n-th."""

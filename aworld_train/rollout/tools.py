@@ -14,7 +14,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
@@ -30,6 +30,7 @@ from aworld_train.rollout.loss_evidence import LostSession, failure_of
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import MAX_DEPTH, depth
+from aworld_train.rollout.tool_selection import ALL_TOOLS, ToolSelection
 from aworld_train.serving.tool_results import valid_result, valid_tools
 
 _CALL_SECONDS = 60.0  # for a call of a server that does not say how long one may take
@@ -67,13 +68,14 @@ class ToolServer:
     """Where the tools are, and how long to wait for them.
 
     Without ``call_timeout`` the environment's own limits hold, which then ends the call itself, or 60 seconds.
-    ``connect_timeout`` includes the wait for a free worker.
+    ``connect_timeout`` includes the wait for a free worker. The ``selection`` is of what an agent sees.
     """
 
     url: str
     headers: Mapping[str, str]
     call_timeout: float | None = None
     connect_timeout: float = 30.0
+    selection: ToolSelection = ALL_TOOLS
 
     def call_seconds(self, limits: Mapping[str, float]) -> float:
         if self.call_timeout is not None:
@@ -81,9 +83,15 @@ class ToolServer:
         return max(limits.values()) + _MARGIN_SECONDS if limits else _CALL_SECONDS
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas; cached for a minute."""
+        """All tools, selected or not, as OpenAI function schemas; cached for a minute."""
         with waiting_for_worker():
             return await _schemas_of(self)
+
+
+def tool_headers(token: str | None, servers: Sequence[str]) -> dict[str, str]:
+    """What a request to an environment says of its sender, and of the ``servers`` it wants (empty: all)."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return headers | ({"MCP_SERVERS": ",".join(servers)} if servers else {})
 
 
 class ToolSession:

@@ -4,17 +4,22 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure, RewardError
+from aworld_train.interruptible import run_interruptible
 from aworld_train.recipe.env_notes import call_time_note, queue_note, server_limits
 from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, EnvBackend, Recipe
 from aworld_train.reward.code_tests import check_code_tests
-from aworld_train.rollout.cassette import open_cassette, server_identity
+from aworld_train.rollout.cassette import RecordedTools, open_cassette, server_identity
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tool_selection import ToolSelection
+from aworld_train.rollout.tools import ToolServer, tool_headers
 
 _PROBE_SECONDS = 2.0
 _UNUSED_URL = "http://127.0.0.1:9/mcp"  # of a local environment in replays, where no call is made
@@ -53,7 +58,32 @@ def run_environment(
         if runs_code(recipe, scorers):
             settings = reward_settings(recipe).tools
             check_code_tests(settings, recipe.env.ready_timeout, environment.url, environment.token)
+        check_selection(recipe, environment)
         yield environment
+
+
+def check_selection(recipe: Recipe, environment: RunEnvironment) -> None:
+    """Compare the names in ``agent.tools`` with those of the environment's tools."""
+    selection = ToolSelection.read(asdict(recipe.agent.tools))
+    if recipe.env.backend is not EnvBackend.none and (selection.include or selection.exclude):
+        selection.check([tool["function"]["name"] for tool in tools_of(recipe, environment)])
+
+
+def tools_of(recipe: Recipe, environment: RunEnvironment) -> list[dict[str, Any]]:
+    """All tools of the servers that the recipe names, as function schemas."""
+    section = recipe.env
+    headers = tool_headers(environment.token, section.servers)
+    server = ToolServer(environment.url, headers, connect_timeout=section.ready_timeout)
+    cassette = open_cassette(section.cassette.path, section.cassette.mode.value, section.cassette.rules)
+
+    async def listed() -> list[dict[str, Any]]:
+        async with RecordedTools(server, cassette) as tools:
+            return await tools.all_schemas()
+
+    try:
+        return run_interruptible(listed())
+    except EnvironmentLost as lost:
+        raise EnvironmentFailure(f"The tools could not be listed: {lost}.") from lost
 
 
 @contextmanager
@@ -125,7 +155,7 @@ def _replayed(recipe: Recipe) -> RunEnvironment:
     section = recipe.env.cassette
     cassette = open_cassette(section.path, section.mode.value, section.rules)
     assert cassette is not None
-    cassette.tools(server_identity(url, {"MCP_SERVERS": ",".join(recipe.env.servers)}))
+    cassette.tools(server_identity(url, tool_headers(None, recipe.env.servers)))
     return RunEnvironment(url, "", replayed=True)
 
 

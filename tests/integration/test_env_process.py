@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 from aworld_train.cli import console
 from aworld_train.cli.env import app
+from aworld_train.cli.recipe import tools_remark
 from aworld_train.env import (
     EnvConnection,
     check_tools,
@@ -45,7 +46,9 @@ from aworld_train.env.directory import find_directory
 from aworld_train.env.health import examine
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.model.tiny import SHIPPED
 from aworld_train.process_supervisor import ProcessIdentity
+from aworld_train.recipe import load
 from tests import warm
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
 
@@ -836,6 +839,28 @@ def test_env_test_calls_each_server_and_times_it(calculator: EnvConnection) -> N
     shown = CliRunner().invoke(app, ["test", "shared"])
     assert shown.exit_code == 0
     assert "calculator: calculator" in shown.stdout
+
+
+def test_env_test_counts_the_tokens_of_each_servers_tools(calculator: EnvConnection) -> None:
+    model = str(SHIPPED)
+    costs = run("test", "shared", "--tokens", "--model", model, "--json")["tokens"]
+    assert costs["calculator"]["tools"] == 1
+    assert 0 < costs["calculator"]["short"] <= costs["calculator"]["tokens"]
+    shown = CliRunner().invoke(app, ["test", "shared", "--tokens", "--model", model])
+    assert str(costs["calculator"]["tokens"]) in shown.stdout
+    for arguments in (["--tokens"], ["--model", model]):
+        refused = CliRunner().invoke(app, ["test", "shared", *arguments])
+        assert "go together" in str(refused.exception)
+
+
+def test_recipe_check_counts_the_tokens_of_the_tools_of_an_environment_that_is_up(
+    calculator: EnvConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_SERVER_TOKEN", calculator.token)
+    recipe = {"env": {"url": calculator.mcp_url}, "model": {"path": str(SHIPPED)}}
+    assert re.search(r"by server: calculator \d+\.$", tools_remark(load(recipe)) or "")
+    with pytest.raises(UsageError, match="Did you mean 'calculator'"):
+        tools_remark(load(recipe | {"agent": {"tools": {"include": ["calculater"]}}}))
 
 
 def test_env_test_fails_where_a_server_does(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.episode.message import Message
 from aworld_train.rollout.episode_result import EpisodeResult
-from aworld_train.rollout.tools import ToolServer
+from aworld_train.rollout.tool_selection import ToolSelection
+from aworld_train.rollout.tools import ToolServer, tool_headers
 
 
 class EpisodeAgent(ABC):
@@ -23,8 +24,7 @@ class EpisodeAgent(ABC):
 
     @cached_property
     def server(self) -> ToolServer:
-        env = self.settings.env
-        return tool_server(self.settings.agent["tool_timeout"], env["queue_timeout"], list(env["servers"]))
+        return tool_server(self.settings)
 
     @abstractmethod
     async def play(
@@ -36,13 +36,12 @@ class EpisodeAgent(ABC):
         """
 
 
-def tool_server(call_timeout: float | None, patience: float, servers: list[str]) -> ToolServer:
+def tool_server(settings: EpisodeSettings) -> ToolServer:
     """The tool server that MCP_SERVER_URL and MCP_SERVER_TOKEN name; a session may have to wait for a worker."""
-    headers = {}
-    if token := os.environ.get("MCP_SERVER_TOKEN"):
-        headers["Authorization"] = f"Bearer {token}"
-    if servers:
-        headers["MCP_SERVERS"] = ",".join(servers)
     return ToolServer(
-        os.environ["MCP_SERVER_URL"], headers, call_timeout=call_timeout, connect_timeout=patience
+        os.environ["MCP_SERVER_URL"],
+        tool_headers(os.environ.get("MCP_SERVER_TOKEN"), settings.env["servers"]),
+        call_timeout=settings.agent["tool_timeout"],
+        connect_timeout=settings.env["queue_timeout"],
+        selection=ToolSelection.read(settings.agent["tools"]),
     )

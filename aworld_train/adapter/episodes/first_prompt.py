@@ -39,7 +39,7 @@ class FirstPrompts:
         return (
             f"No first prompt fits into dataset.max_prompt_tokens ({limit}): that of the shortest task has "
             f"{self.shortest} tokens{self._tools()}. Set dataset.max_prompt_tokens to {self.longest} or more"
-            + (", or name fewer servers in env.servers." if self.tool_count else ".")
+            + (", or show fewer tools (env.servers, agent.tools)." if self.tool_count else ".")
         )
 
     def remark(self, limit: int) -> str | None:
@@ -86,10 +86,7 @@ def measure(
 
 
 async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:
-    server = tool_server(
-        settings.agent["tool_timeout"], settings.env["queue_timeout"], list(settings.env["servers"])
-    )
-    async with RecordedTools(server, settings.cassette) as tools:
+    async with RecordedTools(tool_server(settings), settings.cassette) as tools:
         return await tools.schemas()
 
 

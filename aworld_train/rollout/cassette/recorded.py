@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
 from aworld_train.rollout.cassette.key import server_identity
+from aworld_train.rollout.tool_selection import unknown_tool
 from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, function_schema, text_of
 from aworld_train.serving.tool_results import valid_result
 
@@ -33,6 +34,10 @@ class RecordedTools:
         await self._session.__aexit__(kind, error, trace)
 
     async def schemas(self) -> list[dict[str, Any]]:
+        """The tools that the agent sees."""
+        return self._server.selection.apply(await self.all_schemas())
+
+    async def all_schemas(self) -> list[dict[str, Any]]:
         if self._playback is None:
             return await self._server.schemas()
         cassette, identity = self._playback.cassette, self._playback.server
@@ -44,6 +49,8 @@ class RecordedTools:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded."""
+        if not self._server.selection.shows(name):
+            return ToolResult(unknown_tool(name), True)
         if self._playback is None:
             return await self._session.call(name, arguments)
         cassette = self._playback.cassette

@@ -14,6 +14,7 @@ from aworld_train.rollout.tool_gateway.messages import (
     tool_failure,
 )
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
+from aworld_train.rollout.tool_selection import unknown_tool
 
 SESSION_HEADER = "Mcp-Session-Id"
 _PROTOCOL = "2025-06-18"  # for a client that names no version
@@ -30,7 +31,14 @@ def play(session: ToolGatewaySession, request: web.Request, message: Message | N
 
 
 def replay_call(session: ToolGatewaySession, call: Call) -> dict[str, Any] | None:
-    """The recorded answer to a call, or an error result if it must be recorded and is not; None: make the call."""
+    """The recorded answer to a call, or an error result if it must be recorded and is not; None: make the call.
+
+    A call of a tool that the agent does not see gets an error result.
+    """
+    if not session.upstream.selection.shows(call.tool):
+        hidden = tool_failure(unknown_tool(call.tool), "unknown_tool")
+        session.end_call(call, True, hidden)
+        return hidden
     cassette = session.cassette
     if cassette is None or not cassette.replays:
         return None
@@ -72,7 +80,9 @@ def _replayed_outcome(session: ToolGatewaySession, message: Message) -> dict[str
     if method == "ping":
         return {"result": {}}
     if method == "tools/list":
-        return {"result": {"tools": session.cassette.tools(session.identity)}}
+        return {
+            "result": {"tools": session.upstream.selection.apply(session.cassette.tools(session.identity))}
+        }
     if method == "tools/call":
         call = session.begin_call(None, message)
         session.forget(None, message)

@@ -51,6 +51,7 @@ ELSEWHERE = (
     (r"eval (?!compare|report)(?!.*--agent).*", "a model", "tests/integration/test_eval.py"),
     (r"eval compare .*--min-n 200.*", "200 tasks", "tests/unit/evaluation/test_comparing.py"),
     (r"dataset build hf .*", "the hub", "tests/unit/dataset/sources/test_hf.py"),
+    (r"dataset synthesize .*", "a language model", "tests/integration/test_synthesize.py"),
     (r"dataset check .*Qwen3-4B.*", "a large model", "tests/unit/dataset/test_check.py"),
     (r"model tiny .*--train.*", "a minute of training", "tests/e2e/test_tiny_model.py"),
     (r"recipe check .*--online", "the hub", "tests/unit/cli/test_recipe.py"),

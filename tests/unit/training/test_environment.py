@@ -6,7 +6,7 @@ import pytest
 
 from aworld_train import env
 from aworld_train import recipe as recipes
-from aworld_train.errors import CassetteError, EnvironmentFailure, RecipeError
+from aworld_train.errors import CassetteError, EnvironmentFailure, RecipeError, UsageError
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.training.environment import HealthWatch, RunEnvironment, find_environment, run_environment
 
@@ -101,6 +101,23 @@ def test_with_a_cassette_to_replay_no_environment_is_started_or_looked_for(
         assert watch.answers()
         assert not watch.silent
         assert watch.interruptions == 0
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_names_of_tools_are_compared_with_those_that_there_are(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "calls.jsonl")
+    for selection in ({"include": ["calc*"]}, {"short_descriptions": True}):
+        recipe = recipes.load(
+            {"env": {"cassette": {"mode": "replay", "path": str(path)}}, "agent": {"tools": selection}}
+        )
+        with run_environment(recipe):
+            pass
+    wrong = {
+        "env": {"cassette": {"mode": "replay", "path": str(path)}},
+        "agent": {"tools": {"exclude": ["calculater"]}},
+    }
+    with pytest.raises(UsageError, match="Did you mean 'calculator'"), run_environment(recipes.load(wrong)):
+        pass
 
 
 @pytest.mark.usefixtures("nothing_starts")

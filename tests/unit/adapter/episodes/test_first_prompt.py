@@ -30,8 +30,8 @@ def test_a_run_in_which_no_prompt_fits_is_told_what_to_set() -> None:
     none = FirstPrompts(shortest=90, longest=120, tools=70, tool_count=1, largest={"a": 70})
     assert none.fault(64) == (
         "No first prompt fits into dataset.max_prompt_tokens (64): that of the shortest task has 90 tokens, 70 of them "
-        "for the schemas of 1 tool (the longest: a 70). Set dataset.max_prompt_tokens to 120 or more, or name fewer "
-        "servers in env.servers."
+        "for the schemas of 1 tool (the longest: a 70). Set dataset.max_prompt_tokens to 120 or more, or show fewer "
+        "tools (env.servers, agent.tools)."
     )
     without_tools = FirstPrompts(shortest=90, longest=120, tools=0, tool_count=0, largest={})
     assert (without_tools.fault(64) or "").endswith(

@@ -49,6 +49,7 @@ OTHER = {
             "condensers": ["small", "big"],
         },
         "repetition": {"turns": 4, "loops": 5},
+        "tools": {"include": ["read_*"], "exclude": ["read_video"], "short_descriptions": True},
         "system_prompt": "Use the tool. é",
         "tool_parser": "qwen3_coder",
         "max_turns": 5,

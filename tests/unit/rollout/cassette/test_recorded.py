@@ -1,7 +1,7 @@
 """An episode of our own loop with a cassette: recorded against a real server, replayed with the server switched off."""
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
 from aworld_train.rollout.cassette.recorded import tool_result
 from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tool_selection import ToolSelection
 from aworld_train.rollout.tools import ToolResult, ToolServer
 from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, ServerProcess
 
@@ -150,3 +151,22 @@ def test_a_recorded_answer_is_the_result_that_it_was() -> None:
         assert astuple(tool_result({"result": result})) == ("done", failed, result, True)
     error = {"code": 1, "message": "no"}
     assert astuple(tool_result({"error": error})) == ("Error: no", True, error, True)
+
+
+async def test_hidden_tools_are_recorded_in_the_list_and_cannot_be_called(
+    odd: ServerProcess, tmp_path: Path
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    every, _ = await play(odd.tools(), Cassette(path, Mode.record))
+    some = replace(NOWHERE, selection=ToolSelection(include=("echo", "count")))
+    async with RecordedTools(some, Cassette(path, Mode.replay)) as tools:
+        names = [schema["function"]["name"] for schema in await tools.schemas()]
+        assert sorted(names) == ["count", "echo"]
+        assert await tools.all_schemas() == every
+        hidden = await tools.call("structured", {"x": 5})
+        assert (hidden.text, hidden.is_error, tools.missed) == (
+            "Error: Unknown tool: structured",
+            True,
+            0,
+        )
+        assert not (await tools.call("echo", CALLS[0][1])).is_error

@@ -17,6 +17,7 @@ from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.sse import event
 from aworld_train.rollout.tool_answers import MAX_BYTES
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, relay
+from aworld_train.rollout.tool_selection import ToolSelection
 from aworld_train.rollout.tools import ToolServer
 
 OPEN = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
@@ -364,3 +365,53 @@ async def test_an_answer_beyond_the_limits_is_a_tool_error_for_the_agent(
         assert result["isError"]
         assert reason in result["content"][0]["text"]
         assert (agent.session.counts.errors, agent.session.lost) == (1, None)
+
+
+LIST = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
+LISTED = {
+    "tools": [{"name": name, "description": "One. Two.", "inputSchema": {}} for name in ("t", "hidden")],
+    "nextCursor": "more",
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_agent_sees_the_tools_of_its_selection_alone(streamed: bool) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        progress = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress"}).encode()
+        answer = json.dumps({"jsonrpc": "2.0", "id": 3, "result": LISTED}).encode()
+        if not streamed:
+            return web.Response(body=answer, content_type="application/json")
+        return web.Response(body=event(progress) + event(answer), content_type=STREAM)
+
+    selection = ToolSelection(exclude=("hid*",), short_descriptions=True)
+    async with relayed(handler, selection=selection) as agent:
+        _, body, headers = await agent.send(LIST)
+        assert headers["Content-Type"] == "application/json"
+        result = json.loads(body)["result"]
+        assert [(tool["name"], tool["description"]) for tool in result["tools"]] == [("t", "One.")]
+        assert result["nextCursor"] == "more"
+
+
+async def test_a_call_of_a_hidden_tool_does_not_reach_the_environment() -> None:
+    arrived = []
+
+    async def handler(request: web.Request) -> web.Response:
+        arrived.append(await request.json())
+        return web.json_response({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+
+    async with relayed(handler, selection=ToolSelection(include=("other",))) as agent:
+        _, body, _ = await agent.send(CALL)
+        assert json.loads(body)["result"]["content"][0]["text"] == "Error: Unknown tool: t"
+        assert (agent.session.counts.calls, agent.session.counts.errors, arrived) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"no json", "did not list its tools"), (b'{"error": {"code": 1, "message": "broken"}}', "broken")],
+)
+async def test_a_list_that_cannot_be_read_is_an_error(body: bytes, message: str) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="application/json")
+
+    async with relayed(handler, selection=ToolSelection(include=("t",))) as agent:
+        assert message in (await agent.error(LIST))["message"]

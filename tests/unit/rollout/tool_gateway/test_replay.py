@@ -1,6 +1,7 @@
 """A cassette in place of an environment: what an agent is answered."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway import ToolGatewaySession
 from aworld_train.rollout.tool_gateway.replay import play, replay_call
+from aworld_train.rollout.tool_selection import ToolSelection
 from aworld_train.rollout.tools import ToolServer
 
 TOOLS = [{"name": "t", "inputSchema": {"type": "object"}}]
@@ -114,3 +116,12 @@ def test_a_call_is_made_where_nothing_or_not_this_call_is_replayed(tmp_path: Pat
         made = replay_call(session, session.begin_call(None, request)) is None
         assert made is (how == "other" or mode is not Mode.replay_or_record)
     assert session.counts.missed == 0
+
+
+def test_a_hidden_tool_is_neither_listed_nor_replayed(tmp_path: Path) -> None:
+    session = opened(tmp_path)
+    session.upstream = replace(session.upstream, selection=ToolSelection(exclude=("t",)))
+    assert outcome_of(session, "tools/list") == {"result": {"tools": []}}
+    outcome = outcome_of(session, "tools/call", {"name": "t", "arguments": {"how": "well"}})
+    assert outcome["result"]["content"][0]["text"] == "Error: Unknown tool: t"
+    assert (session.counts.calls, session.counts.errors, session.counts.missed) == (1, 1, 0)
