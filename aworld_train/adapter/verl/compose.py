@@ -37,10 +37,13 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu, sampling_type
 from aworld_train.recipe.output import written
+from aworld_train.recipe.presets import MINIRL
 from aworld_train.recipe.schema import (
     AsyncCorrection,
+    Curriculum,
     Device,
     Engine,
+    EqualGroup,
     LauncherName,
     Mode,
     Offload,
@@ -55,6 +58,7 @@ AGENT_FILE = "agent.yaml"
 LOGPROBS_MODULE = "aworld_train.adapter.verl.logprobs"
 VISION_BATCHES_MODULE = "aworld_train.adapter.verl.vision_batches"
 """Each replaces a function of VeRL's where it is imported."""
+MINIRL_MODULE = "aworld_train.adapter.verl.minirl"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 TRAINERS = {
@@ -103,6 +107,7 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_actor(recipe),
         **_algorithm(recipe),
         **_rollout(recipe, run_dir),
+        **_sampler(recipe),
         **_reward(recipe, run_dir),
         **_trainer(recipe, run_dir),
         **_asynchronous(recipe),
@@ -161,6 +166,8 @@ def _external_modules(recipe: Recipe) -> list[str]:
         modules += [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
     if sees_images(recipe):
         modules.append(VISION_BATCHES_MODULE)
+    if recipe.algorithm.loss == MINIRL:
+        modules.append(MINIRL_MODULE)
     return modules
 
 
@@ -230,6 +237,8 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
     correction = recipe.algorithm.rollout_correction
     return {
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
+        # Its ratio is to the probabilities with which tokens were sampled, which VeRL then takes for the old ones.
+        "algorithm.rollout_correction.bypass_mode": recipe.algorithm.loss == MINIRL,
         "algorithm.rollout_correction.rollout_is": None
         if correction is RolloutCorrection.off
         else correction.value,
@@ -263,15 +272,31 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         keys[f"{ROLLOUT}.max_model_len"] = recipe.max_episode_tokens
     arguments = f"{ROLLOUT}.engine_kwargs.{section.engine.value}"
     keys |= {f"{arguments}.{name}": value for name, value in section.engine_args.items()}
-    if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
-        # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
-        keys |= {
-            "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
-            "trainer.v1.sampler.custom_sampler.name": "GroupSampler"
-            if recipe.trainer.mode is Mode.sync
-            else "AsyncGroupSampler",
-            "trainer.v1.sampler.sampler_kwargs": {"min_group": min_group(recipe)},
+    return keys
+
+
+def _sampler(recipe: Recipe) -> dict[str, Any]:
+    trainer, rollout = recipe.trainer, recipe.rollout
+    is_sync = trainer.mode is Mode.sync
+    settings = {
+        "min_group": min_group(recipe),
+        "equal_group": rollout.equal_group.value,
+        "max_resamples": rollout.max_resamples,
+        "curriculum": recipe.dataset.curriculum is not Curriculum.none,
+        "age_decay": recipe.algorithm.age_decay,
+    }
+    if not is_sync:
+        settings |= {
+            "max_staleness": trainer.async_.staleness,
+            "partial_rollouts": trainer.async_.partial_rollouts,
         }
+    keys: dict[str, Any] = {
+        "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
+        "trainer.v1.sampler.custom_sampler.name": "GroupSampler" if is_sync else "AsyncGroupSampler",
+        "trainer.v1.sampler.sampler_kwargs": settings,
+    }
+    if not is_sync or rollout.equal_group is EqualGroup.resample:
+        keys["data.gen_batch_size"] = 1  # else VeRL cannot play one task in place of another
     return keys
 
 
@@ -313,12 +338,6 @@ def _asynchronous(recipe: Recipe) -> dict[str, Any]:
         f"trainer.v1.{mode.value}.num_warmup_batches": section.warmup_batches,
         # VeRL counts from when a task was begun, the sampler from the weights; it has its bound from sampler_kwargs.
         "trainer.v1.sampler.max_off_policy_threshold": None,
-        "trainer.v1.sampler.sampler_kwargs": {
-            "min_group": min_group(recipe),
-            "max_staleness": section.staleness,
-            "partial_rollouts": section.partial_rollouts,
-        },
-        "data.gen_batch_size": 1,
         f"{correction}.rollout_is": ROLLOUT_IS[section.correction],
         f"{correction}.rollout_is_threshold": section.correction_cap,
     }
