@@ -1,8 +1,8 @@
 """Loads a file, a mapping or a ``Recipe``, with overrides, into one checked ``Recipe``.
 
 Layers are merged into the defaults in this order: the recipe that ``extends`` names (its own ancestors first), the
-recipe, the overrides; the values of
-``algorithm.preset`` come before the layer that names it. Each is checked on its own, so that an error names its file and line; then the whole is.
+recipe, the overrides; the values of ``algorithm.preset`` come before the layer that names it. Each is checked on its
+own, so that an error names its file and line; then the whole is.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Chooses training tasks by how often the model solves them (`dataset.curriculum: difficulty`).
 
-A task has the weight ``w = max(0.1, 4p(1 - p))`` with ``p = (1 + passes) / (2 + episodes)``: 1 where it is solved half of
-the time, or was never played, and 0.1 where it is always or never solved. It is due again 1/w passes over the data after
-it was chosen, give or take half of that, and the task that is due first comes next. So each comes again for ever, and the
-order follows from the seed and the rewards alone. A reward counts as a pass as far as it is between 0 and 1.
+A task has the weight ``w = max(0.1, 4p(1 - p))`` with ``p = (1 + passes) / (2 + episodes)``: 1 where it is solved half
+of the time, or was never played, and 0.1 where it is always or never solved. It is due again 1/w passes over the data
+after it was chosen, give or take half of that, and the task that is due first comes next. So each comes again for ever,
+and the order follows from the seed and the rewards alone. A reward counts as a pass as far as it is between 0 and 1.
 """
 
 import random
@@ -59,7 +59,7 @@ class DifficultyOrder:
         return float(max(_LOWEST, 4 * rate * (1 - rate)))
 
     def _set_due(self, task: int) -> None:
-        spread = random.Random(f"{self._seed}/{task}/{self._plays[task]}").uniform(0.5, 1.5)  # noqa: S311
+        spread = random.Random(f"{self._seed}/{task}/{self._plays[task]}").uniform(0.5, 1.5)
         self._due[task] = self._chosen_at[task] + spread / self.weight(task)
 
     def state_dict(self) -> dict[str, Any]:
