@@ -60,7 +60,7 @@ def scored_once(scores: torch.Tensor, samples: Sequence[Sample]) -> torch.Tensor
 
 def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample], by: Estimator) -> None:
     """Give a batch (rows x tokens) the advantages and returns of its samples; other rows get zeros."""
-    if not samples:
+    if not samples or not data.batch["response_mask"].any():
         data.batch["advantages"] = data.batch["returns"] = torch.zeros_like(data.batch["token_level_rewards"])
         return
     names = [name for name in ("token_level_rewards", "response_mask", "values") if name in data.batch]

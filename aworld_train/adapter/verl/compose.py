@@ -106,6 +106,7 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_data(recipe),
         **_actor(recipe),
         **_algorithm(recipe),
+        **_minirl(recipe),
         **_rollout(recipe, run_dir),
         **_sampler(recipe),
         **_reward(recipe, run_dir),
@@ -237,12 +238,17 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
     correction = recipe.algorithm.rollout_correction
     return {
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
-        # Its ratio is to the probabilities with which tokens were sampled, which VeRL then takes for the old ones.
-        "algorithm.rollout_correction.bypass_mode": recipe.algorithm.loss == MINIRL,
         "algorithm.rollout_correction.rollout_is": None
         if correction is RolloutCorrection.off
         else correction.value,
     }
+
+
+def _minirl(recipe: Recipe) -> dict[str, Any]:
+    """VeRL takes the probabilities with which tokens were sampled for the old ones, which its ratio is to."""
+    if recipe.algorithm.loss != MINIRL:
+        return {}
+    return {"algorithm.rollout_correction.bypass_mode": True}
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:

@@ -183,6 +183,11 @@ def _minirl(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"algorithm.loss={MINIRL} weighs each token by its probability over that with which it was sampled, "
             f"so there is nothing left to correct. Set {dotted(key)}={off}.",
         )
+    if value_at(recipe.raw, "algorithm.rollout_correction.bypass_mode") is False:
+        yield (
+            ("verl", "algorithm", "rollout_correction", "bypass_mode"),
+            f"algorithm.loss={MINIRL} needs verl.algorithm.rollout_correction.bypass_mode, which it sets. Leave it out.",
+        )
 
 
 def _equal_groups(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

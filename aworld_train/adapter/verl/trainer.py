@@ -234,6 +234,8 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             metrics |= measured
             changed.append("token_level_rewards")
         correction = algorithm.get("rollout_correction")
+        if not data.batch["response_mask"].any():
+            return data, changed
         if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
             metrics |= correct(data, lengths, episodes, correction)
             changed += [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]

@@ -33,6 +33,7 @@ CONFIG = {
         "rollout_correction": None,
     },
     "data": {"train_batch_size": 2},
+    "trainer": {"v1": {"sampler": {"sampler_kwargs": {}}}},
     "actor_rollout_ref": {
         "rollout": {"n": 2, "temperature": 0.5},
         "actor": {
@@ -62,7 +63,7 @@ def made(**changes: Any) -> Any:
     trained: Any = EpisodeTrainer.__new__(EpisodeTrainer)
     trained.config = OmegaConf.merge(CONFIG, changes)
     trained.use_critic, trained.parameter_sync_step = False, 1
-    trained.global_steps, trained._counts = 4, Counter()
+    trained.global_steps, trained._counts, trained._curriculum = 4, Counter(), None
     trained.tokenizer = SimpleNamespace(eos_token_id=0)
 
     def update_actor(batch: Any) -> dict[str, Any]:
