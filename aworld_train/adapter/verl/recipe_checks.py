@@ -186,7 +186,8 @@ def _minirl(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if value_at(recipe.raw, "algorithm.rollout_correction.bypass_mode") is False:
         yield (
             ("verl", "algorithm", "rollout_correction", "bypass_mode"),
-            f"algorithm.loss={MINIRL} needs verl.algorithm.rollout_correction.bypass_mode, which it sets. Leave it out.",
+            f"algorithm.loss={MINIRL} needs verl.algorithm.rollout_correction.bypass_mode, which it sets. Leave it "
+            "out.",
         )
 
 

@@ -12,8 +12,8 @@ from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.attention import VARLEN_MODULE
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import (
-    MINIRL_MODULE,
     LOGPROBS_MODULE,
+    MINIRL_MODULE,
     VISION_BATCHES_MODULE,
     agent_file,
     compose,

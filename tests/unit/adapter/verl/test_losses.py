@@ -1,6 +1,6 @@
-"""Each preset's loss and gradient, through what a run uses, are those of references in float64 that know episodes alone.
+"""Each preset's loss and gradient, through what a run uses, are those of float64 references that know episodes alone.
 
-A run's part is: the composed configuration, the trainer's advantages, and VeRL's loss over any micro-batches of two ranks.
+A run's part: the composed configuration, the trainer's advantages, and VeRL's loss over any micro-batches of two ranks.
 """
 
 import math
@@ -38,7 +38,7 @@ CASES = [*(preset.value for preset in Preset), "aged"]
 
 
 class Token(NamedTuple):
-    """``bound`` puts the ratio that far from the preset's upper or lower bound, as +-distance; None: ``log_ratio`` counts."""
+    """``bound`` is how far the ratio is from the upper (above 0) or lower bound; None: ``log_ratio`` counts."""
 
     trained: bool
     log_prob: float

@@ -13,6 +13,7 @@ from tensordict import TensorDict
 from tensordict.tensorclass import NonTensorStack
 from transfer_queue import KVBatchMeta
 
+from aworld_train.adapter.episodes.curriculum import DifficultyOrder
 from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.async_trainers import SeparateTrainer
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
@@ -347,3 +348,42 @@ def test_a_checkpoint_is_whole_when_its_model_is_complete_and_older_ones_go_afte
     with pytest.raises(Killed):
         trained._save_checkpoint()
     assert [each.step for each in checkpoints.stored(tmp_path) if not each.fault] == whole
+
+
+def test_the_bounds_of_a_token_close_with_the_age_of_its_weights(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = trainer.queue.kv_batch_get
+
+    def with_versions(**arguments: Any) -> Any:
+        columns = read(**arguments)
+        parts: list[Any] = [[], [(0, 3), (2, 1)], [(0, 9)], [(1, 2)], None, [(0, 0)]]
+        facts = [
+            {**fact, "version_parts": own} for fact, own in zip(columns["extra_fields"], parts, strict=True)
+        ]
+        columns["extra_fields"] = NonTensorStack(*facts)
+        return columns
+
+    monkeypatch.setattr(trainer.queue, "kv_batch_get", with_versions)
+    trained = made(trainer={"v1": {"sampler": {"sampler_kwargs": {"age_decay": 0.5}}}})
+    trained._compute_advantage(batch_of(), {})  # of step 4, which trains version 3
+    widths = [row.tolist() for row in written["fields"]["rollout_is_weights"].unbind()]
+    ages = [[0, 0], [0, 0, 2, 2], [0], [0, 1], [0], [3, 3]]
+    assert widths == [pytest.approx([math.exp(-0.5 * age) for age in row]) for row in ages]
+
+
+def test_the_curriculum_hears_which_task_has_which_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = iter([{"uid": ["u", "v"]}, {"uid": ["w", "x"]}])
+    monkeypatch.setattr(trainer.PPOTrainer, "_fetch_one_gen_batch", lambda self: next(batches))
+    monkeypatch.setattr(trainer.PPOTrainer, "_step_once", lambda self, metrics, *rest: "batch")
+    trained = made()
+    order = trained._curriculum = DifficultyOrder(4, 1, shuffle=False)
+    drawn = [next(order), next(order)]
+    trained._fetch_one_gen_batch()
+    drawn += [next(order), next(order)]
+    trained._fetch_one_gen_batch()
+    trained.replay_buffer = SimpleNamespace(rewards={"v": [1.0] * 8, "w": []})
+    trained._step_once({}, {}, 2)
+    assert [order.weight(task) for task in drawn] == pytest.approx([1, 0.36, 1, 1])
+    assert order.state_dict()["under_way"] == {"u": drawn[0], "x": drawn[3]}
+    assert trained.replay_buffer.rewards == {}
