@@ -17,7 +17,7 @@ from aworld_train.recipe.presets import MINIRL
 _MAX_LOG_RATIO = 20.0  # as in VeRL's losses
 
 
-@register_policy_loss(MINIRL)
+@register_policy_loss(MINIRL)  # type: ignore[untyped-decorator]
 def minirl(
     old_log_prob: torch.Tensor,
     log_prob: torch.Tensor,

@@ -73,6 +73,7 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
     """What VeRL's trainers of all modes get in place of their own, by inheritance from this class first."""
 
     mode: Mode
+    train_dataloader: Any
 
     def _build_replay_buffer(self) -> Any:
         # Where VeRL asks for the mode, its own name of it counts.
