@@ -140,7 +140,9 @@ def with_preset(layers: Sequence[Layer], overrides: int) -> list[Layer]:
         section = layer.data.get("algorithm")
         if isinstance(section, Mapping) and "preset" in section:
             place, name = min(number, len(layers) - overrides), section["preset"]
-    if place is None or name not in list(Preset.__members__):  # another value is refused with the other faults
+    if place is None or name not in list(
+        Preset.__members__
+    ):  # another value is refused with the other faults
         return list(layers)
     values = {key: dict(section) for key, section in PRESETS[Preset(name)].values.items()}
     return [*layers[:place], Layer(values, f"algorithm.preset={name}"), *layers[place:]]

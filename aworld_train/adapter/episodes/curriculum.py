@@ -48,8 +48,9 @@ class DifficultyOrder:
         self._unnamed.clear()
 
     def end(self, rewards: Mapping[str, Sequence[float]]) -> None:
-        for name, values in rewards.items():
-            task = self._under_way.pop(name)
+        """Count the rewards of tasks that are under way; others were counted before the run was resumed."""
+        for name in rewards.keys() & self._under_way.keys():
+            task, values = self._under_way.pop(name), rewards[name]
             self._passes[task] += sum(min(max(value, 0.0), 1.0) for value in values)
             self._episodes[task] += len(values)
             self._set_due(task)

@@ -64,7 +64,8 @@ class _GroupRules(ReplayBuffer):  # type: ignore[misc]
         if not self._has_curriculum and self._equal_group is EqualGroup.keep:
             return
         ended = self.finished_keys[partition_id] | self.failure_keys[partition_id]
-        new = [key for key in self.partitions[partition_id] if _group(key) in ended - self._ended]
+        groups = ended - self._ended
+        new = [key for key in self.partitions[partition_id] if _group(key) in groups]
         read = {}
         if new:
             columns = tq.kv_batch_get(keys=new, partition_id=partition_id, select_fields=["rm_scores"])
@@ -74,7 +75,7 @@ class _GroupRules(ReplayBuffer):  # type: ignore[misc]
             }
         kept = {key: reward for key, reward in self._row_rewards.items() if _group(key) in ended}
         if self._has_curriculum:
-            self.rewards |= {uid: [] for uid in ended - self._ended}
+            self.rewards |= {uid: [] for uid in groups}
             for episode, reward in {_episode(key): reward for key, reward in read.items()}.items():
                 self.rewards[_group(episode)].append(reward)
         self._row_rewards, self._ended = kept | read, ended

@@ -32,6 +32,8 @@ def test_the_weight_is_the_formula_s() -> None:
     order.begin(["uid"])
     order.end({"uid": [1.0, 1.0, 7.5, -3.0]})
     assert order.weight(0) == pytest.approx(4 * (4 / 6) * (2 / 6))
+    order.end({"uid": [1.0]})
+    assert order.weight(0) == pytest.approx(4 * (4 / 6) * (2 / 6)), "what was counted is not counted again"
 
 
 def test_what_is_too_easy_or_too_hard_comes_less_often_and_never_stays_away() -> None:
