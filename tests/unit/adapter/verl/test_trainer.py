@@ -11,9 +11,10 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from tensordict.tensorclass import NonTensorStack
+from torchdata.stateful_dataloader import StatefulDataLoader
 from transfer_queue import KVBatchMeta
+from verl.utils.dataset.rl_dataset import collate_fn
 
-from aworld_train.adapter.episodes.curriculum import DifficultyOrder
 from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.async_trainers import SeparateTrainer
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
@@ -373,17 +374,24 @@ def test_the_bounds_of_a_token_close_with_the_age_of_its_weights(
 
 
 def test_the_curriculum_hears_which_task_has_which_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = iter([{"uid": ["u", "v"]}, {"uid": ["w", "x"]}])
-    monkeypatch.setattr(trainer.PPOTrainer, "_fetch_one_gen_batch", lambda self: next(batches))
+    def load(self: Any) -> None:
+        self.train_dataset = [{"raw_prompt": f"task {number}"} for number in range(4)]
+        self.train_dataloader = StatefulDataLoader(
+            self.train_dataset, batch_size=2, collate_fn=collate_fn, drop_last=True
+        )
+        self.train_dataloader_it = None
+
+    monkeypatch.setattr(trainer.PPOTrainer, "_init_dataloader", load)
     monkeypatch.setattr(trainer.PPOTrainer, "_step_once", lambda self, metrics, *rest: "batch")
-    trained = made()
-    order = trained._curriculum = DifficultyOrder(4, 1, shuffle=False)
-    drawn = [next(order), next(order)]
-    trained._fetch_one_gen_batch()
-    drawn += [next(order), next(order)]
-    trained._fetch_one_gen_batch()
-    trained.replay_buffer = SimpleNamespace(rewards={"v": [1.0] * 8, "w": []})
+    sampler = {"sampler_kwargs": {"curriculum": True}}
+    trained = made(trainer={"v1": {"sampler": sampler}}, data={"seed": 1, "shuffle": False})
+    trained._init_dataloader()
+    batches = [trained._fetch_one_gen_batch() for _ in range(2)]
+    uids = [uid for batch in batches for uid in batch["uid"]]
+    assert [task for batch in batches for task in batch["raw_prompt"]] == [f"task {n}" for n in range(4)]
+    trained.replay_buffer = SimpleNamespace(rewards={uids[1]: [1.0] * 8, uids[2]: []})
     trained._step_once({}, {}, 2)
-    assert [order.weight(task) for task in drawn] == pytest.approx([1, 0.36, 1, 1])
-    assert order.state_dict()["under_way"] == {"u": drawn[0], "x": drawn[3]}
+    assert [trained._curriculum.weight(task) for task in range(4)] == pytest.approx([1, 0.36, 1, 1])
+    state = trained.train_dataloader.state_dict()["_sampler_iter_state"]["sampler_state"]
+    assert state["under_way"] == {uids[0]: 0, uids[3]: 3}
     assert trained.replay_buffer.rewards == {}
