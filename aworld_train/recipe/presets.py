@@ -22,109 +22,49 @@ class PresetKeys:
     values: Mapping[str, Any]
 
 
+def _algorithm(
+    name: str, loss: str, aggregation: str, clip_low: float, clip_high: float, **others: Any
+) -> dict[str, Any]:
+    bounds = {"clip_low": clip_low, "clip_high": clip_high}
+    return {"algorithm": {"name": name, "loss": loss, "loss_aggregation": aggregation, **bounds, **others}}
+
+
 PRESETS: Mapping[Preset, PresetKeys] = {
     Preset.grpo: PresetKeys(
         "DeepSeekMath, arXiv:2402.03300, without its KL term (`algorithm.kl_coef`)",
-        {
-            "algorithm": {
-                "name": "grpo",
-                "loss": "vanilla",
-                "loss_aggregation": "seq-mean-token-mean",
-                "clip_low": 0.2,
-                "clip_high": 0.2,
-                "normalize_by_std": True,
-            }
-        },
+        _algorithm("grpo", "vanilla", "seq-mean-token-mean", 0.2, 0.2, normalize_by_std=True),
     ),
     Preset.dr_grpo: PresetKeys(
         "Understanding R1-Zero-like training, arXiv:2503.20783",
-        {
-            "algorithm": {
-                "name": "grpo",
-                "loss": "vanilla",
-                "loss_aggregation": "seq-mean-token-sum-norm",
-                "clip_low": 0.2,
-                "clip_high": 0.2,
-                "normalize_by_std": False,
-            }
-        },
+        _algorithm("grpo", "vanilla", "seq-mean-token-sum-norm", 0.2, 0.2, normalize_by_std=False),
     ),
     Preset.dapo: PresetKeys(
         "arXiv:2503.14476, without its penalty on length",
         {
-            "algorithm": {
-                "name": "grpo",
-                "loss": "vanilla",
-                "loss_aggregation": "token-mean",
-                "clip_low": 0.2,
-                "clip_high": 0.28,
-                "clip_c": 10.0,
-                "normalize_by_std": True,
-            },
+            **_algorithm("grpo", "vanilla", "token-mean", 0.2, 0.28, clip_c=10.0, normalize_by_std=True),
             "rollout": {"equal_group": "resample"},
         },
     ),
     Preset.gspo: PresetKeys(
         "arXiv:2507.18071; one ratio for each row, of which an episode may have several",
-        {
-            "algorithm": {
-                "name": "grpo",
-                "loss": "gspo",
-                "loss_aggregation": "seq-mean-token-mean",
-                "clip_low": 3e-4,
-                "clip_high": 4e-4,
-                "normalize_by_std": True,
-            }
-        },
+        _algorithm("grpo", "gspo", "seq-mean-token-mean", 3e-4, 4e-4, normalize_by_std=True),
     ),
     Preset.rloo: PresetKeys(
         "Back to basics, arXiv:2402.14740; with the clip of PPO, where a step has several updates",
-        {
-            "algorithm": {
-                "name": "rloo",
-                "loss": "vanilla",
-                "loss_aggregation": "seq-mean-token-sum",
-                "clip_low": 0.2,
-                "clip_high": 0.2,
-            }
-        },
+        _algorithm("rloo", "vanilla", "seq-mean-token-sum", 0.2, 0.2),
     ),
     Preset.reinforce_pp: PresetKeys(
         "REINFORCE++, arXiv:2501.03262, without its KL penalty (`algorithm.kl_reward_coef`)",
-        {
-            "algorithm": {
-                "name": "reinforce_plus_plus",
-                "loss": "vanilla",
-                "loss_aggregation": "token-mean",
-                "clip_low": 0.2,
-                "clip_high": 0.2,
-            }
-        },
+        _algorithm("reinforce_plus_plus", "vanilla", "token-mean", 0.2, 0.2),
     ),
     Preset.cispo: PresetKeys(
         "MiniMax-M1, arXiv:2506.13585: no lower bound; the paper has no number for the upper one, 0.28 is DAPO's",
-        {
-            "algorithm": {
-                "name": "grpo",
-                "loss": "cispo",
-                "loss_aggregation": "token-mean",
-                "clip_low": 1.0,
-                "clip_high": 0.28,
-                "normalize_by_std": True,
-            }
-        },
+        _algorithm("grpo", "cispo", "token-mean", 1.0, 0.28, normalize_by_std=True),
     ),
     Preset.minirl: PresetKeys(
         "AgentRL of AgentCPM, with its strict bounds",
         {
-            "algorithm": {
-                "name": "rloo",
-                "loss": MINIRL,
-                "loss_aggregation": "seq-mean-token-sum",
-                "clip_low": 0.2,
-                "clip_high": 0.3,
-                "rollout_correction": "off",
-            },
+            **_algorithm("rloo", MINIRL, "seq-mean-token-sum", 0.2, 0.3, rollout_correction="off"),
             "rollout": {"equal_group": "drop"},
             "trainer": {"async": {"correction": "none"}},
         },
@@ -140,9 +80,8 @@ def with_preset(layers: Sequence[Layer], overrides: int) -> list[Layer]:
         section = layer.data.get("algorithm")
         if isinstance(section, Mapping) and "preset" in section:
             place, name = min(number, len(layers) - overrides), section["preset"]
-    if place is None or name not in list(
-        Preset.__members__
-    ):  # another value is refused with the other faults
+    known = list(Preset.__members__)
+    if place is None or name not in known:  # another value is refused with the other faults
         return list(layers)
     values = {key: dict(section) for key, section in PRESETS[Preset(name)].values.items()}
     return [*layers[:place], Layer(values, f"algorithm.preset={name}"), *layers[place:]]

@@ -110,7 +110,10 @@ def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
             *(f"{RAW_CORRECTION}.bypass_mode", "which it sets"),
         ),
         (["algorithm.age_decay=0.5"], "algorithm.age_decay", "algorithm.loss is vanilla"),
-        (["algorithm.preset=dapo", "rollout.n=1"], "rollout.equal_group", "nothing to compare"),
+        (
+            ["algorithm.preset=reinforce_pp", "rollout.n=1", "rollout.equal_group=drop"],
+            *("rollout.equal_group", "nothing to compare"),
+        ),
         (
             ["algorithm.preset=dapo", "verl.data.gen_batch_size=4"],
             *("verl.data.gen_batch_size", "one by one"),
