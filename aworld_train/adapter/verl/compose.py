@@ -148,11 +148,11 @@ def _model(recipe: Recipe) -> dict[str, Any]:
         f"{MODEL}.use_remove_padding": not on_cpu(recipe),
         f"{MODEL}.enable_gradient_checkpointing": not on_cpu(recipe),
     }
+    if modules := _external_modules(recipe):
+        keys[f"{MODEL}.external_lib"] = modules
     if by_megatron(recipe):
         return keys
     keys[f"{MODEL}.override_config"] = {"attn_implementation": attention_of(recipe)}
-    if modules := _external_modules(recipe):
-        keys[f"{MODEL}.external_lib"] = modules
     if not on_cpu(recipe) and ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
@@ -160,6 +160,9 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 
 def _external_modules(recipe: Recipe) -> list[str]:
+    losses = [MINIRL_MODULE] if recipe.algorithm.loss == MINIRL else []
+    if by_megatron(recipe):
+        return losses
     modules, attention = [], attention_of(recipe)
     if on_cpu(recipe):
         modules.append(REGISTRATION_MODULE)
@@ -167,9 +170,7 @@ def _external_modules(recipe: Recipe) -> list[str]:
         modules += [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
     if sees_images(recipe):
         modules.append(VISION_BATCHES_MODULE)
-    if recipe.algorithm.loss == MINIRL:
-        modules.append(MINIRL_MODULE)
-    return modules
+    return modules + losses
 
 
 def _data(recipe: Recipe) -> dict[str, Any]:

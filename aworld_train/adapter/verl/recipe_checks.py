@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.attention import attention_faults
-from aworld_train.adapter.verl.compose import by_megatron, joins_cluster, raw_key_faults
+from aworld_train.adapter.verl.compose import MINIRL_MODULE, by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.megatron import megatron_faults
 from aworld_train.adapter.verl.model_checks import model_faults
@@ -182,6 +182,13 @@ def _minirl(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             key,
             f"algorithm.loss={MINIRL} weighs each token by its probability over that with which it was sampled, "
             f"so there is nothing left to correct. Set {dotted(key)}={off}.",
+        )
+    library = "actor_rollout_ref.model.external_lib"
+    if (own := value_at(recipe.raw, library)) is not None and MINIRL_MODULE not in own:
+        yield (
+            ("verl", *library.split(".")),
+            f"algorithm.loss={MINIRL} is registered by {MINIRL_MODULE}: put it into the list of verl.{library}, which "
+            "takes the place of what a run would load.",
         )
     if value_at(recipe.raw, "algorithm.rollout_correction.bypass_mode") is False:
         yield (

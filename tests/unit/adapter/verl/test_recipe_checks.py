@@ -109,6 +109,10 @@ def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
             ["algorithm.preset=minirl", f"{RAW_CORRECTION}.bypass_mode=false"],
             *(f"{RAW_CORRECTION}.bypass_mode", "which it sets"),
         ),
+        (
+            ["algorithm.preset=minirl", "verl.actor_rollout_ref.model.external_lib=[mine]"],
+            *("verl.actor_rollout_ref.model.external_lib", "aworld_train.adapter.verl.minirl"),
+        ),
         (["algorithm.age_decay=0.5"], "algorithm.age_decay", "algorithm.loss is vanilla"),
         (
             ["algorithm.preset=reinforce_pp", "rollout.n=1", "rollout.equal_group=drop"],
