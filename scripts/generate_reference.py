@@ -20,7 +20,9 @@ import yaml
 
 from aworld_train.cli.main import LazyCommand, app
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, key_of, types_of
+from aworld_train.recipe.presets import PRESETS
 from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import map_values
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _HEADER = "<!-- Written by scripts/generate_reference.py. Change what it is made from instead. -->\n\n"
@@ -80,7 +82,23 @@ def main() -> int:
 
 def recipe_page() -> str:
     """The page with every key of a recipe, a table for each section."""
-    return _HEADER + _RECIPE_INTRODUCTION + "".join(_sections(Recipe, "", "The top level"))
+    return _HEADER + _RECIPE_INTRODUCTION + "".join(_sections(Recipe, "", "The top level")) + _presets()
+
+
+def _presets() -> str:
+    lines = [
+        f"| `{preset.value}` | {', '.join(_assignment(path, value) for path, value in map_values(keys.values))} "
+        f"| {_cell(keys.source)} |\n"
+        for preset, keys in PRESETS.items()
+    ]
+    return (
+        "\n## Presets\n\nThe values of `algorithm.preset`. Keys that a preset does not name keep their values.\n\n"
+        "| preset | keys | source |\n|---|---|---|\n" + "".join(lines)
+    )
+
+
+def _assignment(path: tuple[str, ...], value: Any) -> str:
+    return f"`{'.'.join(path)}: {str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _sections(section: type, path: str, title: str) -> Iterator[str]:

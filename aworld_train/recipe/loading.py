@@ -1,7 +1,8 @@
 """Loads a file, a mapping or a ``Recipe``, with overrides, into one checked ``Recipe``.
 
 Layers are merged into the defaults in this order: the recipe that ``extends`` names (its own ancestors first), the
-recipe, the overrides. Each is checked on its own, so that an error names its file and line; then the whole is.
+recipe, the overrides; the values of ``algorithm.preset`` come before the layer that names it. Each is checked on its
+own, so that an error names its file and line; then the whole is.
 """
 
 import re
@@ -16,6 +17,7 @@ from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.faults import Check, Faults, refuse
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, known_keys, types_of
 from aworld_train.recipe.output import to_dict, to_source
+from aworld_train.recipe.presets import lacks_its_preset, with_preset
 from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.secret_keys import MASK, looks_secret, written_out
 from aworld_train.recipe.source import Layer, from_mapping, parse_value, read_file
@@ -60,7 +62,8 @@ def read(
     while the rest is checked, so that one mistake hides no other.
     """
     path, layers = _layers(source)
-    layers += _read_overrides(overrides)
+    override_layers = _read_overrides(overrides)
+    layers = with_preset([*layers, *override_layers], len(override_layers))
     framework = _framework(layers)
     faults = Faults([defaults, *layers])
     base = tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults.data)
@@ -119,6 +122,11 @@ def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
     if isinstance(source, Recipe):
         if source.extends is not None:
             raise RecipeError("`extends` has no effect in a Recipe object, which already has every value")
+        if lacks_its_preset(source):
+            raise RecipeError(
+                "`algorithm.preset` has no effect in a Recipe object, which already has every value: "
+                "recipe.load({'algorithm': {'preset': ...}}) gives one with those of the preset"
+            )
         return None, [from_mapping(to_source(source))]
     return None, _with_ancestors(from_mapping(source), None, ())
 
@@ -169,6 +177,12 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     raw = data.pop(framework, {})
     other = data.pop(DEFAULT_FRAMEWORK, None)
     faults = [*values.problems(data, Recipe), *secret_keys.written_out(layer.data, framework)]
+    algorithm = data.get("algorithm")
+    preset = algorithm.get("preset") if isinstance(algorithm, Mapping) else None
+    if isinstance(preset, str) and "${" in preset:
+        faults.append(
+            (("algorithm", "preset"), "`algorithm.preset` names values of the recipe: write it out")
+        )
     if other is not None:
         text = f"the section `{DEFAULT_FRAMEWORK}` has no effect: `trainer.framework` is {framework}"
         faults.append(((DEFAULT_FRAMEWORK,), text))

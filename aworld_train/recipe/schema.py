@@ -116,6 +116,21 @@ class SmallGroup(Enum):
     resample = "resample"
 
 
+class EqualGroup(Enum):
+    """How a group whose rewards are all equal is treated, in which no episode has an advantage."""
+
+    keep = "keep"
+    drop = "drop"
+    resample = "resample"
+
+
+class Curriculum(Enum):
+    """By what the next training tasks are chosen."""
+
+    none = "none"
+    difficulty = "difficulty"
+
+
 @dataclass
 class ContextSection:
     policy: ContextPolicy = _doc(
@@ -277,6 +292,11 @@ class DatasetSection:
     val_limit: Limit = _doc("Most validation tasks used; -1 uses all.", -1)
     max_prompt_tokens: Count = _doc("Longest prompt, tools and system message included.", 1024)
     shuffle: bool = _doc("Shuffle the training tasks each epoch.", True)
+    curriculum: Curriculum = _doc(
+        "Which tasks are played next: none, each once an epoch; difficulty, those that the model always or never "
+        "solves less often, down to a tenth.",
+        Curriculum.none,
+    )
 
     @property
     def train_files(self) -> list[str]:
@@ -345,9 +365,27 @@ class RolloutCorrection(Enum):
     sequence = "sequence"
 
 
+class Preset(Enum):
+    grpo = "grpo"
+    dr_grpo = "dr_grpo"
+    dapo = "dapo"
+    gspo = "gspo"
+    rloo = "rloo"
+    reinforce_pp = "reinforce_pp"
+    cispo = "cispo"
+    minirl = "minirl"
+
+
 @dataclass
 class AlgorithmSection:
+    preset: Preset | None = _doc(
+        "A published loss as a set of keys, listed [below](#presets). What is given beside it, or laid over it, wins; "
+        "what is inherited does not."
+    )
     name: Name = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
+    loss: Name = _doc(
+        "Policy loss of the framework: vanilla (PPO's), gspo, cispo, ...; or minirl.", "vanilla"
+    )
     kl_coef: NonNegativeFloat = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
     )
@@ -358,6 +396,11 @@ class AlgorithmSection:
     clip_high: PositiveFloat = _doc("Upper clip of the importance ratio.", 0.2)
     clip_c: AboveOne = _doc(
         "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
+    )
+    age_decay: NonNegativeFloat = _doc(
+        "With minirl, how fast the bounds of a token close with the age of the weights that sampled it: `clip_low` and "
+        "`clip_high` times exp(-age_decay * age in steps).",
+        0.0,
     )
     rollout_correction: RolloutCorrection = _doc(
         "Truncated importance sampling: weigh each token (sequence: each episode, whatever its rows) by the trainer's "
@@ -420,6 +463,14 @@ class RolloutSection:
     )
     small_group: SmallGroup = _doc(
         "A smaller group is dropped, or the failed ones are played again (resample).", SmallGroup.drop
+    )
+    equal_group: EqualGroup = _doc(
+        "A group whose rewards are all equal, and which teaches nothing: keep, drop, or resample, which plays other "
+        "tasks in place of such groups. A step that has no other group keeps them.",
+        EqualGroup.keep,
+    )
+    max_resamples: PositiveInt = _doc(
+        "With equal_group=resample, most tasks played in place of others in one step, in batches.", 3
     )
     val_n: PositiveInt = _doc("Episodes per validation task; the accuracy is over all of them.", 1)
     val_temperature: NonNegativeFloat = _doc("Sampling temperature in validation; 0 is greedy.", 0.0)

@@ -151,7 +151,9 @@ def convert(value: Any, hint: Any) -> Any:
         return float(value)
     if get_origin(hint) is list:
         return [convert(entry, get_args(hint)[0]) for entry in value]
-    return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value
+    options = (hint, *get_args(hint))
+    enum = next((option for option in options if isinstance(option, type) and issubclass(option, Enum)), None)
+    return value if enum is None or value is None else enum(value)
 
 
 def _interpolated(value: Any) -> bool:

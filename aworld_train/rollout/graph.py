@@ -131,6 +131,7 @@ class Row:
 
     ``mask`` is 1 where a token was sampled and no earlier row holds it, and ``versions`` are those of these tokens;
     ``logprobs`` are 0 where tokens are context. ``turns`` are begin and end of each sampled turn in ``response``.
+    ``version_parts`` are places in it from which on tokens of the mask have a version.
     """
 
     prompt: list[int]
@@ -141,6 +142,7 @@ class Row:
     versions: WeightVersions | None
     images: list[Image]
     leaf: Node
+    version_parts: tuple[tuple[int, int], ...] = ()
 
     def split_at(self, longest_prompt: int) -> Self:
         """The same row with at most ``longest_prompt`` tokens in its prompt; the others are put before the response."""
@@ -155,6 +157,7 @@ class Row:
             mask=[0] * n + self.mask,
             logprobs=[0.0] * n + self.logprobs,
             turns=[(begin + n, end + n) for begin, end in self.turns],
+            version_parts=tuple((begin + n, version) for begin, version in self.version_parts),
         )
 
 
@@ -338,6 +341,7 @@ def _row(leaf: Node, trained: set[int]) -> Row:
     logprobs: list[float] = []
     turns = []
     own = []
+    parts: list[tuple[int, int]] = []
     for node in rest:
         fresh = node.logprobs is not None and id(node) not in trained
         if node.sampled:
@@ -345,9 +349,19 @@ def _row(leaf: Node, trained: set[int]) -> Row:
             trained.add(id(node))
         if fresh:
             own.append(node.versions)
+            first = ((0, node.versions.first),) if node.versions else ()
+            parts += [(len(response) + begin, version) for begin, version in node.parts or first]
         response += node.tokens
         mask += [int(fresh)] * len(node.tokens)
         logprobs += node.logprobs if fresh and node.logprobs is not None else [0.0] * len(node.tokens)
     return Row(
-        list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf.images, leaf
+        list(root.tokens),
+        response,
+        mask,
+        logprobs,
+        turns,
+        WeightVersions.span(own),
+        leaf.images,
+        leaf,
+        tuple(parts),
     )

@@ -5,6 +5,7 @@ sees them as one row with one reward, and its advantages are cut apart again. A 
 where the scorer gives agents rewards of their own.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def scored_once(scores: torch.Tensor, samples: Sequence[Sample]) -> torch.Tensor
 
 def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample], by: Estimator) -> None:
     """Give a batch (rows x tokens) the advantages and returns of its samples; other rows get zeros."""
-    if not samples:
+    if not samples or not data.batch["response_mask"].any():
         data.batch["advantages"] = data.batch["returns"] = torch.zeros_like(data.batch["token_level_rewards"])
         return
     names = [name for name in ("token_level_rewards", "response_mask", "values") if name in data.batch]
@@ -151,6 +152,20 @@ def _cut_apart(
             rows[row, : lengths[row]] = tokens[begin : begin + lengths[row]]
             begin += lengths[row]
     return rows
+
+
+def bound_widths(
+    shape: torch.Size, parts: Sequence[Sequence[tuple[int, int]]], version: int, decay: float
+) -> torch.Tensor:
+    """By token (rows x tokens) what is left of its bounds: exp(-decay * age), with its age in versions of the weights.
+
+    ``parts`` of each row are places from which on tokens have a version; ``version`` is that which is trained.
+    """
+    widths = torch.ones(shape)
+    for row, row_parts in zip(widths, parts, strict=True):
+        for begin, sampled in row_parts:
+            row[begin:] = math.exp(-decay * max(0, version - sampled))
+    return widths
 
 
 def shares_of_tokens(mask: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:

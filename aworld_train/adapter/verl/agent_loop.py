@@ -94,6 +94,7 @@ def output_rows(finished: FinishedEpisode) -> list[EpisodeRow]:
                 **episode_facts(finished),
                 "min_global_steps": row.versions.first if row.versions else None,
                 "max_global_steps": row.versions.last if row.versions else None,
+                "version_parts": row.version_parts,
                 # VeRL expects these two from every agent loop.
                 "turn_scores": [],
                 "tool_rewards": [],

@@ -37,10 +37,13 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu, sampling_type
 from aworld_train.recipe.output import written
+from aworld_train.recipe.presets import MINIRL
 from aworld_train.recipe.schema import (
     AsyncCorrection,
+    Curriculum,
     Device,
     Engine,
+    EqualGroup,
     LauncherName,
     Mode,
     Offload,
@@ -55,6 +58,7 @@ AGENT_FILE = "agent.yaml"
 LOGPROBS_MODULE = "aworld_train.adapter.verl.logprobs"
 VISION_BATCHES_MODULE = "aworld_train.adapter.verl.vision_batches"
 """Each replaces a function of VeRL's where it is imported."""
+MINIRL_MODULE = "aworld_train.adapter.verl.minirl"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 TRAINERS = {
@@ -102,7 +106,9 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_data(recipe),
         **_actor(recipe),
         **_algorithm(recipe),
+        **_minirl(recipe),
         **_rollout(recipe, run_dir),
+        **_sampler(recipe),
         **_reward(recipe, run_dir),
         **_trainer(recipe, run_dir),
         **_asynchronous(recipe),
@@ -142,11 +148,11 @@ def _model(recipe: Recipe) -> dict[str, Any]:
         f"{MODEL}.use_remove_padding": not on_cpu(recipe),
         f"{MODEL}.enable_gradient_checkpointing": not on_cpu(recipe),
     }
+    if modules := _external_modules(recipe):
+        keys[f"{MODEL}.external_lib"] = modules
     if by_megatron(recipe):
         return keys
     keys[f"{MODEL}.override_config"] = {"attn_implementation": attention_of(recipe)}
-    if modules := _external_modules(recipe):
-        keys[f"{MODEL}.external_lib"] = modules
     if not on_cpu(recipe) and ties_head(recipe):
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
@@ -154,6 +160,9 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 
 def _external_modules(recipe: Recipe) -> list[str]:
+    losses = [MINIRL_MODULE] if recipe.algorithm.loss == MINIRL else []
+    if by_megatron(recipe):
+        return losses
     modules, attention = [], attention_of(recipe)
     if on_cpu(recipe):
         modules.append(REGISTRATION_MODULE)
@@ -161,7 +170,7 @@ def _external_modules(recipe: Recipe) -> list[str]:
         modules += [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
     if sees_images(recipe):
         modules.append(VISION_BATCHES_MODULE)
-    return modules
+    return modules + losses
 
 
 def _data(recipe: Recipe) -> dict[str, Any]:
@@ -236,6 +245,13 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def _minirl(recipe: Recipe) -> dict[str, Any]:
+    """VeRL takes the probabilities with which tokens were sampled for the old ones, which its ratio is to."""
+    if recipe.algorithm.loss != MINIRL:
+        return {}
+    return {"algorithm.rollout_correction.bypass_mode": True}
+
+
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     section = recipe.rollout
     keys: dict[str, Any] = {
@@ -263,15 +279,31 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         keys[f"{ROLLOUT}.max_model_len"] = recipe.max_episode_tokens
     arguments = f"{ROLLOUT}.engine_kwargs.{section.engine.value}"
     keys |= {f"{arguments}.{name}": value for name, value in section.engine_args.items()}
-    if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
-        # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
-        keys |= {
-            "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
-            "trainer.v1.sampler.custom_sampler.name": "GroupSampler"
-            if recipe.trainer.mode is Mode.sync
-            else "AsyncGroupSampler",
-            "trainer.v1.sampler.sampler_kwargs": {"min_group": min_group(recipe)},
+    return keys
+
+
+def _sampler(recipe: Recipe) -> dict[str, Any]:
+    trainer, rollout = recipe.trainer, recipe.rollout
+    is_sync = trainer.mode is Mode.sync
+    settings = {
+        "min_group": min_group(recipe),
+        "equal_group": rollout.equal_group.value,
+        "max_resamples": rollout.max_resamples,
+        "curriculum": recipe.dataset.curriculum is not Curriculum.none,
+        "age_decay": recipe.algorithm.age_decay,
+    }
+    if not is_sync:
+        settings |= {
+            "max_staleness": trainer.async_.staleness,
+            "partial_rollouts": trainer.async_.partial_rollouts,
         }
+    keys: dict[str, Any] = {
+        "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
+        "trainer.v1.sampler.custom_sampler.name": "GroupSampler" if is_sync else "AsyncGroupSampler",
+        "trainer.v1.sampler.sampler_kwargs": settings,
+    }
+    if not is_sync or rollout.equal_group is EqualGroup.resample:
+        keys["data.gen_batch_size"] = 1  # else VeRL cannot play one task in place of another
     return keys
 
 
@@ -313,12 +345,6 @@ def _asynchronous(recipe: Recipe) -> dict[str, Any]:
         f"trainer.v1.{mode.value}.num_warmup_batches": section.warmup_batches,
         # VeRL counts from when a task was begun, the sampler from the weights; it has its bound from sampler_kwargs.
         "trainer.v1.sampler.max_off_policy_threshold": None,
-        "trainer.v1.sampler.sampler_kwargs": {
-            "min_group": min_group(recipe),
-            "max_staleness": section.staleness,
-            "partial_rollouts": section.partial_rollouts,
-        },
-        "data.gen_batch_size": 1,
         f"{correction}.rollout_is": ROLLOUT_IS[section.correction],
         f"{correction}.rollout_is_threshold": section.correction_cap,
     }

@@ -28,6 +28,7 @@ _NAMES = {
     "clip_fraction": "actor/pg_clipfrac",
     "groups": "training/groups",
     "equal_groups": "training/equal_groups",
+    "resampled_groups": "training/resampled_groups",
     "rejected_episodes": "training/rejected_episodes",
     "rejected_tokens": "training/rejected_tokens",
     "stale_episodes": "training/stale_episodes",

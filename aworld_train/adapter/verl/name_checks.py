@@ -10,6 +10,7 @@ from typing import Any
 
 from aworld_train.adapter.verl.registries import compared, listed, registered, torch_optimizers
 from aworld_train.errors import suggestion
+from aworld_train.recipe.presets import MINIRL
 from aworld_train.recipe.schema import AlgorithmSection, Recipe
 from aworld_train.recipe.tree import KeyPath, dotted, map_values
 
@@ -31,11 +32,11 @@ def kl_estimators() -> frozenset[str]:
     return names | {f"{name}+" for name in names}
 
 
+def losses() -> frozenset[str]:
+    return registered(_ALGORITHMS, "register_policy_loss") | {MINIRL}
+
+
 RAW_NAMES: Mapping[str, tuple[str, Names]] = {
-    "actor_rollout_ref.actor.policy_loss.loss_mode": (
-        "policy loss",
-        partial(registered, _ALGORITHMS, "register_policy_loss"),
-    ),
     "actor_rollout_ref.actor.kl_loss_type": ("estimator of the KL divergence", kl_estimators),
     "algorithm.kl_penalty": ("estimator of the KL divergence", kl_estimators),
     "algorithm.kl_ctrl.type": (
@@ -70,6 +71,8 @@ def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     # A test checks the defaults, so that VeRL's longest file is read only where a recipe has other names.
     if algorithm.name != default.name:
         yield from _fault(("algorithm", "name"), "advantage estimator", algorithm.name, ESTIMATORS)
+    if algorithm.loss != default.loss:
+        yield from _fault(("algorithm", "loss"), "policy loss", algorithm.loss, losses)
     if algorithm.loss_aggregation != default.loss_aggregation:
         yield from _fault(
             ("algorithm", "loss_aggregation"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.attention import attention_faults, shared_prefix_faults
-from aworld_train.adapter.verl.compose import by_megatron, joins_cluster, raw_key_faults
+from aworld_train.adapter.verl.compose import MINIRL_MODULE, by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.megatron import megatron_faults
 from aworld_train.adapter.verl.model_checks import model_faults
@@ -15,7 +15,16 @@ from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe, RolloutCorrection, SamplingType
+from aworld_train.recipe.presets import MINIRL
+from aworld_train.recipe.schema import (
+    AsyncCorrection,
+    Engine,
+    EqualGroup,
+    Mode,
+    Recipe,
+    RolloutCorrection,
+    SamplingType,
+)
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
@@ -41,6 +50,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _sglang(recipe)
     yield from _sampling(recipe)
     yield from _correction(recipe)
+    yield from _equal_groups(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
@@ -132,9 +142,10 @@ def _correction(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Corrections that VeRL computes in the loss, where a row is all that is known, or does not compute at all."""
     section = "algorithm.rollout_correction"
     key: KeyPath = ("verl", *section.split("."))
-    loss = "actor_rollout_ref.actor.policy_loss.loss_mode"
-    if reason := _BY_ROWS.get(value_at(recipe.raw, loss)):
-        yield ("verl", *loss.split(".")), f"verl.{loss}={value_at(recipe.raw, loss)} {reason}"
+    algorithm = recipe.algorithm
+    if reason := _BY_ROWS.get(algorithm.loss):
+        yield ("algorithm", "loss"), f"algorithm.loss={algorithm.loss} {reason}"
+    yield from _minirl(recipe)
     rejection = value_at(recipe.raw, f"{section}.rollout_rs")
     if rejection and value_at(recipe.raw, f"{section}.rollout_rs_threshold") is None:
         yield (
@@ -142,12 +153,68 @@ def _correction(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"verl.{section}.rollout_rs is {rejection}, and verl.{section}.rollout_rs_threshold says nothing: name the "
             "bounds, such as '0.5_2.0' for a kind that ends in k1, or leave both out.",
         )
-    is_corrected = recipe.algorithm.rollout_correction is not RolloutCorrection.off or rejection
+    is_corrected = algorithm.rollout_correction is not RolloutCorrection.off or rejection
     if value_at(recipe.raw, f"{section}.bypass_mode") is True and is_corrected:
         yield (
             (*key, "bypass_mode"),
             f"verl.{section}.bypass_mode takes the engine's probabilities for the trainer's, so there is nothing to "
             f"correct. Leave it out, or algorithm.rollout_correction and verl.{section}.rollout_rs.",
+        )
+
+
+def _minirl(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    algorithm = recipe.algorithm
+    if algorithm.loss != MINIRL:
+        if algorithm.age_decay:
+            yield (
+                ("algorithm", "age_decay"),
+                f"algorithm.age_decay closes the bounds of algorithm.loss={MINIRL}, and algorithm.loss is "
+                f"{algorithm.loss}. Leave it out.",
+            )
+        return
+    corrections = {
+        ("algorithm", "rollout_correction"): algorithm.rollout_correction is not RolloutCorrection.off,
+        ("trainer", "async", "correction"): recipe.trainer.mode is not Mode.sync
+        and recipe.trainer.async_.correction is not AsyncCorrection.none,
+    }
+    for key in (key for key, is_set in corrections.items() if is_set):
+        off = "off" if key[0] == "algorithm" else "none"
+        yield (
+            key,
+            f"algorithm.loss={MINIRL} weighs each token by its probability over that with which it was sampled, "
+            f"so there is nothing left to correct. Set {dotted(key)}={off}.",
+        )
+    library = "actor_rollout_ref.model.external_lib"
+    if (own := value_at(recipe.raw, library)) is not None and MINIRL_MODULE not in own:
+        yield (
+            ("verl", *library.split(".")),
+            f"algorithm.loss={MINIRL} is registered by {MINIRL_MODULE}: put it into the list of verl.{library}, which "
+            "takes the place of what a run would load.",
+        )
+    if value_at(recipe.raw, "algorithm.rollout_correction.bypass_mode") is False:
+        yield (
+            ("verl", "algorithm", "rollout_correction", "bypass_mode"),
+            f"algorithm.loss={MINIRL} needs verl.algorithm.rollout_correction.bypass_mode, which it sets. Leave it "
+            "out.",
+        )
+
+
+def _equal_groups(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    key: KeyPath = ("rollout", "equal_group")
+    equal_group = recipe.rollout.equal_group
+    if equal_group is EqualGroup.keep:
+        return
+    if recipe.rollout.n < 2:
+        yield (
+            key,
+            f"rollout.equal_group is {equal_group.value}, and rollout.n is 1: there is nothing to compare.",
+        )
+    part = value_at(recipe.raw, "data.gen_batch_size")
+    if equal_group is EqualGroup.resample and part not in (None, 1):
+        yield (
+            ("verl", "data", "gen_batch_size"),
+            "rollout.equal_group=resample plays tasks one by one in place of others. Leave verl.data.gen_batch_size "
+            "out, or set rollout.equal_group to keep or drop.",
         )
 
 

@@ -1,6 +1,6 @@
 """Sizes that VeRL and its engines refuse only after a run has started, each with the place where they do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
@@ -17,7 +17,6 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _batch(recipe)
-    yield from _group_filter(recipe)
     if recipe.trainer.mode is not Mode.sync:
         yield from _asynchronous(recipe)
     if recipe.rollout.engine is not Engine.transformers:
@@ -99,21 +98,6 @@ def _padding(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
 
 
-def _group_filter(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """verl/trainer/ppo/v1 refuses these when the trainer is built."""
-    groups = value_at(recipe.raw, "algorithm.filter_groups")
-    if isinstance(groups, Mapping) and groups.get("enable") is True and not groups.get("metric", "reward"):
-        yield (
-            ("verl", "algorithm", "filter_groups", "metric"),
-            "verl.algorithm.filter_groups.metric is empty, and verl.algorithm.filter_groups.enable is true: name the "
-            "score by which groups are filtered, or leave the key out for the reward.",
-        )
-    key = "algorithm.filter_groups.max_inflight_gen_batches"
-    number = value_at(recipe.raw, key)
-    if _is_whole(number) and number < 1:
-        yield ("verl", *key.split(".")), f"verl.{key} must be 1 or more; it is {number}."
-
-
 def _asynchronous(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """verl/trainer/ppo/v1/trainer_separate_async.py compares some of these when the trainer is built."""
     trainer, section = recipe.trainer, recipe.trainer.async_
@@ -147,12 +131,6 @@ def _asynchronous(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("algorithm", "rollout_correction"),
             f"with {mode} trainer.async.correction corrects for other probabilities. Leave "
             "algorithm.rollout_correction out.",
-        )
-    if value_at(recipe.raw, "algorithm.filter_groups.enable") is True:
-        yield (
-            ("verl", "algorithm", "filter_groups", "enable"),
-            f"verl.algorithm.filter_groups brings a sampler of VeRL's, and with {mode} the bound on staleness is that "
-            "of aworld-train's. Leave it out.",
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import transfer_queue as queue
 from tensordict import TensorDict
+from torchdata.stateful_dataloader import StatefulDataLoader
 from verl import DataProto
 from verl.trainer.distillation import is_distillation_enabled
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
@@ -27,9 +28,11 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.workers.utils.padding import response_to_nested
 
+from aworld_train.adapter.episodes.curriculum import DifficultyOrder
 from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
+    bound_widths,
     correct,
     episodes_of,
     estimate,
@@ -54,6 +57,7 @@ _COUNTS = [
         *("rows", "episodes", "updates", "padding_rows", "clipped_updates", "groups", "equal_groups"),
         *("rejected_tokens", "rejected_episodes", "stale_episodes", "stale_tokens"),
         *_TOKENS,
+        "resampled_groups",
     )
 ]
 _MEAN_OF_MEANS = "seq-mean-token-mean"
@@ -73,12 +77,33 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
     """What VeRL's trainers of all modes get in place of their own, by inheritance from this class first."""
 
     mode: Mode
+    train_dataloader: Any
 
     def _build_replay_buffer(self) -> Any:
         # Where VeRL asks for the mode, its own name of it counts.
         self.trainer_mode = self.mode.value
         self.parameter_sync_step = self.config.trainer.v1[self.trainer_mode].get("parameter_sync_step", 1)
         return super()._build_replay_buffer()
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        self._curriculum: DifficultyOrder | None = None
+        if self.config.trainer.v1.sampler.sampler_kwargs.curriculum:
+            data, loader = self.config.data, self.train_dataloader
+            self._curriculum = DifficultyOrder(len(self.train_dataset), data.seed, data.shuffle)
+            self.train_dataloader = StatefulDataLoader(
+                self.train_dataset,
+                batch_size=loader.batch_size,
+                drop_last=True,
+                collate_fn=loader.collate_fn,
+                sampler=self._curriculum,
+            )
+
+    def _fetch_one_gen_batch(self) -> Any:
+        batch = super()._fetch_one_gen_batch()
+        if self._curriculum is not None:
+            self._curriculum.begin(batch["uid"])
+        return batch
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
         self._counts = Counter[str]()
@@ -90,6 +115,9 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         """One sampled batch of a step; VeRL would average its counts with those of the step's others."""
         batch = super()._step_once(metrics, *arguments)
         self._counts.update({name: metrics[name] for name in _COUNTS if name in metrics})
+        if self._curriculum is not None:
+            self._curriculum.end(self.replay_buffer.rewards)
+            self.replay_buffer.rewards.clear()
         return batch
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *_: Any, **__: Any) -> Any:
@@ -148,6 +176,13 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         data.batch["token_level_rewards"] = data.batch["token_level_scores"]
         episodes = [rows for rows in episodes_of(batch.keys) if not batch.tags[rows[0]].get("is_padding")]
         data, changed = self._corrected(data, lengths, episodes, metrics)
+        if decay := self.config.trainer.v1.sampler.sampler_kwargs.get("age_decay"):
+            # VeRL passes no other column to a policy loss, and minirl has no weights.
+            parts = [fact.get("version_parts") or () for fact in facts]
+            data.batch["rollout_is_weights"] = bound_widths(
+                data.batch["response_mask"].shape, parts, int(self.global_steps) - 1, decay
+            )
+            changed.append("rollout_is_weights")
         for name in algorithm.get("gdpo_reward_keys") or ():
             data.non_tensor_batch[name] = np.array(
                 [(fact.get("reward_extra_info") or {}).get(name, 0.0) for fact in facts]
@@ -206,6 +241,8 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             metrics |= measured
             changed.append("token_level_rewards")
         correction = algorithm.get("rollout_correction")
+        if not data.batch["response_mask"].any():
+            return data, changed
         if correction is not None and "rollout_log_probs" in data.batch and not correction.get("bypass_mode"):
             metrics |= correct(data, lengths, episodes, correction)
             changed += [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
 from aworld_train.recipe import Engine, Recipe
+from aworld_train.recipe.schema import Egress
 
 
 @pytest.fixture(autouse=True)
@@ -176,3 +177,8 @@ def test_the_unresolved_form_keeps_interpolations_and_loads_the_same(monkeypatch
     assert "extends" not in loaded.unresolved
     assert loaded.path is not None and loaded.path.name == "a.yaml"
     assert recipe.load(write("stored/recipe.yaml", stored)) == loaded.recipe
+
+
+def test_a_choice_that_may_be_left_out_is_read_as_the_choice_it_is() -> None:
+    assert recipe.load({"env": {"egress": "none"}}).env.egress is Egress.none
+    assert recipe.load({"env": {"egress": None}}).env.egress is None

@@ -93,6 +93,7 @@ def test_what_a_prompt_has_beyond_its_limit_is_context_before_the_response() -> 
         mask=[0, 0, 1, 1],
         logprobs=[0.0, 0.0, -1.0, -2.0],
         turns=[(2, 4)],
+        version_parts=((2, 7),),
     )
 
 
@@ -226,6 +227,7 @@ def test_rows_hold_each_path_and_train_each_token_once() -> None:
             WeightVersions(0, 1),
             list(look.images),
             leaves[1],
+            ((0, 0), (4, 1)),
         ),
         Row(
             [0, 0],
@@ -236,6 +238,7 @@ def test_rows_hold_each_path_and_train_each_token_once() -> None:
             WeightVersions(2, 2),
             list(look.images),
             leaves[2],
+            ((4, 2),),
         ),
     ]
 

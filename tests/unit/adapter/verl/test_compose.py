@@ -13,6 +13,7 @@ from aworld_train.adapter.verl.attention import VARLEN_MODULE
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import (
     LOGPROBS_MODULE,
+    MINIRL_MODULE,
     VISION_BATCHES_MODULE,
     agent_file,
     compose,
@@ -110,6 +111,10 @@ def test_what_the_recipe_says_is_what_verl_is_told(
                 "trainer.v1.sampler.custom_sampler.name": "AsyncGroupSampler",
                 "trainer.v1.sampler.sampler_kwargs": {
                     "min_group": 2,
+                    "equal_group": "keep",
+                    "max_resamples": 3,
+                    "curriculum": False,
+                    "age_decay": 0.0,
                     "max_staleness": 3,
                     "partial_rollouts": False,
                 },
@@ -168,10 +173,17 @@ def test_a_secret_is_not_written_into_the_run_folder(monkeypatch: pytest.MonkeyP
         )
 
 
-def test_verls_own_sampler_is_kept_where_its_group_filter_is_asked_for(tmp_path: Path) -> None:
-    assert leaf(composed(tmp_path), "trainer.v1.sampler.custom_sampler.name") == "GroupSampler"
-    filtered = composed(tmp_path, "verl.algorithm.filter_groups.enable=true")
-    assert leaf(filtered, "trainer.v1.sampler.custom_sampler.name") is None
+def test_tasks_that_may_replace_others_are_played_one_by_one(tmp_path: Path) -> None:
+    assert leaf(composed(tmp_path), "data.gen_batch_size") is None
+    assert leaf(composed(tmp_path, "algorithm.preset=dapo"), "data.gen_batch_size") == 1
+
+
+def test_minirl_is_registered_and_gets_the_probabilities_of_sampling(tmp_path: Path) -> None:
+    config = composed(tmp_path, "algorithm.preset=minirl", "algorithm.age_decay=0.5")
+    assert leaf(config, "actor_rollout_ref.actor.policy_loss.loss_mode") == "minirl"
+    assert MINIRL_MODULE in leaf(config, "actor_rollout_ref.model.external_lib")
+    assert leaf(config, "algorithm.rollout_correction.bypass_mode") is True
+    assert leaf(config, "trainer.v1.sampler.sampler_kwargs.age_decay") == 0.5
 
 
 def test_the_agent_file_holds_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

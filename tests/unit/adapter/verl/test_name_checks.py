@@ -11,9 +11,17 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of, recipe_faults
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.name_checks import AGGREGATIONS, ESTIMATORS, LOGGERS, RAW_NAMES, value_at
+from aworld_train.adapter.verl.name_checks import (
+    AGGREGATIONS,
+    ESTIMATORS,
+    LOGGERS,
+    RAW_NAMES,
+    losses,
+    value_at,
+)
 from aworld_train.adapter.verl.registries import compared, registered
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.presets import MINIRL
 from aworld_train.recipe.schema import AlgorithmSection
 from aworld_train.recipe.tree import merge, nested
 
@@ -33,8 +41,7 @@ def test_the_names_are_those_of_verl_s_own_registries() -> None:
     from verl.utils.tracking import Tracking
 
     assert ESTIMATORS() == {str(getattr(name, "value", name)) for name in core_algos.ADV_ESTIMATOR_REGISTRY}
-    losses = RAW_NAMES["actor_rollout_ref.actor.policy_loss.loss_mode"][1]
-    assert losses() == set(core_algos.POLICY_LOSS_REGISTRY)
+    assert losses() == set(core_algos.POLICY_LOSS_REGISTRY) | {MINIRL}
     assert LOGGERS() == set(Tracking.supported_backend)
 
 
@@ -74,7 +81,7 @@ def test_the_recipe_s_own_defaults_are_names_of_verl() -> None:
         ("algorithm.name=reinforce++", "reinforce_plus_plus"),
         ("algorithm.loss_aggregation=token_mean", "token-mean"),
         ("trainer.loggers=[wandbb]", "wandb"),
-        ("verl.actor_rollout_ref.actor.policy_loss.loss_mode=gsp", "gspo"),
+        ("algorithm.loss=gsp", "gspo"),
         ("verl.actor_rollout_ref.actor.kl_loss_type=ABS", "abs"),
         ("verl.algorithm.kl_penalty=low_var", "low_var_kl"),
         ("verl.algorithm.kl_ctrl.type=adaptiv", "adaptive"),
@@ -113,7 +120,7 @@ def test_all_unknown_names_are_named_at_once() -> None:
         "algorithm.name=rloo",
         "algorithm.loss_aggregation=seq-mean-token-sum",
         "trainer.loggers=[wandb,tensorboard]",
-        "verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo",
+        "algorithm.loss=gspo",
         "verl.algorithm.kl_penalty=k3+",
         "verl.algorithm.rollout_correction.loss_type=ppo_clip",
         "verl.actor_rollout_ref.actor.optim.optimizer=SGD",

@@ -98,6 +98,8 @@ def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:
         ("trainer.v1.trainer_mode", "colocate_async", "`trainer.mode`"),
         ("trainer.v1.sampler.max_off_policy_threshold", 2, "`trainer.async.staleness`"),
         ("actor_rollout_ref.actor.use_prefix_grouper", True, "`trainer.shared_prefix`"),
+        ("actor_rollout_ref.actor.policy_loss.loss_mode", "gspo", "`algorithm.loss`"),
+        ("algorithm.filter_groups.enable", True, "`rollout.equal_group`"),
         (f"{ROLLOUT}.agent.agent_loop_config_path", "a.yaml", "`agent` section"),
         (f"{ROLLOUT}.agent.agent_loop_manager_class", "mine.Manager", "`agent` section"),
         (f"{ROLLOUT}.agent.default_agent_loop", "tool_agent", "`agent.loop`"),
@@ -169,7 +171,6 @@ def test_most_keys_stay_free(free_leaves: dict[KeyPath, Any]) -> None:
     assert {
         "actor_rollout_ref.actor.ppo_epochs",
         "actor_rollout_ref.actor.fsdp_config.param_offload",
-        "actor_rollout_ref.actor.policy_loss.loss_mode",
         f"{ROLLOUT}.max_num_batched_tokens",
         "trainer.balance_batch",
         "algorithm.gamma",
@@ -183,8 +184,6 @@ def test_whatever_free_key_is_changed_a_run_keeps_what_it_relies_on(
     assert dict(broken(compose(recipe, tmp_path), recipe, tmp_path)) == {}
     raw: dict[str, Any] = {}
     for path, value in free_leaves.items():
-        if path == ("algorithm", "filter_groups", "enable"):
-            continue  # it keeps VeRL's own sampler on purpose, see test_compose
         raw = merge(raw, nested(path, value))
     changed = recipes.load({**GPU, "verl": raw})
     composed = compose(changed, tmp_path)

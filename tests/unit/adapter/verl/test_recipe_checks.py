@@ -83,16 +83,16 @@ def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
     ("overrides", "key", "sentence"),
     [
         (
-            ["verl.actor_rollout_ref.actor.policy_loss.loss_mode=bypass_mode"],
-            "verl.actor_rollout_ref.actor.policy_loss.loss_mode",
+            ["algorithm.loss=bypass_mode"],
+            "algorithm.loss",
             "rejects rows, and an episode may have several",
         ),
         (
-            ["verl.actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean"],
-            "verl.actor_rollout_ref.actor.policy_loss.loss_mode",
+            ["algorithm.loss=geo_mean"],
+            "algorithm.loss",
             "what an episode weighs depends on how many rows it has",
         ),
-        (["verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo"], "", ""),
+        (["algorithm.loss=gspo"], "", ""),
         (REJECTION[:1], f"{RAW_CORRECTION}.rollout_rs", "name the bounds"),
         (
             ["algorithm.rollout_correction=sequence", f"{RAW_CORRECTION}.bypass_mode=true"],
@@ -100,6 +100,28 @@ def test_no_engine_samples_from_a_part_of_what_the_trainer_computes(
         ),
         ([*REJECTION, f"{RAW_CORRECTION}.bypass_mode=true"], f"{RAW_CORRECTION}.bypass_mode", "nothing to"),
         ([f"{RAW_CORRECTION}.bypass_mode=true"], "", ""),
+        (["algorithm.preset=minirl"], "", ""),
+        (
+            ["algorithm.preset=minirl", "algorithm.rollout_correction=token"],
+            *("algorithm.rollout_correction", "nothing left to correct"),
+        ),
+        (
+            ["algorithm.preset=minirl", f"{RAW_CORRECTION}.bypass_mode=false"],
+            *(f"{RAW_CORRECTION}.bypass_mode", "which it sets"),
+        ),
+        (
+            ["algorithm.preset=minirl", "verl.actor_rollout_ref.model.external_lib=[mine]"],
+            *("verl.actor_rollout_ref.model.external_lib", "aworld_train.adapter.verl.minirl"),
+        ),
+        (["algorithm.age_decay=0.5"], "algorithm.age_decay", "algorithm.loss is vanilla"),
+        (
+            ["algorithm.preset=reinforce_pp", "rollout.n=1", "rollout.equal_group=drop"],
+            *("rollout.equal_group", "nothing to compare"),
+        ),
+        (
+            ["algorithm.preset=dapo", "verl.data.gen_batch_size=4"],
+            *("verl.data.gen_batch_size", "one by one"),
+        ),
         (["algorithm.rollout_correction=sequence", *REJECTION], "", ""),
     ],
 )

@@ -77,7 +77,7 @@ def test_an_episode_s_rows_are_verl_s_with_their_agent_and_the_facts_that_are_sc
         episode=SimpleNamespace(generate_seconds=1.5),
     )
     image: Any = SimpleNamespace(picture="a picture")
-    seen = Row([1], [2, 3], [1, 0], [-1.0, 0.0], [(0, 1)], WeightVersions(3, 5), [image], nothing)
+    seen = Row([1], [2, 3], [1, 0], [-1.0, 0.0], [(0, 1)], WeightVersions(3, 5), [image], nothing, ((0, 3),))
     blind = Row([1], [2], [0], [0.0], [(0, 1), (1, 1), (1, 1)], None, [], nothing)
     first, second = output_rows(
         FinishedEpisode(result, [("planner", seen), ("worker", blind)], Treatment.trained, "6*7?")
@@ -95,9 +95,15 @@ def test_an_episode_s_rows_are_verl_s_with_their_agent_and_the_facts_that_are_sc
         "turn_scores": [],
         "tool_rewards": [],
     }
-    assert first.extra_fields == facts | {"agent": "planner", "min_global_steps": 3, "max_global_steps": 5}
+    assert first.extra_fields == facts | {
+        "agent": "planner",
+        "min_global_steps": 3,
+        "max_global_steps": 5,
+        "version_parts": ((0, 3),),
+    }
     assert second.extra_fields == facts | {
         "agent": "worker",
         "min_global_steps": None,
         "max_global_steps": None,
+        "version_parts": (),
     }

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,126 @@ def test_the_queue_is_not_looked_at_once_a_process_has_died(monkeypatch: pytest.
 
 def test_validation_takes_every_episode(cleared: list[str]) -> None:
     assert groups(materialize({"a": 1, "b": 0}, partition="val")) == {"a"}
+
+
+class RewardQueue:
+    """VeRL's queue with finished groups by the rewards of their episodes, and the tasks played in place of others."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, groups: dict[str, list[float]], others: list[list[float]]
+    ):
+        self.tags: dict[str, Any] = {}
+        self.rewards: dict[str, float] = {}
+        self.others = iter(enumerate(others))
+        self.reported: list[Any] = []
+        for uid, rewards in groups.items():
+            self.add(uid, rewards)
+        monkeypatch.setattr(sampler.tq, "kv_clear", self.clear)
+        monkeypatch.setattr(sampler.tq, "kv_list", lambda: {"train": dict(self.tags)})
+        monkeypatch.setattr(sampler.tq, "kv_batch_get", self.read)
+        monkeypatch.setattr(sampler, "report_dropped", lambda *arguments: self.reported.append(arguments))
+
+    def add(self, uid: str, rewards: list[float]) -> None:
+        self.tags[uid] = {"is_prompt": True, "status": "finished", "global_steps": 1}
+        for session, reward in enumerate(rewards):
+            for row in range(2):
+                self.tags[f"{uid}_{session}_{row}"] = {"min_global_steps": 2, "response_len": 5}
+                self.rewards[f"{uid}_{session}_{row}"] = reward
+
+    def clear(self, *, partition_id: str, keys: list[str]) -> None:
+        for key in keys:
+            self.tags.pop(key)
+
+    def read(self, *, keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        scores = [torch.tensor([0.0, self.rewards[key]]) for key in keys]
+        return {"rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged)}
+
+    def play(self, tasks: int) -> None:
+        for _ in range(tasks):
+            number, rewards = next(self.others)
+            self.add(f"other{number}", rewards)
+
+    def sample(self, kind: Any, size: int, **settings: Any) -> tuple[set[str], dict[str, Any], Any]:
+        options = OPTIONS | {"refill_fn": self.play}
+        if kind is AsyncGroupSampler:
+            options |= {"trainer_mode": "separate_async", "max_off_policy_threshold": None}
+            settings["max_staleness"] = 1
+        made = kind(**options, sampler_kwargs={"min_group": 2, **settings})
+        batch, metrics = made.sample(global_steps=3, partition_id="train", batch_size=size)
+        return groups(batch), metrics, made
+
+
+KINDS = pytest.mark.parametrize("kind", [GroupSampler, AsyncGroupSampler])
+
+
+@KINDS
+@pytest.mark.parametrize(("equal_group", "chosen"), [("keep", {"a", "b"}), ("drop", {"a"})])
+def test_a_group_with_equal_rewards_is_kept_or_dropped(
+    kind: Any, equal_group: str, chosen: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = RewardQueue(monkeypatch, {"a": [0, 1], "b": [1, 1]}, [])
+    assert queue.sample(kind, 2, equal_group=equal_group)[0] == chosen
+    dropped = [(set(uids), reason) for uids, reason in queue.reported if uids]
+    assert dropped == ([] if equal_group == "keep" else [({"b"}, sampler._EQUAL)])
+    assert queue.tags.keys() == {
+        f"{uid}_{session}_{row}" for uid in chosen for session in "01" for row in "01"
+    }
+
+
+@KINDS
+def test_a_step_that_has_no_other_group_keeps_them(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = RewardQueue(monkeypatch, {"a": [1, 1], "b": [0, 0, 0]}, [])
+    assert queue.sample(kind, 2, equal_group="drop")[0] == {"a", "b"}
+
+
+@KINDS
+def test_another_task_is_played_for_a_group_with_equal_rewards(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = RewardQueue(monkeypatch, {"a": [0, 1], "b": [1, 1]}, [[0, 0], [0, 1]])
+    chosen, metrics, _ = queue.sample(kind, 2, equal_group="resample", max_resamples=3)
+    assert chosen == {"a", "other1"}
+    assert metrics["training/resampled_groups"] == 2
+    assert "training/rollout_failure/evicted_samples" not in metrics
+
+
+@KINDS
+def test_tasks_are_resampled_up_to_the_limit_which_is_said(
+    kind: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = RewardQueue(monkeypatch, {"a": [0, 1], "b": [1, 1]}, [[0, 0]] * 9)
+    chosen, metrics, _ = queue.sample(kind, 2, equal_group="resample", max_resamples=1)
+    assert chosen == {"a"}
+    assert metrics["training/resampled_groups"] == 2
+    assert "2 tasks were played in place of groups with equal rewards" in caplog.text
+
+
+@KINDS
+def test_rewards_are_read_once_for_the_curriculum(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = RewardQueue(monkeypatch, {"a": [0, 1], "b": [1, 1]}, [[0.5, 0]])
+    _, _, made = queue.sample(kind, 2, equal_group="resample", max_resamples=1, curriculum=True)
+    assert made.rewards == {"a": [0, 1], "b": [1, 1], "other0": [0.5, 0]}
+    made.rewards.clear()
+    made._sync_metadata_from_transfer_queue()
+    made._read_rewards("train")
+    assert made.rewards == {}
+
+
+@given(
+    groups=st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=3), min_size=1, max_size=5),
+    others=st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=3), min_size=40, max_size=40),
+)
+def test_as_many_tasks_are_played_as_it_takes_and_no_more(
+    groups: list[list[float]], others: list[list[float]]
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        queue = RewardQueue(monkeypatch, {f"g{number}": group for number, group in enumerate(groups)}, others)
+        chosen, metrics, _ = queue.sample(GroupSampler, len(groups), equal_group="resample", max_resamples=2)
+        played = metrics["training/resampled_groups"]
+        differing = sum(len(set(group)) > 1 for group in [*groups, *others[:played]])
+        assert played <= 2 * len(groups)
+        assert differing == len(groups) or played == 2 * len(groups)
+        assert len(chosen) == (differing or len(groups))
 
 
 def queue_of(groups: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

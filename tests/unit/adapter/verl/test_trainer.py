@@ -11,7 +11,9 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from tensordict.tensorclass import NonTensorStack
+from torchdata.stateful_dataloader import StatefulDataLoader
 from transfer_queue import KVBatchMeta
+from verl.utils.dataset.rl_dataset import collate_fn
 
 from aworld_train.adapter.verl import checkpoints, trainer
 from aworld_train.adapter.verl.async_trainers import SeparateTrainer
@@ -34,6 +36,7 @@ CONFIG = {
         "rollout_correction": None,
     },
     "data": {"train_batch_size": 2},
+    "trainer": {"v1": {"sampler": {"sampler_kwargs": {}}}},
     "actor_rollout_ref": {
         "model": {"override_config": {}},
         "rollout": {"n": 2, "temperature": 0.5},
@@ -64,7 +67,7 @@ def made(**changes: Any) -> Any:
     trained: Any = EpisodeTrainer.__new__(EpisodeTrainer)
     trained.config = OmegaConf.merge(CONFIG, changes)
     trained.use_critic, trained.parameter_sync_step = False, 1
-    trained.global_steps, trained._counts = 4, Counter()
+    trained.global_steps, trained._counts, trained._curriculum = 4, Counter(), None
     trained.tokenizer = SimpleNamespace(eos_token_id=0)
 
     def update_actor(batch: Any) -> dict[str, Any]:
@@ -367,3 +370,49 @@ def test_a_checkpoint_is_whole_when_its_model_is_complete_and_older_ones_go_afte
     with pytest.raises(Killed):
         trained._save_checkpoint()
     assert [each.step for each in checkpoints.stored(tmp_path) if not each.fault] == whole
+
+
+def test_the_bounds_of_a_token_close_with_the_age_of_its_weights(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = trainer.queue.kv_batch_get
+
+    def with_versions(**arguments: Any) -> Any:
+        columns = read(**arguments)
+        parts: list[Any] = [[], [(0, 3), (2, 1)], [(0, 9)], [(1, 2)], None, [(0, 0)]]
+        facts = [
+            {**fact, "version_parts": own} for fact, own in zip(columns["extra_fields"], parts, strict=True)
+        ]
+        columns["extra_fields"] = NonTensorStack(*facts)
+        return columns
+
+    monkeypatch.setattr(trainer.queue, "kv_batch_get", with_versions)
+    trained = made(trainer={"v1": {"sampler": {"sampler_kwargs": {"age_decay": 0.5}}}})
+    trained._compute_advantage(batch_of(), {})  # of step 4, which trains version 3
+    widths = [row.tolist() for row in written["fields"]["rollout_is_weights"].unbind()]
+    ages = [[0, 0], [0, 0, 2, 2], [0], [0, 1], [0], [3, 3]]
+    assert widths == [pytest.approx([math.exp(-0.5 * age) for age in row]) for row in ages]
+
+
+def test_the_curriculum_hears_which_task_has_which_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(self: Any) -> None:
+        self.train_dataset = [{"raw_prompt": f"task {number}"} for number in range(4)]
+        self.train_dataloader = StatefulDataLoader(
+            self.train_dataset, batch_size=2, collate_fn=collate_fn, drop_last=True
+        )
+        self.train_dataloader_it = None
+
+    monkeypatch.setattr(trainer.PPOTrainer, "_init_dataloader", load)
+    monkeypatch.setattr(trainer.PPOTrainer, "_step_once", lambda self, metrics, *rest: "batch")
+    sampler = {"sampler_kwargs": {"curriculum": True}}
+    trained = made(trainer={"v1": {"sampler": sampler}}, data={"seed": 1, "shuffle": False})
+    trained._init_dataloader()
+    batches = [trained._fetch_one_gen_batch() for _ in range(2)]
+    uids = [uid for batch in batches for uid in batch["uid"]]
+    assert [task for batch in batches for task in batch["raw_prompt"]] == [f"task {n}" for n in range(4)]
+    trained.replay_buffer = SimpleNamespace(rewards={uids[1]: [1.0] * 8, uids[2]: []})
+    trained._step_once({}, {}, 2)
+    assert [trained._curriculum.weight(task) for task in range(4)] == pytest.approx([1, 0.36, 1, 1])
+    state = trained.train_dataloader.state_dict()["_sampler_iter_state"]["sampler_state"]
+    assert state["under_way"] == {uids[0]: 0, uids[3]: 3}
+    assert trained.replay_buffer.rewards == {}
