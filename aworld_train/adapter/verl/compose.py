@@ -317,6 +317,7 @@ def _asynchronous(recipe: Recipe) -> dict[str, Any]:
             "min_group": min_group(recipe),
             "max_staleness": section.staleness,
             "partial_rollouts": section.partial_rollouts,
+            "recovery_timeout": section.recovery_timeout,
         },
         "data.gen_batch_size": 1,
         f"{correction}.rollout_is": ROLLOUT_IS[section.correction],

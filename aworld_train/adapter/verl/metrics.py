@@ -32,6 +32,7 @@ _NAMES = {
     "rejected_tokens": "training/rejected_tokens",
     "stale_episodes": "training/stale_episodes",
     "stale_tokens": "training/stale_tokens",
+    "lost_samplers": "training/lost_samplers",
 }
 
 
