@@ -4,6 +4,7 @@ Whatever was killed, each step is once in the metrics, and no episode is trained
 """
 
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -135,6 +136,21 @@ def test_a_killed_sampler_is_replaced_and_a_killed_driver_loses_nothing(workspac
     run.start()
     run.finish()
     assert_exact(workspace, run.name, steps)
+
+
+@pytest.mark.slow
+def test_a_run_whose_samplers_do_not_come_back_ends_with_the_reason(workspace: Workspace) -> None:
+    model = shutil.copytree(workspace.path / "models" / "tiny", workspace.path / "models" / "moved")
+    run = Run(workspace, "no-samplers", "separate_async", 200)
+    run.command += ["model.path=models/moved", "trainer.async.recovery_timeout=20"]
+    run.start()
+    processes = run.wait_for_step(1)
+    model.rename(model.with_name("elsewhere"))  # what another sampler would load
+    for sampler in [each for each in processes if find([each], *TARGETS["the engine"])]:
+        sampler.kill()
+    message = run.end("the engine", processes)
+    assert "could not be started" in message and "trainer.async.recovery_timeout" in message, message
+    assert workspace.summary(run.name)["status"] == "failed"
 
 
 @pytest.mark.slow

@@ -114,11 +114,11 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
                 request_id, prompt_ids=prompt_ids, sampling_params=params, **options
             )
         except ray.exceptions.RayActorError as error:
-            server = self._server_of.get(request_id)
-            if self._max_wait is None or server is None:
+            if self._max_wait is None:
                 raise
-            # With no requests left it would be the balancer's first choice until its death is noticed.
-            await self._load_balancer.remove_servers.remote([server])
+            if isinstance(error, ray.exceptions.ActorDiedError) and request_id in self._server_of:
+                # With no requests left it would be the balancer's first choice until its death is noticed.
+                await self._load_balancer.remove_servers.remote([self._server_of[request_id]])
             raise EngineLost(f"the sampler died: {error_line(error)}") from error
         finally:
             self._server_of.pop(request_id, None)

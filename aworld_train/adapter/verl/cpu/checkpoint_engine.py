@@ -18,13 +18,14 @@ from aworld_train.adapter.verl.cpu.rollout import Part, Weights, parts_of
 
 @CheckpointEngineRegistry.register(OBJECTS)
 class ObjectCheckpointEngine(CheckpointEngine):  # type: ignore[misc]
+    """VeRL asks for methods that make and end a group of processes, which have nothing to do here."""
+
     def __init__(self, bucket_size: int, is_master: bool = False) -> None:
         self._is_master = is_master
         self._sent: list[Any] = []
         self._parts: asyncio.Queue[Part] = asyncio.Queue()
 
-    def prepare(self) -> None:
-        """There is no group to prepare."""
+    def prepare(self) -> None: ...
 
     @classmethod
     def build_topology(cls, *_: Any) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:

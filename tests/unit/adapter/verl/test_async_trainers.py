@@ -106,7 +106,7 @@ def server(answer: Any) -> Any:
     return SimpleNamespace(generate=SimpleNamespace(remote=generate))
 
 
-DEAD = ray.exceptions.ActorDiedError("The actor died: killed by signal 9.")
+DEAD = ray.exceptions.ActorDiedError()
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "transformers"}}})
 
 
@@ -116,7 +116,7 @@ async def test_a_turn_whose_sampler_dies_is_lost_and_the_next_one_waits_for_anot
     monkeypatch.setattr(async_trainers, "_LOOK_SECONDS", 0.001)
     balancer = Balancer(server(DEAD))
     client = ResumingClient(CONFIG, balancer, continues=True, max_wait=60.0)
-    with pytest.raises(EngineLost, match=r"the sampler died: .*killed by signal 9"):
+    with pytest.raises(EngineLost, match=r"the sampler died: .*The actor died unexpectedly"):
         await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
     assert balancer.made.get_all_servers() == [], "no turn may be sent to it again"
     turn = asyncio.create_task(client.generate("a", prompt_ids=[1], sampling_params=LIMIT))
@@ -136,7 +136,7 @@ async def test_a_turn_does_not_wait_for_ever_for_a_sampler(monkeypatch: pytest.M
 
 async def test_where_engines_are_not_replaced_their_death_is_an_error_of_the_engine() -> None:
     client = ResumingClient(CONFIG, Balancer(server(DEAD)), continues=True)
-    with pytest.raises(ray.exceptions.ActorDiedError):
+    with pytest.raises(ray.exceptions.RayActorError):
         await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
 
 

@@ -264,25 +264,19 @@ SPEEDS = {
 def test_however_fast_samplers_tools_and_trainer_are_the_bound_holds(
     bound: int, slots: int, seconds: list[int], batch: int, data: Any
 ) -> None:
-    simulation = Simulation(slots, seconds, bound)
-    staleness: list[int] = []
-    stale = 0
-    for rows, counts in simulation.train(8, batch, warmup=data.draw(st.integers(1, bound))):
+    warmup = data.draw(st.integers(1, bound))
+    for rows, _ in Simulation(slots, seconds, bound).train(8, batch, warmup):
         assert len(rows) == 2 * batch
         assert min(rows) >= 0 and max(rows) <= bound
-        staleness += rows
-        stale += counts["training/stale_episodes"]
-    mean = sum(staleness) / len(staleness)
-    assert mean <= bound
-    assert mean > 0 or stale, "nothing was sampled ahead"
 
 
 def test_without_the_check_the_simulated_run_trains_on_weights_that_are_too_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = [1, 2, 1, 40, 1, 3, 1]
-    kept = [rows for rows, _ in Simulation(8, seconds, bound=1).train(8, 2, warmup=1)]
-    assert max(itertools.chain(*kept)) == 1
+    kept = list(Simulation(8, seconds, bound=1).train(8, 2, warmup=1))
+    assert {staleness for rows, _ in kept for staleness in rows} == {0, 1}, "some are sampled ahead"
+    assert sum(counts["training/stale_episodes"] for _, counts in kept) > 0
     monkeypatch.setattr(AsyncGroupSampler, "_leave_out", lambda *_: None)
     unchecked = [rows for rows, _ in Simulation(8, seconds, bound=1).train(8, 2, warmup=1)]
     assert max(itertools.chain(*unchecked)) > 1
