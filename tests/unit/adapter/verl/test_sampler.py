@@ -242,9 +242,8 @@ class Simulation:
             self.play(warmup * batch)
             for self.step in range(1, steps + 1):
                 self.play(batch)
-                tags = self._held
                 rows, counts = self.sampler.sample(self.step, "train", batch)
-                yield [self.version - tags[key]["min_global_steps"] for key in rows.keys], counts
+                yield [self.version - self._held[key]["min_global_steps"] for key in rows.keys], counts
                 self._clear(partition_id="train", keys=rows.keys)
                 self.advance(next(self._seconds))
                 self.version = self.step
