@@ -358,7 +358,7 @@ async def test_an_episode_whose_engine_died_is_played_once_more_from_its_beginni
             raise EngineLost("the sampler died")
         return says_42(tokenizer)
 
-    finished = await played(Asking, draw=draw)
+    finished, _ = await played(Asking, draw=draw)
     assert finished.result.outcome == outcome
     assert finished.is_scored == (deaths == 1) and len(finished.rows) == (deaths == 1)
     (lost,) = map(json.loads, (tmp_path / "traces" / "episodes.jsonl").read_text().splitlines())
