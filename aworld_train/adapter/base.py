@@ -105,8 +105,8 @@ class StepRow(NamedTuple):
     ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
     rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
-    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``forwarded_tokens`` and
-    ``saved_tokens`` (of updates in which rows share prefixes).
+    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``lost_samplers`` (replaced),
+    ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes).
     """
 
     step: int

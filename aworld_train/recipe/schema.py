@@ -551,6 +551,10 @@ class AsyncSection:
         AsyncCorrection.truncated_is,
     )
     correction_cap: PositiveFloat = _doc("Largest such weight.", 2.0)
+    recovery_timeout: PositiveFloat = _doc(
+        "Seconds to wait for another sampler where all have died, before the run is failed; with separate_async.",
+        120.0,
+    )
 
 
 @dataclass

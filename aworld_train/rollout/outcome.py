@@ -18,6 +18,12 @@ class EpisodeFailure(Exception):
     is_permanent = False
 
 
+class EngineLost(EpisodeFailure):
+    """The process that sampled for the episode has died, and others sample in its place."""
+
+    outcome = Outcome.infrastructure
+
+
 class EnvironmentLost(EpisodeFailure):
     """The tool environment cannot be reached, or went away in the middle of a session."""
 

@@ -81,4 +81,11 @@ class GroupsDropped(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_o
     reason: str
 
 
-Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsDropped
+class GroupsReplayed(msgspec.Struct, frozen=True, omit_defaults=True, tag="replayed"):
+    """A resumed run plays these groups again, whose episodes began ``before``, in Unix time."""
+
+    keys: tuple[str, ...]
+    before: float
+
+
+Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsDropped | GroupsReplayed

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, and_, bindparam, func, or_, select, update
+from sqlalchemy import JSON, ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
@@ -31,6 +31,7 @@ from aworld_train.store.events import (
     EpisodeEnded,
     Event,
     GroupsDropped,
+    GroupsReplayed,
     RowsTrained,
     TaskSeen,
 )
@@ -114,17 +115,31 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
         step: The step of the checkpoint from which the run continues; 0 without one.
         validated: Whether the validation at that step is done; otherwise it is played again too.
     """
-    table = tables.episodes
+    table, run = tables.episodes, database.place.run
     later = table.c.step > step if step else table.c.step >= 0
     if step and not validated:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
+    untrained = and_(table.c.run == run, table.c.trained_step > step)
     with database.begin() as connection:
-        mark_changed(connection, database.place.run, later)
-        result = connection.execute(
-            update(table)
-            .where(table.c.run == database.place.run, table.c.status != "superseded", later)
-            .values(status="superseded", trained_step=None)
-        )
+        mark_changed(connection, run, or_(later, untrained))
+        count = _supersede(connection, and_(table.c.run == run, later))
+        # Those that were played before, where sampling runs ahead, are still to be trained.
+        of_untrained = tables.rows.c.episode.in_(select(table.c.id).where(untrained))
+        connection.execute(update(tables.rows).where(of_untrained).values(_NO_USE))
+        connection.execute(update(table).where(untrained).values(trained_step=None, advantage=None))
+    return count
+
+
+_NO_USE = dict.fromkeys(("trained_step", "position", "masked_in", "advantage", "advantages"))
+
+
+def _supersede(connection: Connection, condition: ColumnElement[bool]) -> int:
+    table = tables.episodes
+    result = connection.execute(
+        update(table)
+        .where(table.c.status != "superseded", condition)
+        .values(status="superseded", trained_step=None)
+    )
     return int(result.rowcount)
 
 
@@ -343,6 +358,9 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
             case GroupsDropped():
                 _flush(connection, database, rows, ends)
                 _drop(connection, run, event, final)
+            case GroupsReplayed():
+                _flush(connection, database, rows, ends)
+                _replay(connection, run, event)
     _flush(connection, database, rows, ends)
 
 
@@ -460,6 +478,14 @@ def _drop(connection: Connection, run: str, event: GroupsDropped, final: bool) -
         )
         if not result.rowcount and not final:
             raise NotYet
+
+
+def _replay(connection: Connection, run: str, event: GroupsReplayed) -> None:
+    table = tables.episodes
+    groups = or_(*(table.c.key.startswith(f"{key}_", autoescape=True) for key in event.keys))
+    earlier = and_(table.c.run == run, table.c.began < event.before, groups)
+    mark_changed(connection, run, earlier)
+    _supersede(connection, earlier)
 
 
 def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[str, str]:

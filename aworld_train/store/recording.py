@@ -17,6 +17,7 @@ from aworld_train.store.events import (
     EpisodeBegun,
     EpisodeEnded,
     GroupsDropped,
+    GroupsReplayed,
     RowsTrained,
     TaskSeen,
     TrainedRow,
@@ -88,6 +89,10 @@ class StoreRecorder:
     def dropped(self, keys: Sequence[str], reason: str) -> None:
         """Report groups or episodes, by their keys, that are dropped; the first reason counts."""
         self._writer.add(GroupsDropped(tuple(keys), reason))
+
+    def replayed(self, keys: Sequence[str]) -> None:
+        """Report groups, by their keys, that are played again from now on."""
+        self._writer.add(GroupsReplayed(tuple(keys), time.time()))
 
     async def written(self) -> None:
         await self._writer.written()

@@ -48,6 +48,7 @@ class Status:
         None  # mean steps by which an episode's first weights were older than those it trained
     )
     max_staleness: float | None = None
+    lost: Mapping[str, int] = field(default_factory=dict)  # in all steps, as in the summary
     updates: Mapping[str, int] = field(default_factory=dict)  # of the last step, by keys of metrics.jsonl
     gpus: int = 1  # that train, or processes where there are none
     seconds: float = 0.0  # over all starts of the run

@@ -18,6 +18,7 @@ from aworld_train.training.summary import RunSummary, Validation
 _MAX_DROPPED_TASKS = 50  # in the summary
 _MAX_CAUSES = 50  # in the summary
 _MAX_REWARDS = 60  # in the summary
+_LOST = ("stale_episodes", "stale_tokens", "rejected_episodes", "rejected_tokens", "lost_samplers")
 _REFUSALS = 5  # in a row that end a run: what one text brings about alone is not the endpoint's refusal
 
 
@@ -171,6 +172,7 @@ class RunMetrics:
         summary.causes = dict(training.outcome_causes.most_common(_MAX_CAUSES))
         dropped = training.dropped.most_common(_MAX_DROPPED_TASKS)
         summary.dropped = {str(task): count for task, count in dropped}
+        summary.lost = {name: sum(values) for name in _LOST if (values := self.rows.figures(name).values())}
         summary.unscored, summary.suspicions = dict(training.unscored), dict(training.suspicions)
         if 0 in self.validation:
             summary.val["before"] = _validation(self.validation[0])

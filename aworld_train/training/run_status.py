@@ -89,6 +89,7 @@ class RunStatus:
             else None,
             staleness=last.get("staleness"),
             max_staleness=last.get("max_staleness"),
+            lost=summary.lost,
             updates={name: last[name] for name in _UPDATES if last.get(name) is not None},
             gpus=self._gpus,
             seconds=summary.seconds,

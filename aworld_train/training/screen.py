@@ -201,7 +201,10 @@ def _figures(status: Status, width: int, passed: float) -> Iterator[tuple[int, T
         yield 6, _labelled("updates", Text(_updates(status.updates)))
     if status.staleness is not None:
         most = "" if status.max_staleness is None else f" · max {status.max_staleness:g}"
-        yield 9, _labelled("staleness", Text(f"mean {status.staleness:.2f}{most} steps"))
+        yield (
+            9,
+            _labelled("staleness", Text(f"mean {status.staleness:.2f}{most} steps{_left_out(status.lost)}")),
+        )
     if status.alarms:
         more = f" ({len(status.alarms)} alarms)" if len(status.alarms) > 1 else ""
         yield 2, _labelled("ALARM", Text(f"{status.alarms[-1]}{more}", "bold red"))
@@ -262,6 +265,13 @@ def _tools(status: Status) -> str:
     if status.tool_seconds is not None:
         parts.append(f"mean {_duration(status.tool_seconds)}")
     return " · ".join(parts)
+
+
+def _left_out(counts: Mapping[str, int]) -> str:
+    text = ""
+    if stale := counts.get("stale_episodes"):
+        text = f" · {stale:,} episodes too old ({counts.get('stale_tokens', 0):,} tokens)"
+    return text + (f" · {samplers} samplers replaced" if (samplers := counts.get("lost_samplers")) else "")
 
 
 def _updates(counts: Mapping[str, int]) -> str:

@@ -40,7 +40,7 @@ class StepRows:
             self.last_trained = max(self.last_trained, step)
         return step
 
-    def figures(self, name: str) -> dict[int, float]:
+    def figures(self, name: str) -> dict[int, Any]:
         return {step: row[name] for step, row in sorted(self.rows.items()) if row.get(name) is not None}
 
     def write(self, steps: Iterable[int]) -> None:

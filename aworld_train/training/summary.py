@@ -32,6 +32,8 @@ class RunSummary:
         dropped: Training episodes that were dropped, by task, for the tasks with most of them.
         unscored: Training episodes without a score, by scorer and reason.
         suspicions: Training episodes by sign of reward hacking (see ``reward suspects``).
+        lost: Over all steps, the episodes and tokens left out for too old weights or rejected by a correction,
+            and the samplers that died and were replaced, by their names in ``metrics.jsonl``.
         rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
@@ -55,6 +57,7 @@ class RunSummary:
     dropped: dict[str, int] = field(default_factory=dict)
     unscored: dict[str, int] = field(default_factory=dict)
     suspicions: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
     reward: float | None = None
     rewards: list[float] = field(default_factory=list)
     val: dict[str, Validation] = field(

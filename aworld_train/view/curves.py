@@ -18,6 +18,7 @@ FIGURES = (
 _UPDATE_FIGURES = (
     *("rows", "padding_rows", "updates", "clipped_updates"),
     *("groups", "equal_groups", "rejected_episodes"),
+    *("stale_episodes", "stale_tokens", "lost_samplers"),
 )
 """Those of a run's own page that say what its updates were made of."""
 _EPISODE_FIGURES = ("reward", "turns", "response_tokens", "staleness")

@@ -29,14 +29,16 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model import LanguageModel
-from aworld_train.rollout.outcome import EpisodeFailure, ToolsBroken
+from aworld_train.rollout.outcome import EngineLost, EpisodeFailure, ToolsBroken
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCounts
 from aworld_train.rollout.tools import wait_until_healthy
 from aworld_train.waits import waiting
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
-_MAX_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
+_MAX_ATTEMPTS = (
+    2  # an episode that lost its environment or its engine is played once more, if these come back
+)
 _NEVER_ASKED = "the agent ended without asking the model in training, which is at the address of its episode"
 
 
@@ -106,18 +108,25 @@ class EpisodePlayer:
         task: Mapping[str, Any],
         model_name: str,
     ) -> EpisodeResult:
-        """Play until there is an outcome; play again, from the start, if the environment was lost and came back."""
+        """Play until there is an outcome; play again, from the start, if what was lost came back."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             result = EpisodeResult(_episode(model, limits), ToolCounts(), Outcome.infrastructure)
             await self._play_once(messages, task, result, model_name)
-            if result.outcome is not Outcome.environment or attempt == _MAX_ATTEMPTS:
-                break
-            current_record().environment_lost(result.cause or "")
-            # Longer than the run's supervisor waits: a step must not go on with the episodes that needed no tool.
-            timeout = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
-            if not await wait_until_healthy(health_url(self.agent.server.url), timeout):
+            if attempt == _MAX_ATTEMPTS or not await self._can_play_again(result):
                 break
         return result
+
+    async def _can_play_again(self, result: EpisodeResult) -> bool:
+        """Whether the episode has lost its engine, of which there is another, or its environment, which came back."""
+        lost_engine = isinstance(result.episode.failure, EngineLost)
+        if not lost_engine and result.outcome is not Outcome.environment:
+            return False
+        current_record().lost(result)
+        if lost_engine:
+            return True
+        # Longer than the run's supervisor waits: a step must not go on with the episodes that needed no tool.
+        timeout = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
+        return await wait_until_healthy(health_url(self.agent.server.url), timeout)
 
     async def _play_once(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str

@@ -158,10 +158,9 @@ class EpisodeRecord:
             self.figures.suspicions = [sign.value for sign in signs]
             self.figures.look = dict(look(query, result.answer, extracted, truth))
 
-    def environment_lost(self, cause: str) -> None:
-        """Write at once that the environment was lost; the episode itself may still be played again."""
-        lost = replace(self.figures, outcome=Outcome.environment, retried=True, cause=cause)
-        _append(lost)
+    def lost(self, result: EpisodeResult) -> None:
+        """Write at once that the environment or the engine was lost; the episode itself may be played again."""
+        _append(replace(self.figures, outcome=result.outcome, retried=True, cause=result.cause or ""))
 
     def write(self, error: BaseException | None) -> None:
         """Append the line, and close the episode in the store. An agent loop that raised leaves a dropped episode."""

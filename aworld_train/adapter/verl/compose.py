@@ -296,6 +296,7 @@ def _sampler(recipe: Recipe) -> dict[str, Any]:
         settings |= {
             "max_staleness": trainer.async_.staleness,
             "partial_rollouts": trainer.async_.partial_rollouts,
+            "recovery_timeout": trainer.async_.recovery_timeout,
         }
     keys: dict[str, Any] = {
         "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",

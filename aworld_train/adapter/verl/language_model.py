@@ -96,6 +96,8 @@ class VerlModel:
             output = await self._server_manager.generate(
                 request_id=request_id, prompt_ids=tokens, sampling_params=params, **self._pictures(images)
             )
+        except EpisodeFailure:
+            raise
         except Exception as error:
             raise EpisodeFailure(f"the engine failed: {error_line(error)}") from error
         if output.stop_reason in ("aborted", "abort") or not output.token_ids:

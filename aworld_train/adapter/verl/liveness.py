@@ -49,6 +49,18 @@ def check() -> None:
         raise RuntimeError(_death)
 
 
+def report_death(reason: str) -> None:
+    """Have the trainer end with the reason, once it waits for episodes."""
+    global _death
+    _death = reason
+    waits.report_loss(reason)
+
+
+def is_over() -> bool:
+    """Whether VeRL has ended training, and ends its processes."""
+    return _is_over
+
+
 def queue_calls() -> dict[str, Callable[[], Any]]:
     """Calls of the queue's actors, which this process has started; TransferQueue 0.1.11 has them in its interface."""
     storage = list((queue._TQ_STORAGE or {}).get("SimpleStorage", {}).values())
@@ -61,7 +73,6 @@ def numbered(kind: str, processes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:
-    global _death
     pending = {call(): name for name, call in calls.items()}
     while _death is None:
         ended, _ = ray.wait(list(pending), num_returns=len(pending), timeout=0)
@@ -72,14 +83,13 @@ def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:
             except ray.exceptions.RayError as error:
                 if _is_over:
                     return
-                _death = f"{name} died: {_reason(error)}"
-                waits.report_loss(_death)
+                report_death(f"{name} died: {reason(error)}")
                 return
             pending[calls[name]()] = name
         time.sleep(_LOOK_SECONDS)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Ray's error in one line: what it says about the process's end, without what it says about the call."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reasons = [

@@ -12,7 +12,7 @@ _MAX_CHARS = 500
 _LOST = re.compile(
     r"\b(?:ActorDied|ActorUnavailable|RayActor|WorkerCrashed|NodeDied|LocalRayletDied|OwnerDied|ObjectLost|"
     r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|Failed to connect to GCS|"
-    r"\bthe (?:episode worker|queue's \w+)(?: \d+)? died\b"
+    r"\bthe (?:episode worker|engine|sampler|queue's \w+)(?: \d+)? died\b"
 )
 _HEAD_LOST = re.compile(r"Failed to connect to GCS within \d+ seconds")  # Ray's head has died
 _ACTOR = re.compile(r"class_name: (\w+)")  # Ray writes it below the error of an actor

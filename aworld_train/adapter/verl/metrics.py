@@ -35,6 +35,7 @@ _NAMES = {
     "stale_tokens": "training/stale_tokens",
     "forwarded_tokens": "training/forwarded_tokens",
     "saved_tokens": "training/saved_tokens",
+    "lost_samplers": "training/lost_samplers",
 }
 
 

@@ -175,7 +175,7 @@ class AsyncGroupSampler(_GroupRules, ReplayBufferAsync):  # type: ignore[misc]
     """``max_staleness`` counts versions from the weights that a step trains back to the oldest of an episode's."""
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        self._lost, self._failures = Counter[str](), 0
+        self._lost, self._failures = Counter({"training/stale_episodes": 0, "training/stale_tokens": 0}), 0
         batch, metrics = super().sample(global_steps, partition_id, batch_size)
         return batch, {**metrics, **self._lost} if partition_id == "train" else metrics
 

@@ -1,4 +1,4 @@
-"""Reports to the run's store which rows VeRL has trained on, and which groups it has not.
+"""Reports to the run's store which rows VeRL has trained on, which groups it has not, and which are played again.
 
 VeRL's controller holds no tokens: rows are in its queue under ``{uid}_{session}_{index}``. After each update the
 advantages and masks of the batch are read from there, which are what the update has used.
@@ -29,6 +29,11 @@ def report_trained(step: int, batch: Any, before: int) -> None:
 def report_dropped(keys: Collection[str], reason: str) -> None:
     if keys and (recorder := _recorder()) is not None:
         recorder.dropped(sorted(keys), reason)
+
+
+def report_replayed(keys: Collection[str]) -> None:
+    if keys and (recorder := _recorder()) is not None:
+        recorder.replayed(sorted(keys))
 
 
 def trained_rows(batch: Any) -> list[TrainedRow]:

@@ -44,7 +44,7 @@ from aworld_train.adapter.verl.advantages import (
 from aworld_train.adapter.verl.attention import TRIE
 from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.mini_batches import arrange
-from aworld_train.adapter.verl.trained_rows import report_trained
+from aworld_train.adapter.verl.trained_rows import report_replayed, report_trained
 from aworld_train.recipe.schema import Mode
 
 _COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
@@ -104,6 +104,16 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         if self._curriculum is not None:
             self._curriculum.begin(batch["uid"])
         return batch
+
+    def _reissue_inflight_prompts(self, partition_id: str = "train") -> int:
+        """Begin the tasks again that were under way at the checkpoint from which the run continues."""
+        tags = (queue.kv_list(partition_id) or {}).get(partition_id, {})
+        groups = {key: tag["status"] for key, tag in tags.items() if tag.get("is_prompt")}
+        # The rows of the step that the checkpoint ended are in it, without their tasks.
+        if trained := [key for key in tags if key.split("_")[0] not in groups]:
+            queue.kv_clear(keys=trained, partition_id=partition_id)
+        report_replayed([key for key, status in groups.items() if status in ("pending", "running")])
+        return int(super()._reissue_inflight_prompts(partition_id))
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
         self._counts = Counter[str]()

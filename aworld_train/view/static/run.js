@@ -17,6 +17,9 @@ const UPDATES = [
   ['Updates of a step', ['updates', 'all'], ['clipped_updates', 'with a clipped gradient']],
   ['Groups of a step', ['groups', 'compared'], ['equal_groups', 'of equal rewards']],
   ['Episodes rejected by the correction', ['rejected_episodes', 'rejected']],
+  ['Episodes left out for too old weights', ['stale_episodes', 'left out']],
+  ['Tokens left out for too old weights', ['stale_tokens', 'left out']],
+  ['Samplers that died', ['lost_samplers', 'replaced']],
 ];
 
 

@@ -251,6 +251,36 @@ def test_a_resumed_run_sets_aside_what_it_plays_again(place: StorePlace) -> None
     assert statuses(place) == {"superseded": 5}
 
 
+def test_what_a_lost_step_had_trained_is_still_to_be_trained_and_what_is_played_again_is_set_aside(
+    place: StorePlace,
+) -> None:
+    writer = recorder(place)
+    for attempt in (0, 1, 10):
+        record(writer, attempt)
+    rows = [TrainedRow(f"uid1-0_{attempt}_0", 0.5, 10) for attempt in (0, 1, 10)]
+    writer.trained(1, rows[:1])
+    writer.trained(3, rows[1:])
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    assert supersede(database, 2, validated=True) == 0
+    with Store(place) as store:
+        assert {head.attempt: head.trained_step for head in store.episodes()} == {0: 1, 1: None, 10: None}
+        (use,) = store.episode(next(head.id for head in store.episodes("attempt=1"))).rows
+        assert use.trained_step is use.advantage is None
+    writer = recorder(place)
+    writer.replayed(["uid1-0", "uid1"])
+    again = record(writer, 1)
+    writer.trained(3, rows[1:2])
+    writer.close()
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        (head,) = store.episodes()
+    assert (head.id, head.status, head.trained_step) == (again, "ended", 3)
+    assert statuses(place) == {"superseded": 3, "ended": 1}
+
+
 def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
     run = place.folder.parent
     make_stored_run(run.parent, "run", url=place.url)

@@ -97,6 +97,14 @@ def test_what_updates_were_made_of_is_one_line() -> None:
     assert figure(text, "updates") == "4"
 
 
+def test_what_was_left_out_for_too_old_weights_stands_beside_the_staleness() -> None:
+    lost = {"stale_episodes": 3, "stale_tokens": 1200, "lost_samplers": 1}
+    status = Status("training", 2, 4, 0, 8, staleness=0.5, max_staleness=2, lost=lost)
+    text = "\n".join(line.plain for line in screen(status, [], 100, 24))
+    expected = "mean 0.50 · max 2 steps · 3 episodes too old (1,200 tokens) · 1 samplers replaced"
+    assert figure(text, "staleness") == expected
+
+
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_it_fits_and_the_most_important_stays(columns: int, lines: int, show: Show) -> None:
     terminal = show(columns, lines)

@@ -1,7 +1,7 @@
 """How weights reach rollout servers beside the trainer on CPU: as objects of Ray, without a process group.
 
-All training ranks take part in the gathering of each weight; the first sends parts to the worker of each replica, which
-passes them to its server as they come.
+All training ranks take part in the gathering of each weight; the first puts them into Ray's object store, in parts, of
+which ``samplers`` gives the references to each replica's worker, which passes the parts to its server as they come.
 """
 
 import asyncio
@@ -18,33 +18,32 @@ from aworld_train.adapter.verl.cpu.rollout import Part, Weights, parts_of
 
 @CheckpointEngineRegistry.register(OBJECTS)
 class ObjectCheckpointEngine(CheckpointEngine):  # type: ignore[misc]
+    """VeRL asks for methods that make and end a group of processes, which have nothing to do here."""
+
     def __init__(self, bucket_size: int, is_master: bool = False) -> None:
         self._is_master = is_master
-        self._receivers: list[Any] = []
+        self._sent: list[Any] = []
         self._parts: asyncio.Queue[Part] = asyncio.Queue()
 
-    def prepare(self) -> Any:
-        return ray.get_runtime_context().current_actor
+    def prepare(self) -> None: ...
 
     @classmethod
-    def build_topology(
-        cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[Any]
-    ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        receivers = metadata[actor_wg_world_size:]
-        return {"receivers": [receivers] * actor_wg_world_size}, {"receivers": [[]] * rollout_world_size}
+    def build_topology(cls, *_: Any) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+        return {}, {}
 
-    def init_process_group(self, receivers: list[Any]) -> None:
-        self._receivers = receivers
+    def init_process_group(self) -> None: ...
 
-    def finalize(self) -> None:
-        self._receivers = []
+    def finalize(self) -> None: ...
 
     async def send_weights(self, weights: Weights, global_steps: int | None = None) -> None:
+        self._sent = []
         async for part in parts_of(weights):
             if self._is_master:
-                reference = ray.put(part)
-                calls = [each.execute_checkpoint_engine.remote("take", reference) for each in self._receivers]
-                await asyncio.gather(*calls)
+                self._sent.append(ray.put(part))
+
+    def sent(self) -> list[Any]:
+        """References to the parts that were put last, which live while this process does; of other ranks none."""
+        return self._sent
 
     def take(self, part: Part) -> None:
         self._parts.put_nowait(part)

@@ -64,6 +64,10 @@ class TransformersServer:
     async def ready(self) -> bool:
         return True
 
+    async def until_the_end(self) -> None:
+        """Run for as long as this process lives; see ``samplers`` and ``liveness``."""
+        await asyncio.Event().wait()
+
     async def generate(
         self,
         request_id: str,

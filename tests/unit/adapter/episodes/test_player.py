@@ -17,7 +17,7 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
 from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
-from aworld_train.adapter.episodes.record import open_record
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
@@ -30,6 +30,7 @@ from aworld_train.rollout.images import TEXT_ONLY
 from aworld_train.rollout.messages import ChatRequest, RequestRefused
 from aworld_train.rollout.outcome import (
     AgentFailed,
+    EngineLost,
     EnvironmentLost,
     EpisodeFailure,
     ToolHelperFailed,
@@ -342,3 +343,23 @@ def test_the_agent_is_the_one_of_the_recipe_unless_another_is_given(
     assert type(EpisodePlayer(settings).agent) is kind
     other = Asking(settings)
     assert EpisodePlayer(settings, other).agent is other
+
+
+@pytest.mark.parametrize(("deaths", "outcome"), [(1, "answered"), (2, "infrastructure")])
+async def test_an_episode_whose_engine_died_is_played_once_more_from_its_beginning(
+    deaths: int, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))
+    (tmp_path / "traces").mkdir()
+    left = iter(range(deaths))
+
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        if next(left, None) is not None:
+            raise EngineLost("the sampler died")
+        return says_42(tokenizer)
+
+    finished, _ = await played(Asking, draw=draw)
+    assert finished.result.outcome == outcome
+    assert finished.is_scored == (deaths == 1) and len(finished.rows) == (deaths == 1)
+    (lost,) = map(json.loads, (tmp_path / "traces" / "episodes.jsonl").read_text().splitlines())
+    assert (lost["outcome"], lost["cause"], lost["retried"]) == ("infrastructure", "the sampler died", True)

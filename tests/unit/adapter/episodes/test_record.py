@@ -258,12 +258,16 @@ async def test_an_answer_from_a_file_that_is_not_the_task_s_is_suspicious(
     assert record.figures.suspicions == signs
 
 
-def test_an_environment_that_is_lost_is_a_line_of_its_own_and_the_episode_goes_on(run_dir: Path) -> None:
+@pytest.mark.parametrize("outcome", ["environment", "infrastructure"])
+def test_an_environment_or_engine_that_is_lost_is_a_line_of_its_own_and_the_episode_continues(
+    outcome: str, run_dir: Path
+) -> None:
     record = EpisodeRecord(1, False, 0)
-    record.environment_lost("no answer")
+    episode: Any = None
+    record.lost(EpisodeResult(episode, ToolCounts(), Outcome(outcome), cause="no answer"))
     begun = {"episode": record.id, "step": 1, "validate": False, "index": 0}
     assert record.figures.line() == begun and not record.is_written
-    assert lines(run_dir) == [{**begun, "outcome": "environment", "retried": True, "cause": "no answer"}]
+    assert lines(run_dir) == [{**begun, "outcome": outcome, "retried": True, "cause": "no answer"}]
 
 
 def test_lines_are_whole_where_a_disk_takes_parts_and_only_their_owner_reads_them(

@@ -1,14 +1,21 @@
 """Turns that new weights interrupt, and VeRL's trainers that sample ahead."""
 
+import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import trainer_separate_async
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
+from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
+from aworld_train.adapter.verl import async_trainers
 from aworld_train.adapter.verl.async_trainers import ResumingClient
+from aworld_train.rollout.outcome import EngineLost
 
 TOKENS = list(range(100, 110))
 LIMIT = {"max_tokens": len(TOKENS), "temperature": 1.0, "seed": 7}
@@ -39,8 +46,7 @@ def served(monkeypatch: pytest.MonkeyPatch, *parts: tuple[int, int]) -> list[Any
 
 
 async def turn(*, continues: bool = True) -> Any:
-    client = ResumingClient.__new__(ResumingClient)
-    client._continues = continues
+    client = ResumingClient({}, continues=continues)
     return await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
 
 
@@ -72,6 +78,66 @@ async def test_without_partial_rollouts_a_turn_begins_again(monkeypatch: pytest.
     output = await turn(continues=False)
     assert (output.token_ids, output.extra_fields["parts"]) == (TOKENS, [(0, 5)])
     assert requests == [([1], 10)] * 2
+
+
+class Balancer:
+    """VeRL's balancer, in this process: ``remote`` of its methods calls them."""
+
+    def __init__(self, *servers: Any):
+        self.made = GlobalRequestLoadBalancer({f"server {n}": server for n, server in enumerate(servers)})
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return getattr(self.made, name)(*arguments, **options)
+
+        if name == "release_server":  # VeRL waits for no answer
+            return SimpleNamespace(remote=self.made.release_server)
+        return SimpleNamespace(remote=call)
+
+
+def server(answer: Any) -> Any:
+    async def generate(**_: Any) -> TokenOutput:
+        if isinstance(answer, Exception):
+            raise answer
+        return TokenOutput(
+            token_ids=TOKENS, log_probs=[-1.0] * 10, stop_reason="completed", extra_fields=answer
+        )
+
+    return SimpleNamespace(generate=SimpleNamespace(remote=generate))
+
+
+DEAD = ray.exceptions.ActorDiedError()
+CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "transformers"}}})
+
+
+async def test_a_turn_whose_sampler_dies_is_lost_and_the_next_one_waits_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_trainers, "_LOOK_SECONDS", 0.001)
+    balancer = Balancer(server(DEAD))
+    client = ResumingClient(CONFIG, balancer, continues=True, max_wait=60.0)
+    with pytest.raises(EngineLost, match=r"the sampler died: .*The actor died unexpectedly"):
+        await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
+    assert balancer.made.get_all_servers() == [], "no turn may be sent to it again"
+    turn = asyncio.create_task(client.generate("a", prompt_ids=[1], sampling_params=LIMIT))
+    await asyncio.sleep(0.02)
+    assert not turn.done()
+    balancer.made.add_servers({"server 1": server({"global_steps": 3})})
+    assert (await turn).extra_fields["parts"] == [(0, 3)]
+    assert not client._server_of
+
+
+async def test_a_turn_does_not_wait_for_ever_for_a_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_trainers, "_LOOK_SECONDS", 0.001)
+    client = ResumingClient(CONFIG, Balancer(), continues=True, max_wait=0.01)
+    with pytest.raises(RuntimeError, match="No available servers"):
+        await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
+
+
+async def test_where_engines_are_not_replaced_their_death_is_an_error_of_the_engine() -> None:
+    client = ResumingClient(CONFIG, Balancer(server(DEAD)), continues=True)
+    with pytest.raises(ray.exceptions.RayActorError):
+        await client.generate("a", prompt_ids=[1], sampling_params=LIMIT)
 
 
 def test_verl_s_line_that_its_logger_does_not_take_is_not_logged() -> None:

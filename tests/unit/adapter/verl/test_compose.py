@@ -117,6 +117,7 @@ def test_what_the_recipe_says_is_what_verl_is_told(
                     "age_decay": 0.0,
                     "max_staleness": 3,
                     "partial_rollouts": False,
+                    "recovery_timeout": 120.0,
                 },
                 "actor_rollout_ref.hybrid_engine": True,
                 "ray_kwargs.ray_init.num_gpus": 1,

@@ -118,4 +118,4 @@ def test_the_queue_s_processes_are_called_by_their_names(
     ],
 )
 def test_the_reason_of_a_death_is_one_line_of_ray_s(text: str, reason: str) -> None:
-    assert liveness._reason(ray.exceptions.RayError(text)) == reason
+    assert liveness.reason(ray.exceptions.RayError(text)) == reason

@@ -1,6 +1,9 @@
 """Which episodes become a training batch: whole groups of at least two healthy ones, and never nothing."""
 
+import heapq
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -304,3 +307,96 @@ def test_no_trained_row_is_older_than_the_bound(step: int, groups: list[list[int
         sizes = Counter(key.split("_")[0] for key in keys)
         assert len(sizes) == len(groups)
         assert min(sizes.values()) >= 2
+
+
+class Simulation:
+    """A run whose episodes and updates take some of the given seconds each, by a clock that the waiting sampler turns.
+
+    ``slots`` episodes are played at a time, in groups of two, with the weights that are there when they begin.
+    """
+
+    def __init__(self, slots: int, seconds: list[int], bound: int):
+        self.clock, self.version, self.step = 0, 0, 0
+        self._slots, self._seconds = slots, itertools.cycle(seconds)
+        self._held: dict[str, Any] = {}
+        self._waiting: list[tuple[str, int]] = []
+        self._playing: list[tuple[int, str, int, int]] = []
+        self._numbers = itertools.count()
+        simulation = self
+
+        class Sampler(AsyncGroupSampler):
+            def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+                simulation.advance(1)
+                return last_debug_time
+
+        self.sampler = Sampler(
+            **OPTIONS
+            | {"trainer_mode": "separate_async", "max_off_policy_threshold": None, "refill_fn": self.play},
+            sampler_kwargs={"min_group": 2, "max_staleness": bound},
+        )
+
+    def play(self, tasks: int) -> None:
+        for _ in range(tasks):
+            uid = f"t{next(self._numbers)}"
+            self._held[uid] = {"is_prompt": True, "status": "running", "global_steps": self.step}
+            self._waiting += [(uid, session) for session in range(2)]
+
+    def advance(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.clock += 1
+            while self._waiting and len(self._playing) < self._slots:
+                uid, session = self._waiting.pop(0)
+                end = self.clock + next(self._seconds)
+                heapq.heappush(self._playing, (end, uid, session, self.version))
+            while self._playing and self._playing[0][0] <= self.clock:
+                _, uid, session, version = heapq.heappop(self._playing)
+                self._held[f"{uid}_{session}_0"] = {"min_global_steps": version, "response_len": 5}
+                if f"{uid}_{1 - session}_0" in self._held:
+                    self._held[uid]["status"] = "finished"
+
+    def train(self, steps: int, batch: int, warmup: int) -> Iterator[tuple[list[int], Any]]:
+        """The staleness of each row of each step, and the step's counts."""
+        queue = SimpleNamespace(kv_list=lambda: {"train": dict(self._held)}, kv_clear=self._clear)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr("verl.trainer.ppo.v1.replay_buffer.tq", queue)
+            monkeypatch.setattr(sampler, "tq", queue)
+            self.play(warmup * batch)
+            for self.step in range(1, steps + 1):
+                self.play(batch)
+                rows, counts = self.sampler.sample(self.step, "train", batch)
+                yield [self.version - self._held[key]["min_global_steps"] for key in rows.keys], counts
+                self._clear(partition_id="train", keys=rows.keys)
+                self.advance(next(self._seconds))
+                self.version = self.step
+
+    def _clear(self, *, partition_id: str, keys: list[str]) -> None:
+        self._held = {key: tag for key, tag in self._held.items() if key not in keys}
+
+
+SPEEDS = {
+    "slots": st.integers(1, 8),
+    "seconds": st.lists(st.one_of(st.integers(1, 3), st.integers(1, 60)), min_size=3, max_size=30),
+    "batch": st.integers(1, 4),
+}
+
+
+@given(bound=st.integers(1, 3), data=st.data(), **SPEEDS)
+def test_however_fast_samplers_tools_and_trainer_are_the_bound_holds(
+    bound: int, slots: int, seconds: list[int], batch: int, data: Any
+) -> None:
+    warmup = data.draw(st.integers(1, bound))
+    for rows, _ in Simulation(slots, seconds, bound).train(8, batch, warmup):
+        assert len(rows) == 2 * batch
+        assert min(rows) >= 0 and max(rows) <= bound
+
+
+def test_without_the_check_the_simulated_run_trains_on_weights_that_are_too_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = [1, 2, 1, 40, 1, 3, 1]
+    kept = list(Simulation(8, seconds, bound=1).train(8, 2, warmup=1))
+    assert {staleness for rows, _ in kept for staleness in rows} == {0, 1}, "some are sampled ahead"
+    assert sum(counts["training/stale_episodes"] for _, counts in kept) > 0
+    monkeypatch.setattr(AsyncGroupSampler, "_leave_out", lambda *_: None)
+    unchecked = [rows for rows, _ in Simulation(8, seconds, bound=1).train(8, 2, warmup=1)]
+    assert max(itertools.chain(*unchecked)) > 1

@@ -317,6 +317,29 @@ def test_where_verl_asks_for_the_mode_it_is_its_own(
     assert trained._build_replay_buffer() == expected
 
 
+def test_a_resumed_run_forgets_trained_rows_and_says_which_tasks_begin_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a task a row was of the step that the checkpoint ended; ``c`` is finished and still to be trained."""
+    groups = {"a": "pending", "b": "running", "c": "finished", "d": "failure"}
+    tags = {uid: {"is_prompt": True, "status": status} for uid, status in groups.items()}
+    rows = ["b_0_0", "c_0_0", "e_0_0", "e_1_0"]
+    removed: list[str] = []
+    reported: list[list[str]] = []
+    monkeypatch.setattr(
+        trainer.queue, "kv_list", lambda partition: {partition: tags | {key: {} for key in rows}}
+    )
+    monkeypatch.setattr(trainer.queue, "kv_clear", lambda *, keys, partition_id: removed.extend(keys))
+    monkeypatch.setattr(trainer, "report_replayed", reported.append)
+    monkeypatch.setattr(trainer.PPOTrainer, "_reissue_inflight_prompts", lambda self, partition: 2)
+    assert made()._reissue_inflight_prompts() == 2
+    assert removed == ["e_0_0", "e_1_0"]
+    assert reported == [["a", "b"]]
+    monkeypatch.setattr(trainer.queue, "kv_list", lambda partition: None)
+    made()._reissue_inflight_prompts()
+    assert len(removed) == 2
+
+
 class Killed(BaseException):
     pass
 

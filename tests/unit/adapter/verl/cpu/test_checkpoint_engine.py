@@ -1,7 +1,6 @@
-"""Weights go from the first training rank to every replica, as they are gathered, and all ranks gather them."""
+"""The first training rank keeps the weights for every replica, as they are gathered, and all ranks gather them."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,18 +20,6 @@ async def test_every_replica_gets_all_weights_and_every_rank_gathers_them(
     monkeypatch.setattr(ray, "put", lambda part: part)
     ranks = [ObjectCheckpointEngine(1, is_master=rank == 0) for rank in range(2)]
     replicas = [ObjectCheckpointEngine(1) for _ in range(2)]
-
-    def worker(engine: Any) -> Any:
-        async def execute(method: str, part: Any) -> None:
-            getattr(engine, method)(part)
-
-        return SimpleNamespace(execute_checkpoint_engine=SimpleNamespace(remote=execute))
-
-    metadata = [None, None, *map(worker, replicas)]
-    senders, receivers = ObjectCheckpointEngine.build_topology(2, 2, metadata)
-    for engines, arguments in ((ranks, senders), (replicas, receivers)):
-        for engine, workers in zip(engines, arguments["receivers"], strict=True):
-            engine.init_process_group(workers)
     gathered: list[str] = []
 
     def gather() -> Any:
@@ -43,9 +30,12 @@ async def test_every_replica_gets_all_weights_and_every_rank_gathers_them(
     async def receive(engine: ObjectCheckpointEngine) -> dict[str, torch.Tensor]:
         return {name: weight async for name, weight in engine.receive_weights()}
 
-    *_, first, second = await asyncio.gather(
-        *(rank.send_weights(gather()) for rank in ranks), *map(receive, replicas)
-    )
+    await asyncio.gather(*(rank.send_weights(gather()) for rank in ranks))
+    assert len(ranks[0].sent()) == 2 and ranks[1].sent() == []
+    for replica in replicas:
+        for part in ranks[0].sent():
+            replica.take(part)
+    first, second = await asyncio.gather(*map(receive, replicas))
     assert sorted(gathered) == sorted([*WEIGHTS, *WEIGHTS])
     for received in (first, second):
         assert received.keys() == WEIGHTS.keys()
