@@ -102,7 +102,7 @@ class StepRow(NamedTuple):
     a framework has none: ``loss`` (only where weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
     ``tokens_per_second`` (of each GPU), ``seconds`` (without the validation), ``val_seconds``, ``staleness`` and
     ``max_staleness`` (over the episodes: steps by which the weights at their start were older than those they trained),
-    ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
+    ``val_loss`` (of supervised training), ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
     rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
     ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old).
@@ -112,6 +112,13 @@ class StepRow(NamedTuple):
     figures: Mapping[str, Any]
     raw: Mapping[str, Any]
     validated: bool
+
+
+def val_quality(row: Mapping[str, Any]) -> float | None:
+    """How good the validation of a row of ``metrics.jsonl`` is: its accuracy, or its loss with the sign turned."""
+    if row.get("val_accuracy") is not None:
+        return float(row["val_accuracy"])
+    return None if row.get("val_loss") is None else -float(row["val_loss"])
 
 
 class StepReader(Protocol):
