@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aworld_train.dataset.check import open_parquet, read_batches
+from aworld_train.dataset.check import FileSummary, open_parquet, read_batches
 from aworld_train.errors import DatasetError
 
 _FACTS = b"aworld_train.token_rows"
@@ -69,13 +69,38 @@ def write_token_rows(file: Path, rows: Iterable[TokenRow], vocabulary: str) -> T
     return facts
 
 
-def check_token_rows(file: Path) -> TokenRowsFile:
+def check_token_rows(files: Sequence[Path], model: Path | None, max_tokens: int) -> FileSummary:
+    """What files of token rows hold, after a check that the model has their vocabulary and takes their longest row."""
+    facts = {file: token_rows_facts(file) for file in files}
+    for file, fact in facts.items():
+        if model and fact.vocabulary != (vocabulary_digest(model) or fact.vocabulary):
+            raise DatasetError(
+                f"The token ids of {file} are of another vocabulary than that of the model {model}. Make the file "
+                "again with this model (`aworld-train dataset rows --model`), or train the model it was made with."
+            )
+        if fact.longest > max_tokens:
+            raise DatasetError(
+                f"{file} has a row of {fact.longest} tokens, and the recipe takes {max_tokens} "
+                "(dataset.max_prompt_tokens and rollout.max_response_tokens together). Raise one of them, or leave long "
+                "rows out with `aworld-train dataset rows --max-tokens`."
+            )
+    return FileSummary(
+        files[0],
+        sum(fact.rows for fact in facts.values()),
+        **dict.fromkeys(("data_sources", "agents", "splits", "scorers", "answer_schemas", "levels"), {}),  # type: ignore[arg-type]
+        several_answers=0,
+        schema_version=None,
+        bytes=sum(file.stat().st_size for file in files),
+    )
+
+
+def token_rows_facts(file: Path) -> TokenRowsFile:
     """The facts of a file; raises DatasetError for another one."""
     with open_parquet(file) as opened:
         facts = (opened.schema_arrow.metadata or {}).get(_FACTS)
     if facts is None:
         raise DatasetError(
-            f"{file} has no token rows, which trainer.method=sft trains on. `aworld-train dataset build-rows` makes "
+            f"{file} has no token rows, which trainer.method=sft trains on. `aworld-train dataset rows` makes "
             "them of a run's episodes or of conversations."
         )
     return TokenRowsFile(**json.loads(facts))

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aworld_train.adapter.base import recipe_faults
 from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, RecipeError
 from aworld_train.model.check import file_faults
+from aworld_train.model.files import local_folder
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.faults import Check
@@ -63,6 +65,8 @@ def recipe_checks(
 
 def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dict[str, FileSummary]":
     """What the dataset files of a recipe hold, after a check that it can be trained, or measured, on them."""
+    if not recipe.plays_episodes:
+        return {split: _token_rows(recipe, split) for split in splits}
     data = {split: _checked(recipe, split) for split in splits}
     if "train" in data and data["train"].rows < recipe.trainer.batch_size:
         raise RecipeError(
@@ -75,6 +79,18 @@ def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dic
         schemas={name for summary in data.values() for name in summary.answer_schemas},
     )
     return data
+
+
+def _token_rows(recipe: Recipe, split: str) -> "FileSummary":
+    from aworld_train.dataset.token_rows import check_token_rows
+
+    files: list[str] = getattr(recipe.dataset, f"{split}_files")
+    summary = check_token_rows(list(map(Path, files)), local_folder(recipe.model.location), recipe.max_episode_tokens)
+    needed = recipe.trainer.batch_size if split == "train" else recipe.cluster.ranks
+    if summary.rows < needed:
+        key = "trainer.batch_size" if split == "train" else "one for each rank"
+        raise RecipeError(f"{', '.join(map(shown, files))} has {summary.rows} rows, fewer than {needed} ({key}).")
+    return summary
 
 
 def _checked(recipe: Recipe, split: str) -> "FileSummary":

@@ -71,15 +71,18 @@ class StopRequest:
         return None
 
 
-def early_stop_reason(accuracies: Mapping[int, float], patience: int) -> str | None:
-    steps = sorted(accuracies)
+def early_stop_reason(qualities: Mapping[int, float], patience: int) -> str | None:
+    """Why a run ends before its last step, by the accuracies of its validations, or by losses with their signs turned."""
+    steps = sorted(qualities)
     if not patience or len(steps) <= patience:
         return None
-    best = max(steps, key=lambda step: (accuracies[step], -step))
+    best = max(steps, key=lambda step: (qualities[step], -step))
     later = len(steps) - 1 - steps.index(best)
     if later < patience:
         return None
+    quality = qualities[best]
+    figure, shown = ("accuracy", f"{quality:.1%}") if quality >= 0 else ("held-out loss", f"{-quality:.4g}")
     return (
-        f"Stopped early after step {steps[-1]}: the accuracy of step {best}, {accuracies[best]:.1%}, was not exceeded "
-        f"in the {later} validations since (trainer.early_stop={patience})."
+        f"Stopped early after step {steps[-1]}: the {figure} of step {best}, {shown}, was not "
+        f"{'exceeded' if quality >= 0 else 'undercut'} in the {later} validations since (trainer.early_stop={patience})."
     )

@@ -5,17 +5,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.adapter.verl.attention import attention_faults
 from aworld_train.adapter.verl.compose import by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.megatron import megatron_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
+from aworld_train.adapter.verl.owned_keys import OWNED_KEYS, SFT_OWNED
+from aworld_train.adapter.verl.recipe_keys import sft_key
 from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe, RolloutCorrection, SamplingType
+from aworld_train.recipe.schema import Engine, Method, Recipe, RolloutCorrection, SamplingType
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
@@ -30,6 +33,9 @@ _CRITIC_SIZES = ("critic.ppo_micro_batch_size_per_gpu", "critic.use_dynamic_bsz"
 
 
 def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.trainer.method is Method.sft:
+        yield from _sft_faults(recipe)
+        return
     yield from _raw_values(recipe)
     yield from _references(recipe)
     yield from _device(recipe)
@@ -44,6 +50,26 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from model_faults(recipe)
     yield from size_faults(recipe)
     yield from engine_arg_faults(recipe)
+    for path, text in raw_key_faults(recipe):
+        yield ("verl", *path), text
+
+
+def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    cluster = recipe.cluster
+    if cluster.nodes > 1 or joins_cluster(recipe):
+        yield (
+            ("cluster", "nodes" if cluster.nodes > 1 else "launcher"),
+            "trainer.method=sft runs in processes of one machine: set cluster.nodes=1, and cluster.launcher to local "
+            "or slurm.",
+        )
+    if by_megatron(recipe):
+        yield ("trainer", "strategy"), "trainer.method=sft divides the model with trainer.strategy=fsdp2 alone."
+    owned = {sft_key(key): reason for key, reason in OWNED_KEYS.items() if "*" not in key}
+    yield from owned_faults("verl", {key: reason for key, reason in owned.items() if key} | SFT_OWNED, recipe.raw)
+    yield from _secrets(recipe)
+    yield from _references(recipe)
+    yield from tracker_faults(recipe)
+    yield from attention_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 
@@ -151,6 +177,12 @@ def _correction(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    yield from _secrets(recipe)
+    yield from _batches(recipe)
+
+
+def _secrets(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Raw keys whose value would be shown."""
     for path, value in leaves(recipe.raw):
         key: KeyPath = ("verl", *path)
         refers = isinstance(value, str) and has_lookup(value)
@@ -173,7 +205,6 @@ def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
                 "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment.",
             )
-    yield from _batches(recipe)
 
 
 def _batches(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
