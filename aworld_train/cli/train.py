@@ -69,7 +69,7 @@ def train(
     if out is not None and not dry_run:
         raise UsageError("--out is where --dry-run writes; a run writes into RUNS/<name> (--runs).")
     changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
-    loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks())
+    loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks(runs=runs))
     launch_by = launch.find(loaded.recipe.cluster.launcher.value)
     trainer = AgentTrainer(config=loaded, run_path=str(runs))
     processor = trainer.train_processor

@@ -1,8 +1,7 @@
 """Checks of a recipe before anything starts: its framework's rules, files, reward and agent."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,20 @@ from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.faults import Check
 from aworld_train.recipe.reward_checks import check_rewards
-from aworld_train.recipe.schema import AGENT_KINDS, Recipe
+from aworld_train.recipe.schema import AGENT_KINDS, ModelSection, Recipe
 from aworld_train.recipe.tree import KeyPath
+from aworld_train.training.run_models import RUNS, with_run_model
 
 if TYPE_CHECKING:
     from aworld_train.dataset import FileSummary
 
 
 def recipe_checks(
-    *, files: bool = True, training: bool = True, note: Callable[[str], None] | None = None
+    *,
+    files: bool = True,
+    training: bool = True,
+    note: Callable[[str], None] | None = None,
+    runs: Path = RUNS,
 ) -> list[Check]:
     """The checks of a complete recipe, for ``recipe.read``.
 
@@ -55,9 +59,18 @@ def recipe_checks(
             yield ("agent", kind), error.message
 
     splits = ("train", "val") if training else ("val",)
+
+    def all_file_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+        try:
+            recipe = with_run_model(recipe, runs)
+        except AworldTrainError as error:
+            yield ("model", "path"), f"`model.path`: {error.message}"
+            recipe = replace(recipe, model=ModelSection())
+        yield from file_faults(recipe, splits)
+
     return [
         *([Check(missing_for_training), Check(framework_faults)] if training else []),
-        *([Check(partial(file_faults, splits=splits))] if files else []),
+        *([Check(all_file_faults)] if files else []),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]
