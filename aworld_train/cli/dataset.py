@@ -15,6 +15,7 @@ from rich.text import Text
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption
 from aworld_train.cli.dataset_build import build_command
+from aworld_train.cli.dataset_rows import rows_command
 from aworld_train.errors import DependencyMissing, UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Parquet file of tasks.")]
 app = typer.Typer(no_args_is_help=True, help="Build, check and look at datasets of tasks.")
 app.command("build")(build_command)
+app.command("rows")(rows_command)
 
 
 @app.command("check")
