@@ -102,10 +102,10 @@ class StepRow(NamedTuple):
     a framework has none: ``loss`` (only where weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
     ``tokens_per_second`` (of each GPU), ``seconds`` (without the validation), ``val_seconds``, ``staleness`` and
     ``max_staleness`` (over the episodes: steps by which the weights at their start were older than those they trained),
-    ``val_loss`` (of supervised training), ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
+    ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
     rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
-    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old).
+    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``val_loss`` (supervised training).
     """
 
     step: int

@@ -19,14 +19,19 @@ def rows_command(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(help="Conversations, one JSON object a line, as OpenAI or ShareGPT has them; repeatable."),
+        typer.Option(
+            help="Conversations, one JSON object a line, as OpenAI or ShareGPT has them; repeatable."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for train.parquet and val.parquet.")] = Path(
-        "data/rows"
-    ),
-    where: Annotated[str, typer.Option(help="Condition on episodes, as `runs episodes` takes it.")] = "reward>=1",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for train.parquet and val.parquet.")
+    ] = Path("data/rows"),
+    where: Annotated[
+        str, typer.Option(help="Condition on episodes, as `runs episodes` takes it.")
+    ] = "reward>=1",
     per_task: Annotated[
-        int | None, typer.Option(min=1, help="Most of one task: those with the highest reward, then the shortest.")
+        int | None,
+        typer.Option(min=1, help="Most of one task: those with the highest reward, then the shortest."),
     ] = None,
     balance: Annotated[
         bool, typer.Option("--balance", help="Take as many of each level as there are of the rarest.")
@@ -46,7 +51,7 @@ def rows_command(
 
     Examples:
         aworld-train dataset rows --run quickstart --model models/tiny --out data/rows
-        aworld-train dataset rows --run teacher --where 'reward=1 and turns<6' --per-task 1 --balance --model models/tiny
+        aworld-train dataset rows --run teacher --where 'turns<6' --per-task 1 --balance --model models/tiny
         aworld-train dataset rows --file conversations.jsonl --model models/tiny --max-tokens 4096
     """
     from aworld_train.dataset.row_selection import Choice
@@ -56,11 +61,15 @@ def rows_command(
     from aworld_train.training.row_building import RowSources, build_rows
 
     if not run and not file:
-        raise UsageError("Rows come from episodes (--run NAME) or from conversations (--file FILE): name some.")
+        raise UsageError(
+            "Rows come from episodes (--run NAME) or from conversations (--file FILE): name some."
+        )
     check_model(model)
     folder = local_folder(model)
     if folder is None:
-        raise UsageError(f"--model {model} is not on this machine, and its tokenizer is needed. Download it first.")
+        raise UsageError(
+            f"--model {model} is not on this machine, and its tokenizer is needed. Download it first."
+        )
     recorded = [open_run(name, runs) for name in run or ()]
     sources = RowSources(folder, recorded, where, file or ())
     report = build_rows(sources, Choice(per_task, balance, max_tokens, held_out, seed), out)

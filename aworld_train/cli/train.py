@@ -132,7 +132,10 @@ def print_summary(summary: object) -> None:
 
 def _losses(summary: "RunSummary") -> dict[str, str]:
     """The rows of supervised training; empty for a run that plays episodes."""
-    losses = {"loss": summary.loss, **{f"held-out loss {when}": loss for when, loss in summary.val_loss.items()}}
+    losses = {
+        "loss": summary.loss,
+        **{f"held-out loss {when}": loss for when, loss in summary.val_loss.items()},
+    }
     known = {name: f"{loss:.4g}" for name, loss in losses.items() if loss is not None}
     return known if not summary.episodes else {}
 

@@ -49,8 +49,10 @@ def choose_rows(rows: Iterable[TokenRow], choice: Choice) -> ChosenRows:
     groups = sorted(groups, key=lambda group: (_chance(group, choice.seed), group[0].origin))
     tasks = list(dict.fromkeys(group[0].task for group in groups))
     held_out = set(tasks[: round(choice.held_out * len(tasks))])
-    split = {name: [row for group in groups if (group[0].task in held_out) == (name == "val") for row in group]
-             for name in ("train", "val")}
+    split = {
+        name: [row for group in groups if (group[0].task in held_out) == (name == "val") for row in group]
+        for name in ("train", "val")
+    }
     return ChosenRows(split["train"], split["val"], dropped)
 
 
@@ -85,7 +87,11 @@ def _best(groups: list[Group], count: int, dropped: Counter[str]) -> list[Group]
 
 def _rank(group: Group) -> tuple[float, int, str]:
     reward = group[0].reward
-    return (-reward if reward is not None else float("inf"), sum(row.trained for row in group), group[0].origin)
+    return (
+        -reward if reward is not None else float("inf"),
+        sum(row.trained for row in group),
+        group[0].origin,
+    )
 
 
 def _balanced(groups: list[Group], seed: int, dropped: Counter[str]) -> list[Group]:

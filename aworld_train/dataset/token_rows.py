@@ -81,16 +81,12 @@ def check_token_rows(files: Sequence[Path], model: Path | None, max_tokens: int)
         if fact.longest > max_tokens:
             raise DatasetError(
                 f"{file} has a row of {fact.longest} tokens, and the recipe takes {max_tokens} "
-                "(dataset.max_prompt_tokens and rollout.max_response_tokens together). Raise one of them, or leave long "
-                "rows out with `aworld-train dataset rows --max-tokens`."
+                "(dataset.max_prompt_tokens and rollout.max_response_tokens together). Raise one of them, or leave "
+                "long rows out with `aworld-train dataset rows --max-tokens`."
             )
+    rows, size = sum(fact.rows for fact in facts.values()), sum(file.stat().st_size for file in files)
     return FileSummary(
-        files[0],
-        sum(fact.rows for fact in facts.values()),
-        **dict.fromkeys(("data_sources", "agents", "splits", "scorers", "answer_schemas", "levels"), {}),  # type: ignore[arg-type]
-        several_answers=0,
-        schema_version=None,
-        bytes=sum(file.stat().st_size for file in files),
+        files[0], rows, {}, {}, {}, {}, {}, {}, several_answers=0, schema_version=None, bytes=size
     )
 
 
@@ -123,7 +119,9 @@ def vocabulary_digest(model: Path) -> str:
     except (OSError, ValueError):
         return ""
     entries = content.get("model", {}).get("vocab", {})
-    pairs = entries.items() if isinstance(entries, dict) else ((entry[0], i) for i, entry in enumerate(entries))
+    pairs = (
+        entries.items() if isinstance(entries, dict) else ((entry[0], i) for i, entry in enumerate(entries))
+    )
     by_id = {int(token): text for text, token in pairs}
     by_id |= {int(added["id"]): added["content"] for added in content.get("added_tokens", ())}
     return hashlib.sha256(json.dumps(sorted(by_id.items())).encode()).hexdigest()

@@ -132,7 +132,8 @@ def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             rows, command = ("tasks", "build") if recipe.plays_episodes else ("token rows", "rows")
             yield (
                 ("dataset", split),
-                f"`dataset.{split}` is not set: a Parquet file of {use} {rows}; `aworld-train dataset {command}` makes one"
+                f"`dataset.{split}` is not set: a Parquet file of {use} {rows}; "
+                f"`aworld-train dataset {command}` makes one"
                 + ("; to evaluate without training, check it with --for eval" if split == "train" else ""),
             )
 

@@ -98,11 +98,15 @@ def _token_rows(recipe: Recipe, split: str) -> "FileSummary":
     from aworld_train.dataset.token_rows import check_token_rows
 
     files: list[str] = getattr(recipe.dataset, f"{split}_files")
-    summary = check_token_rows(list(map(Path, files)), local_folder(recipe.model.location), recipe.max_episode_tokens)
+    summary = check_token_rows(
+        list(map(Path, files)), local_folder(recipe.model.location), recipe.max_episode_tokens
+    )
     needed = recipe.trainer.batch_size if split == "train" else recipe.cluster.ranks
     if summary.rows < needed:
         key = "trainer.batch_size" if split == "train" else "one for each rank"
-        raise RecipeError(f"{', '.join(map(shown, files))} has {summary.rows} rows, fewer than {needed} ({key}).")
+        raise RecipeError(
+            f"{', '.join(map(shown, files))} has {summary.rows} rows, fewer than {needed} ({key})."
+        )
     return summary
 
 

@@ -4,19 +4,29 @@ The rows of an episode are its stored ids and masks, and nothing is tokenised ag
 """
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from aworld_train.dataset import output
 from aworld_train.dataset.row_selection import Choice, choose_rows
 from aworld_train.dataset.token_rows import TokenRow, TokenRowsFile, vocabulary_digest, write_token_rows
-from aworld_train.errors import DatasetError, DatasetNotFound, DependencyMissing
+from aworld_train.errors import TRAINING_PROFILE, DatasetError, DatasetNotFound, DependencyMissing
+from aworld_train.model.turns import chat_template
+from aworld_train.rollout.conversation_rows import (
+    Conversation,
+    UnusableConversation,
+    conversation_rows,
+    read_conversation,
+)
+from aworld_train.rollout.template import ChatTemplate
 from aworld_train.store.content import EpisodeContent
 from aworld_train.store.reading import StoredEpisode
 from aworld_train.training.recorded_run import RecordedRun
@@ -47,22 +57,13 @@ class RowSources:
                 self.read += 1
                 rows = list(_rows_of(episode, run.name, vocabulary))
                 if not rows:
-                    self.dropped["its tokens are not kept" if _has_rows(episode) else "it has no training row"] += 1
+                    self.dropped[
+                        "its tokens are not kept" if _has_rows(episode) else "it has no training row"
+                    ] += 1
                 yield from rows
 
     def _of_files(self) -> Iterator[TokenRow]:
-        try:
-            from aworld_train.model.turns import chat_template
-
-            template = chat_template(str(self.model), {})
-        except ModuleNotFoundError as error:
-            raise DependencyMissing("Conversations are rendered by transformers: pip install 'aworld-train[cpu]'.") from error
-        from aworld_train.rollout.conversation_rows import (
-            UnusableConversation,
-            conversation_rows,
-            read_conversation,
-        )
-
+        template = _template(self.model)
         for path in self.files:
             for number, data in _lines(path):
                 self.read += 1
@@ -72,9 +73,18 @@ class RowSources:
                 except UnusableConversation as unusable:
                     self.dropped[str(unusable)] += 1
                     continue
-                facts = _facts_of(data)
+                facts = _facts_of(data, conversation)
                 for ids, mask in rendered:
                     yield TokenRow(ids, mask, origin=f"{path.name}:{number}", **facts)
+
+
+def _template(model: Path) -> ChatTemplate:
+    if missing := [name for name in ("torch", "transformers") if find_spec(name) is None]:
+        raise DependencyMissing(
+            f"Conversations are rendered with transformers, and {missing[0]} is not installed: "
+            f"{TRAINING_PROFILE}."
+        )
+    return chat_template(str(model), {})
 
 
 @dataclass(frozen=True)
@@ -111,8 +121,6 @@ def build_rows(sources: RowSources, choice: Choice, out: Path) -> RowsReport:
 
 
 def _manifest(report: RowsReport, sources: RowSources, choice: Choice) -> dict[str, Any]:
-    from dataclasses import asdict
-
     facts = {name: value for name, value in asdict(report).items() if name != "out"}
     origins = {"runs": [run.name for run in sources.runs], "files": list(map(str, sources.files))}
     return {**origins, "where": sources.condition, "choice": asdict(choice), **facts}
@@ -168,30 +176,31 @@ def _keeps_tokens(content: EpisodeContent) -> bool:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                data = json.loads(line)
-                if not isinstance(data, dict):
-                    raise ValueError("it is not an object")
-                yield number, data
+                if line.strip():
+                    yield number, msgspec.json.decode(line, type=dict[str, Any])
     except FileNotFoundError:
         raise DatasetNotFound(f"No such file of conversations: {path}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise DatasetError(
-            f"{path} is not a file of conversations, one JSON object a line (line {locals().get('number', 0) + 1}): {error}."
+            f"{path} is not a file of conversations, one JSON object a line: line {max(1, number)}: {error}."
         ) from error
 
 
-def _facts_of(data: dict[str, Any]) -> dict[str, Any]:
-    """Task, level and reward of a line: its first message tells tasks apart, ``metadata`` is that of `runs export`."""
-    metadata = data.get("metadata") if isinstance(data.get("metadata"), dict) else data
-    first = json.dumps((data.get("messages") or data.get("conversations"))[:2], sort_keys=True)
-    reward = metadata.get("reward")
+def _facts_of(data: Mapping[str, Any], conversation: Conversation) -> dict[str, Any]:
+    """Task, level and reward of a line: what comes before the first answer is the task; see `runs export`."""
+    metadata = data.get("metadata")
+    facts = metadata if isinstance(metadata, dict) else data
+    task = [
+        (one.role, one.content)
+        for one in takewhile(lambda one: one.role != "assistant", conversation.messages)
+    ]
+    reward = facts.get("reward")
     return {
-        "task": hashlib.sha256(first.encode()).hexdigest(),
-        "level": str(metadata.get("level") or ""),
+        "task": hashlib.sha256(repr(task).encode()).hexdigest(),
+        "level": str(facts.get("level") or ""),
         "reward": float(reward) if isinstance(reward, int | float) else None,
     }

@@ -1,4 +1,4 @@
-"""``model.path: runs/NAME``: the model of a run's last whole checkpoint, so that each rung of a ladder names the one before.
+"""``model.path: runs/NAME``: the model of a run's last whole checkpoint, so that a run begins where another ended.
 
 A run that was started from it keeps the step in its manifest, and is resumed from the same one.
 """
@@ -48,8 +48,8 @@ def run_model(recipe: Recipe, runs: Path = RUNS, run_dir: Path | None = None) ->
     if folder is None:
         raise ModelError(
             f"The checkpoint of step {checkpoint.step} of the run {run.name} cannot be loaded: "
-            f"{checkpoint.fault or 'it has no model in Hugging Face format'}. `aworld-train runs checkpoint {run.name}` "
-            "exports one; name its folder as model.path."
+            f"{checkpoint.fault or 'it has no model in Hugging Face format'}. `aworld-train runs checkpoint "
+            f"{run.name}` exports one; name its folder as model.path."
         )
     return RunModel(run.name, checkpoint.step, folder)
 

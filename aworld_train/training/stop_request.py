@@ -72,7 +72,7 @@ class StopRequest:
 
 
 def early_stop_reason(qualities: Mapping[int, float], patience: int) -> str | None:
-    """Why a run ends before its last step, by the accuracies of its validations, or by losses with their signs turned."""
+    """Why a run ends before its last step, by its validations (see ``val_quality``)."""
     steps = sorted(qualities)
     if not patience or len(steps) <= patience:
         return None
@@ -81,8 +81,10 @@ def early_stop_reason(qualities: Mapping[int, float], patience: int) -> str | No
     if later < patience:
         return None
     quality = qualities[best]
-    figure, shown = ("accuracy", f"{quality:.1%}") if quality >= 0 else ("held-out loss", f"{-quality:.4g}")
+    best_figure, beaten = f"accuracy of step {best}, {quality:.1%}", "exceeded"
+    if quality < 0:
+        best_figure, beaten = f"held-out loss of step {best}, {-quality:.4g}", "undercut"
     return (
-        f"Stopped early after step {steps[-1]}: the {figure} of step {best}, {shown}, was not "
-        f"{'exceeded' if quality >= 0 else 'undercut'} in the {later} validations since (trainer.early_stop={patience})."
+        f"Stopped early after step {steps[-1]}: the {best_figure}, was not {beaten} "
+        f"in the {later} validations since (trainer.early_stop={patience})."
     )

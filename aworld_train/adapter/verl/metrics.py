@@ -56,7 +56,9 @@ def _row(line: dict[str, Any]) -> StepRow:
     data = line["data"]
     return StepRow(
         step=int(line["step"]),
-        figures={name: data[key] for names in (_NAMES, _SFT_NAMES) for name, key in names.items() if key in data},
+        figures={
+            name: data[key] for names in (_NAMES, _SFT_NAMES) for name, key in names.items() if key in data
+        },
         raw=data,
         validated=any(key.startswith(("val-core/", "val/")) for key in data),
     )

@@ -63,9 +63,14 @@ def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             "or slurm.",
         )
     if by_megatron(recipe):
-        yield ("trainer", "strategy"), "trainer.method=sft divides the model with trainer.strategy=fsdp2 alone."
+        yield (
+            ("trainer", "strategy"),
+            "trainer.method=sft divides the model with trainer.strategy=fsdp2 alone.",
+        )
     owned = {sft_key(key): reason for key, reason in OWNED_KEYS.items() if "*" not in key}
-    yield from owned_faults("verl", {key: reason for key, reason in owned.items() if key} | SFT_OWNED, recipe.raw)
+    yield from owned_faults(
+        "verl", {key: reason for key, reason in owned.items() if key} | SFT_OWNED, recipe.raw
+    )
     yield from _secrets(recipe)
     yield from _references(recipe)
     yield from tracker_faults(recipe)

@@ -37,7 +37,9 @@ def main() -> None:
 def _run_ranks(ranks: int) -> int:
     """Run this program once for each rank; the first that fails ends the others. Returns its exit code."""
     processes = [
-        subprocess.Popen([sys.executable, "-P", "-m", __spec__.name, *sys.argv[1:]], env=_environment(rank, ranks))
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", __spec__.name, *sys.argv[1:]], env=_environment(rank, ranks)
+        )
         for rank in range(ranks)
     ]
     try:
@@ -74,7 +76,6 @@ def _train(config: Any, run_dir: Path, *, validate_first: bool) -> None:
     from verl.utils import distributed
     from verl.utils.device import get_torch_device
     from verl.utils.import_utils import import_external_libs
-
 
     from aworld_train.adapter.verl.sft_trainer import TokenRowsTrainer
 

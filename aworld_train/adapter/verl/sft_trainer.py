@@ -87,7 +87,9 @@ class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
         with waits.waiting("phase", "train_batch"):
             output = self.training_client.train_batch(data=batch)
         figures = {
-            f"train/{name}": value for name, value in tu.get(output, "metrics").items() if not isinstance(value, list)
+            f"train/{name}": value
+            for name, value in tu.get(output, "metrics").items()
+            if not isinstance(value, list)
         }
         seconds = time.monotonic() - began
         return figures | {
@@ -125,7 +127,7 @@ class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
 
 
 class StepRows:
-    """Which rows a rank trains on in each step: every epoch has an order of its own, and leaves out what fills no batch.
+    """Which rows a rank trains on in each step: every epoch has its own order, and leaves out what fills no batch.
 
     Its length is the number of steps in an epoch.
     """
@@ -159,7 +161,9 @@ class Checkpoints:
         folder = self._folder / f"global_step_{step}"
         if self._rank == 0:
             (folder / "data.pt").unlink(missing_ok=True)
-        self._engine.save_checkpoint(local_path=str(folder / "actor"), global_step=step, max_ckpt_to_keep=None)
+        self._engine.save_checkpoint(
+            local_path=str(folder / "actor"), global_step=step, max_ckpt_to_keep=None
+        )
         torch.distributed.barrier()
         if self._rank == 0:
             self._complete(folder, step)
