@@ -105,7 +105,7 @@ class StepRow(NamedTuple):
     ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
     rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
-    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``val_loss`` (supervised training).
+    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``val_loss`` (of held-out rows).
     """
 
     step: int
