@@ -60,5 +60,5 @@ def _row(line: dict[str, Any]) -> StepRow:
             name: data[key] for names in (_NAMES, _SFT_NAMES) for name, key in names.items() if key in data
         },
         raw=data,
-        validated=any(key.startswith(("val-core/", "val/")) for key in data),
+        validated="val/loss" in data or any(key.startswith("val-core/") for key in data),
     )
