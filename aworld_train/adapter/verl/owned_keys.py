@@ -156,6 +156,7 @@ SFT_OWNED = {
     "data.micro_batch_size_per_gpu": "passes are always filled by tokens",
     "data.max_token_len_per_gpu": "the recipe has a key for it, `trainer.max_batch_tokens`",
     "trainer.balance_batch": "VeRL reads it only on Ray",
+    "trainer.seed": "the recipe has a key for it, `trainer.seed`",
     "trainer.profile_interval": "the steps are not VeRL's own loop",
 }
 """As ``OWNED_KEYS``, for keys that VeRL's SFT trainer has alone."""

@@ -73,6 +73,7 @@ def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     )
     yield from _secrets(recipe)
     yield from _references(recipe)
+    yield from _own_library(recipe, "model.external_lib")
     yield from tracker_faults(recipe)
     yield from attention_faults(recipe)
     for path, text in raw_key_faults(recipe):
@@ -115,11 +116,14 @@ def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             "rollout.dtype is bfloat16, and the engine transformers computes in float32, as the trainer does on a CPU. "
             "Leave it out, or set rollout.engine=vllm.",
         )
-    library = "actor_rollout_ref.model.external_lib"
-    if value_at(recipe.raw, library) is not None:
+    yield from _own_library(recipe, "actor_rollout_ref.model.external_lib")
+
+
+def _own_library(recipe: Recipe, key: str) -> Iterator[tuple[KeyPath, str]]:
+    if on_cpu(recipe) and value_at(recipe.raw, key) is not None:
         yield (
-            ("verl", *library.split(".")),
-            f"verl.{library} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
+            ("verl", *key.split(".")),
+            f"verl.{key} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
         )
 
 

@@ -94,7 +94,8 @@ def resolve(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults_below(config: Mapping[str, Any]) -> Defaults:
-    if "actor_rollout_ref" not in config:
+    engine = config.get("engine")  # which the SFT trainer's defaults have
+    if isinstance(engine, Mapping) and "_target_" in engine:
         return Method.sft
     is_megatron = config["actor_rollout_ref"]["actor"]["strategy"] == Strategy.megatron.value
     return Strategy.megatron if is_megatron else Strategy.fsdp2
