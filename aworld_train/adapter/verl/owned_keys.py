@@ -141,15 +141,9 @@ SFT_OWNED = {
     **{
         f"data.{key}": _TOKEN_ROWS
         for key in (
-            *(
-                "messages_key",
-                "tools_key",
-                "enable_thinking_key",
-                "enable_thinking_default",
-                "apply_chat_template_kwargs",
-            ),
-            *("custom_cls", "pad_mode", "truncation", "max_length", "ignore_input_ids_mismatch"),
-            *("use_shm", "balance_dp_token", "train_max_samples", "num_workers"),
+            *("messages_key", "tools_key", "enable_thinking_key", "enable_thinking_default"),
+            *("apply_chat_template_kwargs", "custom_cls", "pad_mode", "truncation", "max_length"),
+            *("ignore_input_ids_mismatch", "use_shm", "balance_dp_token", "train_max_samples", "num_workers"),
         )
     },
     "data.use_dynamic_bsz": "passes are always filled by tokens",

@@ -67,10 +67,12 @@ def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("trainer", "strategy"),
             "trainer.method=sft divides the model with trainer.strategy=fsdp2 alone.",
         )
-    owned = {sft_key(key): reason for key, reason in OWNED_KEYS.items() if "*" not in key}
-    yield from owned_faults(
-        "verl", {key: reason for key, reason in owned.items() if key} | SFT_OWNED, recipe.raw
-    )
+    if not recipe.dataset.shuffle:
+        yield ("dataset", "shuffle"), "trainer.method=sft shuffles the rows in each epoch. Leave the key out."
+    owned = {
+        moved: reason for key, reason in OWNED_KEYS.items() if "*" not in key and (moved := sft_key(key))
+    }
+    yield from owned_faults("verl", owned | SFT_OWNED, recipe.raw)
     yield from _secrets(recipe)
     yield from _references(recipe)
     yield from _own_library(recipe, "model.external_lib")

@@ -5,7 +5,6 @@ mean of batches for that of tokens. Here the rows of a step follow from its numb
 the rows that it would have trained, and the held-out loss is the mean over all tokens.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,8 +23,6 @@ from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.tracked_run import as_one_run, prepare_trackers
 from aworld_train.dataset.token_rows import read_token_rows
-
-_LORA_SETTINGS = "lora_train_meta.json"
 
 
 class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
@@ -61,9 +58,18 @@ class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
         self._held_out = [self.val_dataset[index] for index in range(rank, held_out, ranks)]
 
     def _build_ckpt_handler(self) -> None:
-        self.ckpt_handler = Checkpoints(self.config, self.engine, self.rank, self._get_lora_train_meta())
+        self.ckpt_handler = Checkpoints(self.config, self.engine, self.rank)
 
     def fit(self) -> None:
+        exit_code = 1
+        try:
+            self._train()
+            exit_code = 0
+        finally:
+            if self._trackers is not None:
+                self._trackers.finish(exit_code)
+
+    def _train(self) -> None:
         """Train to the last step; each step's figures are logged before its checkpoint is written."""
         settings, begin = self.config.trainer, self.resume_global_step
         if self._validate_first and settings.test_freq:
@@ -75,7 +81,7 @@ class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
                 figures |= self._validated()
             self._report(step, figures)
             requested = (self._run_dir / SAVE_REQUEST).exists()
-            if settings.save_freq > 0 and (is_last or requested or step % settings.save_freq == 0):
+            if requested or (settings.save_freq > 0 and (is_last or step % settings.save_freq == 0)):
                 with waits.waiting("phase", "save_checkpoint"):
                     self.ckpt_handler.save_checkpoint(step)
 
@@ -151,11 +157,11 @@ class StepRows:
 class Checkpoints:
     """Writes and loads checkpoints, which are whole once ``data.pt`` is there, as those of RL are."""
 
-    def __init__(self, config: Any, engine: Any, rank: int, lora: dict[str, Any] | None):
+    def __init__(self, config: Any, engine: Any, rank: int):
         self._folder = Path(config.trainer.default_local_dir)
         self._model = config.model
         self._keep = config.trainer.max_ckpt_to_keep
-        self._engine, self._rank, self._lora = engine, rank, lora
+        self._engine, self._rank = engine, rank
 
     def save_checkpoint(self, step: int) -> None:
         folder = self._folder / f"global_step_{step}"
@@ -170,8 +176,6 @@ class Checkpoints:
         torch.distributed.barrier()
 
     def _complete(self, folder: Path, step: int) -> None:
-        if self._lora is not None:
-            (folder / "actor" / _LORA_SETTINGS).write_text(json.dumps(self._lora))
         if model := checkpoints.model_in(folder):
             checkpoints.complete(model, OmegaConf.to_container(self._model, resolve=True))
         torch.save({"step": step}, folder / "data.pt")

@@ -47,6 +47,7 @@ def test_a_device_has_its_engines_numbers_and_adapters(
     [
         ("cluster.nodes=2", "cluster.nodes", "processes of one machine"),
         ("cluster.launcher=ray", "cluster.launcher", "processes of one machine"),
+        ("dataset.shuffle=false", "dataset.shuffle", "shuffles the rows"),
         ("trainer.strategy=megatron", "trainer.strategy", "fsdp2 alone"),
         ("verl.optim.lr=1", "verl.optim.lr", "the recipe has a key for it, `trainer.lr`"),
         ("verl.model.path=x", "verl.model.path", "the recipe has a key for it, `model.path`"),
