@@ -42,10 +42,6 @@ def verl_command(run_dir: Path) -> list[str]:
     ]
 
 
-def sft_command(run_dir: Path) -> list[str]:
-    return [sys.executable, "-P", "-m", "aworld_train.adapter.verl.sft_main", str(run_dir.resolve())]
-
-
 def verl_environment(
     recipe: Recipe,
     logger_file: Path,

@@ -11,7 +11,6 @@ from aworld_train.adapter.verl.attention import attention_remarks
 from aworld_train.adapter.verl.command import (
     WITHOUT_FIRST_VALIDATION,
     cluster_environment,
-    sft_command,
     verl_command,
     verl_environment,
 )
@@ -20,7 +19,7 @@ from aworld_train.adapter.verl.memory_plan import memory_plan
 from aworld_train.adapter.verl.metrics import VerlStepReader
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.adapter.verl.sft_main import VALIDATED
+from aworld_train.adapter.verl.sft_main import VALIDATED, sft_command
 from aworld_train.adapter.verl.trackers import tracker_environment
 from aworld_train.recipe.schema import Method, Recipe
 

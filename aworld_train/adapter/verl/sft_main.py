@@ -18,30 +18,34 @@ from aworld_train.adapter.verl.compose import CONFIG_FILE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_faster
 
 VALIDATED = "--validated"
+_PROGRAM = (sys.executable, "-P", "-m", "aworld_train.adapter.verl.sft_main")
 _LOOK_SECONDS = 0.2
 _GROUP = "sft"
+
+
+def sft_command(run_dir: Path) -> list[str]:
+    return [*_PROGRAM, str(run_dir.resolve())]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument(VALIDATED, action="store_true", help="the first step has been validated")
+    parser.add_argument(
+        "--rank", type=int, help="which of the processes this is; default: the one that starts them"
+    )
     options = parser.parse_args()
     config = OmegaConf.load(options.run_dir / CONFIG_FILE)
     ranks = int(config.trainer.n_gpus_per_node)
-    if "RANK" not in os.environ and ranks > 1:
+    if options.rank is None and ranks > 1:
         sys.exit(_run_ranks(ranks))
-    _train(config, options.run_dir, validate_first=not options.validated)
+    _train(config, options.run_dir, options.rank or 0, ranks, validate_first=not options.validated)
 
 
 def _run_ranks(ranks: int) -> int:
     """Run this program once for each rank; the first that fails ends the others. Returns its exit code."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", __spec__.name, *sys.argv[1:]], env=_environment(rank, ranks)
-        )
-        for rank in range(ranks)
-    ]
+    command = [*_PROGRAM, *sys.argv[1:]]
+    processes = [subprocess.Popen([*command, f"--rank={rank}"]) for rank in range(ranks)]
     try:
         while any(process.poll() is None for process in processes):
             if failed := next((process.returncode for process in processes if process.poll()), 0):
@@ -54,23 +58,16 @@ def _run_ranks(ranks: int) -> int:
             process.wait()
 
 
-def _environment(rank: int, ranks: int) -> dict[str, str]:
-    return {
-        **os.environ,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-    }
-
-
-def _train(config: Any, run_dir: Path, *, validate_first: bool) -> None:
+def _train(config: Any, run_dir: Path, rank: int, ranks: int, *, validate_first: bool) -> None:
     import_faster()
-    os.environ |= {name: os.environ.get(name, value) for name, value in _environment(0, 1).items()}
+    for name in ("RANK", "LOCAL_RANK"):
+        os.environ[name] = str(rank)
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ[name] = str(ranks)
     # VeRL reads these two and connects to neither, as the ranks have a file.
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     os.environ["DIST_INIT_METHOD"] = f"file://{os.environ[RENDEZVOUS_VARIABLE]}/{_GROUP}"
-    if os.environ["RANK"] == "0":
+    if rank == 0:
         waits.report(run_dir, "trainer")
     waits.begin_part("importing VeRL")
     from verl.utils import distributed
@@ -82,7 +79,7 @@ def _train(config: Any, run_dir: Path, *, validate_first: bool) -> None:
     # Engines are registered where VeRL's own are there.
     if config.model.external_lib:
         import_external_libs(OmegaConf.to_object(config.model.external_lib))
-    get_torch_device().set_device(int(os.environ["LOCAL_RANK"]))
+    get_torch_device().set_device(rank)
     distributed.initialize_global_process_group_ray()
     waits.begin_part("loading the model")
     trainer = TokenRowsTrainer(config, run_dir, validate_first=validate_first)
