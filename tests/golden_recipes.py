@@ -11,14 +11,18 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.compose import compose
+from aworld_train.recipe.schema import Method
 from aworld_train.recipe.tree import merge, nested
 from tests.locations import REPOSITORY
 
 FOLDER = REPOSITORY / "tests" / "data" / "golden"
 # Benchmarks are measured on, not trained with.
-READY = [
+TRAINED = [
     name for name in recipes.shipped() if not name.startswith("base/") and not recipes.is_benchmark(name)
 ]
+SUPERVISED = [name for name in TRAINED if not recipes.load(name).plays_episodes]
+READY = [name for name in TRAINED if name not in SUPERVISED]
+"""Recipes of reinforcement learning."""
 _RUN = Path("/run-folder")
 
 
@@ -31,8 +35,11 @@ def golden(name: str) -> str:
             composed = compose(recipes.load(recipes.shipped()[name]), _RUN)
         finally:
             os.chdir(here)
-    composed["ray_kwargs"]["ray_init"]["runtime_env"].pop("py_executable", None)
-    defaults = dict(_values(_resolved_defaults()))
+    if name in SUPERVISED:
+        defaults = dict(_values(schema.resolve(schema.default_config(Method.sft))))
+    else:
+        composed["ray_kwargs"]["ray_init"]["runtime_env"].pop("py_executable", None)
+        defaults = dict(_values(_resolved_defaults()))
     tree: dict[str, Any] = {}
     for path, value in _values(composed):
         if path not in defaults or defaults[path] != value:
@@ -63,7 +70,7 @@ def _values(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
 def main() -> None:
     """Write the files of all ready recipes."""
     FOLDER.mkdir(exist_ok=True)
-    for name in READY:
+    for name in TRAINED:
         (FOLDER / f"{name}.yaml").write_text(golden(name), encoding="utf-8")
 
 

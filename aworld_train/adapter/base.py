@@ -106,13 +106,21 @@ class StepRow(NamedTuple):
     gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
     rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
     ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``lost_samplers`` (replaced),
-    ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes).
+    ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes), ``val_loss`` (of held-out
+    rows).
     """
 
     step: int
     figures: Mapping[str, Any]
     raw: Mapping[str, Any]
     validated: bool
+
+
+def val_quality(row: Mapping[str, Any]) -> float | None:
+    """How good the validation of a row of ``metrics.jsonl`` is: its accuracy, or its loss with the sign turned."""
+    if row.get("val_accuracy") is not None:
+        return float(row["val_accuracy"])
+    return None if row.get("val_loss") is None else -float(row["val_loss"])
 
 
 class StepReader(Protocol):

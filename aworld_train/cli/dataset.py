@@ -15,6 +15,7 @@ from rich.text import Text
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption
 from aworld_train.cli.dataset_build import build_command
+from aworld_train.cli.dataset_rows import rows_command
 from aworld_train.cli.dataset_synthesize import synthesize_command
 from aworld_train.errors import DependencyMissing, UsageError
 
@@ -41,6 +42,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Parquet file
 app = typer.Typer(no_args_is_help=True, help="Build, check and look at datasets of tasks.")
 app.command("build")(build_command)
 app.command("synthesize")(synthesize_command)
+app.command("rows")(rows_command)
 
 
 @app.command("check")

@@ -60,8 +60,11 @@ def doctor(
     from aworld_train import recipe as recipes
     from aworld_train.doctor import FindingStatus, Machine, Needs, examine
     from aworld_train.launch.slurm_variables import cluster_defaults
+    from aworld_train.training.run_models import with_run_model
 
-    loaded = recipes.read(recipe, overrides or [], cluster_defaults()).recipe if recipe is not None else None
+    loaded = None
+    if recipe is not None:
+        loaded = with_run_model(recipes.read(recipe, overrides or [], cluster_defaults()).recipe, runs)
     if engine and loaded is None:
         raise UsageError("--engine samples from a recipe's model: name the recipe.")
     findings = examine(Machine(), Needs(loaded, runs, online))

@@ -99,11 +99,13 @@ def check(
     from aworld_train.recipe.env_notes import call_time_note, queue_note, server_limits
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
     from aworld_train.training.recipe_checks import check_data, recipe_checks
+    from aworld_train.training.run_models import with_run_model
 
     training = purpose == "train"
     checks = recipe_checks(files=not no_files, training=training, note=note)
     loaded = recipes.load(source, overrides or [], also=checks)
     if not no_files:
+        loaded = with_run_model(loaded)
         check_data(loaded, ("train", "val") if training else ("val",))
     if runs_code(loaded):
         _check_code(loaded)

@@ -70,9 +70,10 @@ def rollout(
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
     from aworld_train.training.rollout_folder import keep_rollouts
+    from aworld_train.training.run_models import with_run_model
 
     read = recipes.read(recipe, with_engine(overrides, engine))
-    loaded = read.recipe
+    loaded = with_run_model(read.recipe)
     framework_of(loaded)  # which says what is not installed before an environment starts
     check_model(loaded.model.location)
     tool_parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)

@@ -26,7 +26,7 @@ app.command("episode")(runs_episodes.episode)
 app.command("trace-token")(runs_episodes.trace_token)
 app.command("prune")(runs_episodes.prune)
 
-_SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")
+_SHOWN = ("reward", "val_accuracy", "loss", "val_loss", "entropy", "seconds", "tokens_per_second")
 _STYLES = {"completed": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
 _MAX_COLUMN = 40  # characters of a value beside those of other runs; longer ones have lines of their own
 

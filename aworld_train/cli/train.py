@@ -3,13 +3,16 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArgument
 from aworld_train.errors import UsageError
+
+if TYPE_CHECKING:
+    from aworld_train.training.summary import RunSummary
 
 
 def train(
@@ -66,7 +69,7 @@ def train(
     if out is not None and not dry_run:
         raise UsageError("--out is where --dry-run writes; a run writes into RUNS/<name> (--runs).")
     changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
-    loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks())
+    loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks(runs=runs))
     launch_by = launch.find(loaded.recipe.cluster.launcher.value)
     trainer = AgentTrainer(config=loaded, run_path=str(runs))
     processor = trainer.train_processor
@@ -112,18 +115,11 @@ def print_summary(summary: object) -> None:
     from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)
-    before, after, used = summary.val["before"], summary.val["after"], summary.correct_with_tool
     alarms = [f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms]
     console.print_line(f"{summary.name}: {summary.status}", "bold")
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
-        "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
-        **({"not scored": _counts(summary.unscored)} if summary.unscored else {}),
-        **({"to be looked at": _counts(summary.suspicions)} if summary.suspicions else {}),
-        "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
-        "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
-        "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
-        "correct answers that used a tool": "–" if used is None else f"{used:.1%}",
+        **(_losses(summary) or _played(summary)),
         "seconds": f"{summary.seconds:.0f}",
         **({"remark": summary.remark} if summary.remark else {}),
         **({"alarms": "\n".join(alarms)} if alarms else {}),
@@ -132,6 +128,29 @@ def print_summary(summary: object) -> None:
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
     }
     console.print_facts(rows)
+
+
+def _losses(summary: "RunSummary") -> dict[str, str]:
+    """The rows of supervised training; empty for a run that plays episodes."""
+    losses = {
+        "loss": summary.loss,
+        **{f"held-out loss {when}": loss for when, loss in summary.val_loss.items()},
+    }
+    known = {name: f"{loss:.4g}" for name, loss in losses.items() if loss is not None}
+    return known if not summary.episodes else {}
+
+
+def _played(summary: "RunSummary") -> dict[str, str]:
+    before, after, used = summary.val["before"], summary.val["after"], summary.correct_with_tool
+    return {
+        "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
+        **({"not scored": _counts(summary.unscored)} if summary.unscored else {}),
+        **({"to be looked at": _counts(summary.suspicions)} if summary.suspicions else {}),
+        "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
+        "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
+        "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
+        "correct answers that used a tool": "–" if used is None else f"{used:.1%}",
+    }
 
 
 def _accuracy(value: float | None, n: int, errors: int) -> str:

@@ -6,7 +6,7 @@ fit together here, so they are no reason to refuse a recipe.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,11 @@ from aworld_train.recipe.schema import EvalSection, MegatronSection
 from aworld_train.recipe.tree import merge
 from aworld_train.rollout.chat_client import EndpointAddress
 from aworld_train.store.retention import parse_keep
+from aworld_train.training.run_models import with_run_model
 
 _SEED_BITS = 31  # what every engine takes
 WITHOUT_TRAINING = (
+    "trainer.method=rl",
     "trainer.mode=sync",
     "trainer.epochs=null",
     "trainer.steps=1",
@@ -197,6 +199,9 @@ def plan_evaluation(
     if changes:
         loaded = recipes.read(merge(loaded.unresolved, changes))
         recipe = loaded.recipe
+    if endpoint is None and agent is AgentKind.recipe:
+        recipe = with_run_model(recipe)
+        loaded = replace(loaded, recipe=recipe)
     _check_agent(loaded, endpoint, agent)
     files = recipe.dataset.val_files
     if not files:

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aworld_train import module_process
 from aworld_train.model.files import local_folder, read_json
+
+if TYPE_CHECKING:
+    from aworld_train.rollout.template import ChatTemplate
 
 _MAX_SECONDS = 60
 
@@ -39,14 +42,19 @@ def leave_out_torch() -> None:
 
 
 def turns_line(model: str, options: Mapping[str, Any]) -> str:
+    from aworld_train.rollout.template_proof import prove
+
+    return prove(chat_template(model, options)).line
+
+
+def chat_template(model: str, options: Mapping[str, Any]) -> "ChatTemplate":
     from transformers import AutoTokenizer
 
     from aworld_train.rollout.template import ChatTemplate
-    from aworld_train.rollout.template_proof import prove
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     ends = sorted({tokenizer.eos_token_id, *_generation_ends(model)} - {None})
-    return prove(ChatTemplate(tokenizer, ends, options)).line
+    return ChatTemplate(tokenizer, ends, options)
 
 
 def _generation_ends(model: str) -> list[int]:

@@ -129,9 +129,11 @@ def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
     for split, use in (("train", "training"), ("val", "validation")):
         if not getattr(recipe.dataset, f"{split}_files"):
+            rows, command = ("tasks", "build") if recipe.plays_episodes else ("token rows", "rows")
             yield (
                 ("dataset", split),
-                f"`dataset.{split}` is not set: a Parquet file of {use} tasks; `aworld-train dataset build` makes one"
+                f"`dataset.{split}` is not set: a Parquet file of {use} {rows}; "
+                f"`aworld-train dataset {command}` makes one"
                 + ("; to evaluate without training, check it with --for eval" if split == "train" else ""),
             )
 
@@ -371,6 +373,17 @@ def _cluster(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.plays_episodes:
+        yield from _episode_sizes(recipe)
+    elif recipe.trainer.batch_size % (shares := _shares(recipe)):
+        yield (
+            ("trainer", "batch_size"),
+            f"the {recipe.trainer.batch_size} rows of one step (`trainer.batch_size`) must be a multiple of the "
+            f"{shares} ranks that share them",
+        )
+
+
+def _episode_sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     trainer, rollout = recipe.trainer, recipe.rollout
     shares = _shares(recipe)
     minibatch = trainer.minibatch_size or trainer.batch_size
@@ -433,7 +446,7 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 )
     if trainer.max_batch_tokens is None:
         return
-    if not trainer.dynamic_batches:
+    if not trainer.dynamic_batches and recipe.plays_episodes:
         yield (
             ("trainer", "max_batch_tokens"),
             "`trainer.max_batch_tokens` is used with `trainer.dynamic_batches: true` only",

@@ -516,6 +516,14 @@ class MegatronSection:
 _ABOVE_ALL_STEPS = 10**9
 
 
+class Method(Enum):
+    """How a run trains: from its own episodes and their rewards, from rows that are there, or from a teacher."""
+
+    rl = "rl"
+    sft = "sft"
+    distill = "distill"
+
+
 class Mode(Enum):
     sync = "sync"
     colocate_async = "colocate_async"
@@ -563,6 +571,11 @@ class TrainerSection:
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
     project: Name = _doc("Project under which trackers file the run.", "aworld-train")
+    method: Method = _doc(
+        "rl: from episodes and their rewards; sft: from token rows (`dataset rows`), without `agent`, `env`, `reward`, "
+        "`algorithm` and `rollout`; distill: from a teacher's probabilities.",
+        Method.rl,
+    )
     mode: Mode = _doc(
         "sync: a step samples its batch, then trains on it; colocate_async: the same processes sample ahead and are "
         "interrupted to train; separate_async: `rollout.samplers` sample while the others train.",
@@ -819,6 +832,11 @@ class Recipe:
     raw: dict[str, Any] = _doc(
         "The framework's own keys, laid over what the sections above compose; each is checked.", {}
     )
+
+    @property
+    def plays_episodes(self) -> bool:
+        """Whether training samples, so that it needs tools, rewards and a store."""
+        return self.trainer.method is not Method.sft
 
     @property
     def max_episode_tokens(self) -> int:

@@ -111,6 +111,18 @@ class ChatTemplate:
             raise TemplateFailure(f"there is an image in them, and {self.no_images}")
         return self._encode(self._render(messages, tools, begin_turn=True), images)
 
+    def turn(self, history: Sequence[Message], message: Message, tools: Tools) -> list[int]:
+        """Token ids of an assistant's turn as a model writes it after ``history``, with the token that ends it.
+
+        Raises ``CannotContinue`` where the template writes the conversation before the turn differently with it.
+        """
+        prompt = self._render(history, tools, begin_turn=True)
+        whole = self._render([*history, message], tools, begin_turn=False)
+        end = self._any_end.search(whole, len(prompt))
+        if not whole.startswith(prompt) or end is None:
+            raise CannotContinue("the template does not write a turn after its prompt, with an end")
+        return self._encode_new(whole[len(prompt) : end.end()], ())
+
     def plain(self, text: str) -> list[int]:
         """Token ids of a text that a program has put together itself, in which special tokens are tokens."""
         if self._image_tokens.search(text):

@@ -10,7 +10,7 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
-from aworld_train.training.environment import RunEnvironment, run_environment
+from aworld_train.training.environment import NO_TOOLS, RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.prompt_check import PromptCheck
@@ -72,6 +72,10 @@ class Attempt:
     def run(self, placement: Placement, progress: Progress, scorers: set[str]) -> None:
         for note in self._notes:
             progress.note(note)
+        if not self._recipe.plays_episodes:
+            with progress:
+                self._run_framework(NO_TOOLS, progress, placement)
+            return
         with (
             run_environment(
                 self._recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
@@ -144,7 +148,7 @@ class Attempt:
                 f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
                 f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; continue with --resume."
             )
-        if summary.trained_episodes == 0:
+        if self._recipe.plays_episodes and summary.trained_episodes == 0:
             raise TrainingFailure(
                 f"No episode had a reward, so nothing was learned. See {self.folder.episodes}."
             )
@@ -153,9 +157,9 @@ class Attempt:
         return self._record.refresh(time.monotonic() - self._began)
 
     def _reason_to_stop_early(self) -> str | None:
-        accuracies = self._record.accuracies
-        is_last = max(accuracies, default=0) >= self.summary.steps_planned
-        return None if is_last else early_stop_reason(accuracies, self._recipe.trainer.early_stop)
+        qualities = self._record.qualities
+        is_last = max(qualities, default=0) >= self.summary.steps_planned
+        return None if is_last else early_stop_reason(qualities, self._recipe.trainer.early_stop)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():
@@ -167,13 +171,14 @@ class Attempt:
         if reason := self._record.reason_to_stop:
             return reason
         if reason := self._reason_to_stop_early():
-            self._stop_request.stop_early(reason, max(self._record.accuracies))
+            self._stop_request.stop_early(reason, max(self._record.qualities))
         phase, step, counts = self._record.current()
         checkpoint = self.folder.last_checkpoint()
         saved = checkpoint.step if checkpoint else 0
         if reason := self._stop_request.reason(saved, self._record.rows.last_trained):
             return reason
+        played = f", with {counts.episodes} of {self._status.expected[phase]} episodes played"
         return self._stall.reason(
-            f"It was in {phase} at step {step}, with {counts.episodes} of {self._status.expected[phase]} episodes "
-            f"played. The log is {self.folder.log}."
+            f"It was in {phase} at step {step}{played if self._recipe.plays_episodes else ''}. The log is "
+            f"{self.folder.log}."
         )

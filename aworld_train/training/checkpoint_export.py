@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import atomic, module_process
-from aworld_train.adapter.base import StoredCheckpoint, find
+from aworld_train.adapter.base import StoredCheckpoint, find, val_quality
 from aworld_train.errors import (
     NO_SPACE,
     TRAINING_PROFILE,
@@ -76,13 +76,13 @@ def choose(run: RecordedRun, step: str) -> StoredCheckpoint:
         )
     if step == "last":
         return whole[-1]
-    accuracies = dict(run.series("val_accuracy"))
-    validated = [checkpoint for checkpoint in whole if checkpoint.step in accuracies]
+    qualities = {row["step"]: quality for row in run.rows if (quality := val_quality(row)) is not None}
+    validated = [checkpoint for checkpoint in whole if checkpoint.step in qualities]
     if not validated:
         raise UsageError(
             f"No checkpoint of the run {run.name} was validated, so that none is the best; there are those of {steps}."
         )
-    return max(validated, key=lambda checkpoint: (accuracies[checkpoint.step], checkpoint.step))
+    return max(validated, key=lambda checkpoint: (qualities[checkpoint.step], checkpoint.step))
 
 
 def export(

@@ -23,7 +23,7 @@ def draw_curve(run_dir: Path) -> Path | None:
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     trained = [row for row in rows if "reward" in row]
     if not trained:
-        return None
+        return _draw_losses(run_dir, rows)
     measured = [row for row in rows if "val_accuracy" in row]
     figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
     axes = figure.add_subplot()
@@ -59,6 +59,29 @@ def draw_curve(run_dir: Path) -> Path | None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", frameon=False)
+    axes.set_title(run_dir.name, loc="left")
+    path = run_dir / NAME
+    figure.savefig(path)
+    return path
+
+
+def _draw_losses(run_dir: Path, rows: Sequence[dict[str, Any]]) -> Path | None:
+    """The curve of supervised training; None without a step."""
+    from matplotlib.figure import Figure
+
+    if not any("loss" in row for row in rows):
+        return None
+    figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    styles = {"loss": ("loss while training", "#9aa5b1", ""), "val_loss": ("held-out loss", "#1f6feb", "o")}
+    for name, (label, color, marker) in styles.items():
+        points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
+    axes.set_xlabel("training step")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
     axes.set_title(run_dir.name, loc="left")
     path = run_dir / NAME
     figure.savefig(path)

@@ -55,7 +55,7 @@ def disk_need(recipe: Recipe, parameters: int) -> DiskNeed:
     saves = math.ceil(trainer.steps / trainer.save_every) if trainer.save_every else 0
     # A new checkpoint is written before the oldest one is removed, and the best one stays beside them.
     kept = min(saves, trainer.keep_checkpoints + 2)
-    episodes = trainer.steps * trainer.batch_size * rollout.n
+    episodes = trainer.steps * trainer.batch_size * rollout.n if recipe.plays_episodes else 0
     each = _LORA_BYTES if recipe.model.lora.rank else _TRAINED_BYTES
     size = _EPISODE_BYTES + _TOKEN_BYTES * recipe.max_episode_tokens
     return DiskNeed(each * parameters, kept, episodes * size)

@@ -39,6 +39,9 @@ class RunEnvironment:
         return {"MCP_SERVER_URL": self.url, "MCP_SERVER_TOKEN": self.token}
 
 
+NO_TOOLS = RunEnvironment(_UNUSED_URL, "", replayed=True)
+
+
 @contextmanager
 def run_environment(
     recipe: Recipe,
@@ -102,7 +105,7 @@ def _tools(
                 "The scorer code_tests runs answers in the tool environment, and env.backend is none. Name an "
                 "environment that runs Python, as env.docker_dir=gaia-mcp-server."
             )
-        yield RunEnvironment(_UNUSED_URL, "", replayed=True)
+        yield NO_TOOLS
         return
     if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)

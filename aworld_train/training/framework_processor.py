@@ -30,6 +30,7 @@ from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.recipe_checks import check_data
 from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.run_models import RunModel, run_model, with_model
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
 
@@ -48,6 +49,7 @@ class FrameworkProcessor(TrainerProcessor):
         self._framework_name = framework
         self._framework: TrainingFramework | None = None
         self._plan: RunPlan | None = None
+        self._model: RunModel | None = None
         self._explicit: dict[str, dict[str, Any]] = {}
         self._agent = AgentArgument({})
         self._data: dict[str, Any] = {}
@@ -100,7 +102,9 @@ class FrameworkProcessor(TrainerProcessor):
         }:
             given["dataset"] = files
         loaded = self._load(loaded, given) if given else loaded
-        recipe = loaded.recipe
+        self._model = run_model(loaded.recipe, Path(self.run_path), self.run_dir(loaded.recipe))
+        recipe = with_model(loaded.recipe, self._model)
+        loaded = replace(loaded, recipe=recipe)
         check_model(recipe.model.location)
         check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
         self.data = check_data(recipe)
@@ -151,6 +155,7 @@ class FrameworkProcessor(TrainerProcessor):
             framework,
             plan,
             run_dir,
+            model=self._model,
             train_data=self.data["train"],
             val_data=self.data["val"],
             resume=resume,

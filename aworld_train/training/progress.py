@@ -40,6 +40,8 @@ class Status:
     steps_done: int = 0
     rewards: tuple[float, ...] = ()
     accuracies: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()  # of supervised training, as `val_losses`, those of its held-out rows
+    val_losses: tuple[float, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
     outcomes_of: str = ""  # the step or validation of `outcomes` and `tool_seconds`, in words
     tool_errors: int = 0
@@ -77,8 +79,12 @@ class Status:
             parts = [f"validating after step {self.step}/{self.steps}"]
         if self.episodes:
             parts.append(f"{self.episodes}/{self.episodes_expected} episodes")
-        parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
-        parts.append(f"{self.tool_calls} tool calls")
+        if self.losses or self.val_losses:
+            last = [losses[-1] if losses else None for losses in (self.losses, self.val_losses)]
+            parts += [f"loss {_show(last[0])}", f"held-out loss {_show(last[1])}"]
+        else:
+            parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
+            parts.append(f"{self.tool_calls} tool calls")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")
         if self.seconds_left is not None:
@@ -181,7 +187,7 @@ def show_status(progress: Progress, status: Status, last_end: tuple[int, int] | 
 
     Returns how many steps and validations have ended.
     """
-    end = (status.steps_done, len(status.accuracies))
+    end = (status.steps_done, len(status.accuracies) + len(status.val_losses))
     if last_end not in (None, end):
         milestone = replace(status, phase="training", step=status.steps_done, episodes=0)
         progress.update(milestone, milestone=True)

@@ -29,7 +29,7 @@ class PromptCheck:
         self._note = note
         self._process: subprocess.Popen[str] | None = None
         model = local_folder(recipe.model.location)
-        if model is None:
+        if model is None or not recipe.plays_episodes:
             return
         settings = plan.files.get(EPISODES_FILE)
         if any(getattr(recipe.agent, kind) for kind in AGENT_KINDS):

@@ -1,26 +1,32 @@
 """Checks of a recipe before anything starts: its framework's rules, files, reward and agent."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aworld_train.adapter.base import recipe_faults
 from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, RecipeError
 from aworld_train.model.check import file_faults
+from aworld_train.model.files import local_folder
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.faults import Check
 from aworld_train.recipe.reward_checks import check_rewards
-from aworld_train.recipe.schema import AGENT_KINDS, Recipe
+from aworld_train.recipe.schema import AGENT_KINDS, ModelSection, Recipe
 from aworld_train.recipe.tree import KeyPath
+from aworld_train.training.run_models import RUNS, with_run_model
 
 if TYPE_CHECKING:
     from aworld_train.dataset import FileSummary
 
 
 def recipe_checks(
-    *, files: bool = True, training: bool = True, note: Callable[[str], None] | None = None
+    *,
+    files: bool = True,
+    training: bool = True,
+    note: Callable[[str], None] | None = None,
+    runs: Path = RUNS,
 ) -> list[Check]:
     """The checks of a complete recipe, for ``recipe.read``.
 
@@ -53,9 +59,18 @@ def recipe_checks(
             yield ("agent", kind), error.message
 
     splits = ("train", "val") if training else ("val",)
+
+    def all_file_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+        try:
+            recipe = with_run_model(recipe, runs)
+        except AworldTrainError as error:
+            yield ("model", "path"), f"`model.path`: {error.message}"
+            recipe = replace(recipe, model=ModelSection())
+        yield from file_faults(recipe, splits)
+
     return [
         *([Check(missing_for_training), Check(framework_faults)] if training else []),
-        *([Check(partial(file_faults, splits=splits))] if files else []),
+        *([Check(all_file_faults)] if files else []),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]
@@ -63,6 +78,8 @@ def recipe_checks(
 
 def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dict[str, FileSummary]":
     """What the dataset files of a recipe hold, after a check that it can be trained, or measured, on them."""
+    if not recipe.plays_episodes:
+        return {split: _token_rows(recipe, split) for split in splits}
     data = {split: _checked(recipe, split) for split in splits}
     if "train" in data and data["train"].rows < recipe.trainer.batch_size:
         raise RecipeError(
@@ -75,6 +92,22 @@ def check_data(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> "dic
         schemas={name for summary in data.values() for name in summary.answer_schemas},
     )
     return data
+
+
+def _token_rows(recipe: Recipe, split: str) -> "FileSummary":
+    from aworld_train.dataset.token_rows import check_token_rows
+
+    files: list[str] = getattr(recipe.dataset, f"{split}_files")
+    summary = check_token_rows(
+        list(map(Path, files)), local_folder(recipe.model.location), recipe.max_episode_tokens
+    )
+    needed = recipe.trainer.batch_size if split == "train" else recipe.cluster.ranks
+    if summary.rows < needed:
+        key = "trainer.batch_size" if split == "train" else "one for each rank"
+        raise RecipeError(
+            f"{', '.join(map(shown, files))} has {summary.rows} rows, fewer than {needed} ({key})."
+        )
+    return summary
 
 
 def _checked(recipe: Recipe, split: str) -> "FileSummary":

@@ -31,6 +31,7 @@ from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
 from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.run_models import MODEL_FROM, RunModel
 from aworld_train.training.stop_request import StopRequest
 from aworld_train.training.summary import RunSummary
 
@@ -44,6 +45,7 @@ def train(
     plan: RunPlan,
     run_dir: Path,
     *,
+    model: RunModel | None,
     train_data: FileSummary,
     val_data: FileSummary,
     resume: bool,
@@ -67,6 +69,7 @@ def train(
         environment=recipe.cluster.environment,
         resume=resume,
         steps=recipe.trainer.steps,
+        more={} if model is None else {MODEL_FROM: model.to_json()},
         written=plan.files,
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
@@ -81,6 +84,8 @@ def train(
             if not first.is_done:
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
                 remarks = [*reward_remarks(recipe, scorers), *tracker_remarks(recipe, folder.path)]
+                if model is not None:
+                    progress.note(f"The model is that of step {model.step} of the run {model.run}.")
                 for remark in (placement.remark, *plan.remarks, *remarks, tool_parser):
                     if remark:
                         progress.note(remark)

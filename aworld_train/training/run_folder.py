@@ -123,6 +123,7 @@ def open_run_folder(
     seed: int | None = None,
     steps: int | None = None,
     written: Collection[str] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> RunFolder:
     """Make the folder of a run, or resume that of an earlier one; ``recipe`` is unresolved, ``steps`` the last step."""
     path = path.resolve()
@@ -150,7 +151,7 @@ def open_run_folder(
             environment=environment or {},
             model=model,
             seed=seed,
-            more={"attempts": attempts},
+            more={"attempts": attempts, **(more or {})},
         )
         write_text(path / RECIPE, dump(dict(recipe)))
         folder.add_attempt(changed)

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
+from aworld_train.adapter.base import val_quality
 from aworld_train.atomic import write_bytes
 from aworld_train.episode.figures import EpisodeFigures, read_figures
 from aworld_train.json_lines import JsonLinesTail, decoded_lines
@@ -36,9 +37,10 @@ class RunMetrics:
         self.from_step = from_step
         self.training, self.validation = CountsByStep(), CountsByStep()
         self.accuracies = self.rows.figures("val_accuracy")
+        self.val_losses = self.rows.figures("val_loss")
         last = self.rows.rows.get(from_step, {})
         is_end = from_step >= summary.steps_planned
-        self.validates_first = from_step == 0 or not last or (is_end and "val_accuracy" not in last)
+        self.validates_first = from_step == 0 or not last or (is_end and val_quality(last) is None)
         self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
         self.alarms = AlarmWatch()
         self._observed = from_step
@@ -95,6 +97,11 @@ class RunMetrics:
         return "training", step + 1, EpisodeCounts()
 
     @property
+    def qualities(self) -> dict[int, float]:
+        """How good each validation was (see ``val_quality``)."""
+        return self.accuracies or {step: -loss for step, loss in self.val_losses.items()}
+
+    @property
     def reason_to_stop(self) -> str | None:
         """Why the run is to be ended, if it is."""
         if len(self._refusals) >= _REFUSALS:
@@ -115,6 +122,8 @@ class RunMetrics:
 
     def _complete(self, step: int) -> None:
         row = self.rows.rows[step]
+        if row.get("val_loss") is not None:
+            self.val_losses[step] = row["val_loss"]
         if step in self.training and "loss" in row:
             tally = self.training[step]
             row |= {
@@ -176,6 +185,10 @@ class RunMetrics:
         summary.unscored, summary.suspicions = dict(training.unscored), dict(training.suspicions)
         if 0 in self.validation:
             summary.val["before"] = _validation(self.validation[0])
+        summary.loss = self.rows.rows.get(self.rows.last_trained, {}).get("loss")
+        summary.val_loss["before"] = self.val_losses.get(0, summary.val_loss["before"])
+        if measured := [step for step in self.val_losses if step]:
+            summary.val_loss["after"] = self.val_losses[max(measured)]
         last = max(self.accuracies, default=0)
         if last in self.validation and last > 0:
             tally = self.validation[last]

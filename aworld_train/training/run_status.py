@@ -29,6 +29,7 @@ class RunStatus:
     def __init__(self, recipe: Recipe, record: RunMetrics, val_tasks: int):
         self._record = record
         self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
+        self._plays = recipe.plays_episodes
         self._val_interval = recipe.trainer.val_interval
         self.expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
@@ -81,6 +82,8 @@ class RunStatus:
             steps_done=max(rows.last_trained, record.from_step),
             rewards=tuple(rows.figures("reward").values()),
             accuracies=accuracies,
+            losses=() if self._plays else tuple(rows.figures("loss").values()),
+            val_losses=tuple(record.val_losses.values()),
             outcomes=dict(shown.outcomes.most_common()),
             outcomes_of=shown_of,
             tool_errors=summary.tool_errors,

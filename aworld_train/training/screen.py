@@ -183,10 +183,13 @@ def _figures(status: Status, width: int, passed: float) -> Iterator[tuple[int, T
     yield 0, _head(status, width, passed)
     yield 6, _bar(status.steps_done, status.steps, width)
     yield 1, _labelled("phase", _phase(status))
-    if status.phase != "starting":
+    if status.phase != "starting" and not status.losses:
         yield 4, _labelled("episodes", _episodes(status))
     if status.rewards:
         yield 2, _labelled("reward", _series(status.rewards, spark, "green", f"{status.rewards[-1]:.3f}"))
+    for label, losses in (("loss", status.losses), ("held-out", status.val_losses)):
+        if losses:
+            yield 2, _labelled(label, _series(losses, spark, "green", f"{losses[-1]:.4g}"))
     if status.accuracies:
         shown = f"{status.accuracies[-1]:.3f}"
         yield 5, _labelled("accuracy", _series(status.accuracies, spark, "cyan", shown))

@@ -71,15 +71,20 @@ class StopRequest:
         return None
 
 
-def early_stop_reason(accuracies: Mapping[int, float], patience: int) -> str | None:
-    steps = sorted(accuracies)
+def early_stop_reason(qualities: Mapping[int, float], patience: int) -> str | None:
+    """Why a run ends before its last step, by its validations (see ``val_quality``)."""
+    steps = sorted(qualities)
     if not patience or len(steps) <= patience:
         return None
-    best = max(steps, key=lambda step: (accuracies[step], -step))
+    best = max(steps, key=lambda step: (qualities[step], -step))
     later = len(steps) - 1 - steps.index(best)
     if later < patience:
         return None
+    quality = qualities[best]
+    best_figure, beaten = f"accuracy of step {best}, {quality:.1%}", "exceeded"
+    if quality < 0:
+        best_figure, beaten = f"held-out loss of step {best}, {-quality:.4g}", "undercut"
     return (
-        f"Stopped early after step {steps[-1]}: the accuracy of step {best}, {accuracies[best]:.1%}, was not exceeded "
+        f"Stopped early after step {steps[-1]}: the {best_figure}, was not {beaten} "
         f"in the {later} validations since (trainer.early_stop={patience})."
     )

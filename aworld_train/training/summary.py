@@ -35,6 +35,7 @@ class RunSummary:
         lost: Over all steps, the episodes and tokens left out for too old weights or rejected by a correction,
             and the samplers that died and were replaced, by their names in ``metrics.jsonl``.
         rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.
+        loss: Of the last step; ``val_loss`` is that of the held-out rows of supervised training, before and after.
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, over all attempts.
@@ -63,6 +64,8 @@ class RunSummary:
     val: dict[str, Validation] = field(
         default_factory=lambda: {"before": Validation(), "after": Validation()}
     )
+    loss: float | None = None
+    val_loss: dict[str, float | None] = field(default_factory=lambda: {"before": None, "after": None})
     correct_with_tool: float | None = None
     checkpoint: str | None = None
     seconds: float = 0.0

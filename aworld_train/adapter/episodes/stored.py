@@ -156,7 +156,7 @@ def _tools(recorder: StoreRecorder, tools: Sequence[Mapping[str, Any]]) -> str:
     if known is None or known[0] is not tools:
         if len(_tool_texts) >= _MAX_TOOL_TEXTS:
             _tool_texts.clear()
-        data = json.dumps(recorder.redactor.tree(list(tools)), ensure_ascii=False, sort_keys=True).encode()
+        data = json.dumps(recorder.redactor.tree(list(tools)), ensure_ascii=False).encode()
         known = _tool_texts[id(tools)] = (tools, data)
     return recorder.blob(known[1])
 

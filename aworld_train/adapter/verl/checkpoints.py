@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.base import Checkpoint, ExtractedModel, StoredCheckpoint
+from aworld_train.adapter.base import Checkpoint, ExtractedModel, StoredCheckpoint, val_quality
 from aworld_train.adapter.verl.compose import CONFIG_FILE
 from aworld_train.adapter.verl.lora_weights import ADAPTER, is_split, merge
 from aworld_train.atomic import write_text
@@ -67,13 +67,13 @@ def stored(folder: Path) -> list[StoredCheckpoint]:
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Remove checkpoints, except the ``count`` newest complete ones and the one with the best accuracy."""
+    """Remove checkpoints, except the ``count`` newest complete ones and the one with the best validation."""
     whole = [step for step, _, why in stored(folder) if not why]
     rows = split_lines(folder.parent / "metrics.jsonl")[0]
-    accuracies = {row.get("step"): row["val_accuracy"] for row in rows if "val_accuracy" in row}
+    validated = {row["step"]: quality for row in rows if (quality := val_quality(row)) is not None}
     best = max(
-        (step for step in whole if step in accuracies),
-        key=lambda step: (accuracies[step], step),
+        (step for step in whole if step in validated),
+        key=lambda step: (validated[step], step),
         default=None,
     )
     for step, path in _all(folder):
@@ -140,6 +140,12 @@ def _merge_shards(checkpoint: Path, target: Path) -> Path:
 
 def point_at(folder: Path, step: int) -> None:
     write_text(folder / _POINTER, str(step))
+
+
+def pointed_at(folder: Path) -> int:
+    """The step that ``point_at`` has written; 0 if there is none."""
+    pointer = folder / _POINTER
+    return int(pointer.read_text()) if pointer.is_file() else 0
 
 
 def model_in(checkpoint: Path) -> Path | None:

@@ -7,7 +7,7 @@ VeRL's processes resolve them.
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
 from pathlib import Path
@@ -31,6 +31,7 @@ from aworld_train.adapter.verl.recipe_keys import (
     MODEL,
     REF,
     ROLLOUT,
+    sft_key,
 )
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
@@ -45,13 +46,14 @@ from aworld_train.recipe.schema import (
     Engine,
     EqualGroup,
     LauncherName,
+    Method,
     Mode,
     Offload,
     Recipe,
     RolloutCorrection,
     Strategy,
 )
-from aworld_train.recipe.tree import KeyPath, put
+from aworld_train.recipe.tree import KeyPath, dotted, map_values, put
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
@@ -94,8 +96,12 @@ def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    own = written(_nested(own_keys(recipe, run_dir)))
-    defaults = schema.default_config(recipe.trainer.strategy)
+    if recipe.trainer.method is Method.sft:
+        defaults = schema.default_config(Method.sft)
+        own = written(_nested(sft_keys(recipe, run_dir, defaults)))
+    else:
+        defaults = schema.default_config(recipe.trainer.strategy)
+        own = written(_nested(own_keys(recipe, run_dir)))
     return schema.overlay(schema.overlay(defaults, own), recipe.raw)
 
 
@@ -116,6 +122,22 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     }
 
 
+def sft_keys(recipe: Recipe, run_dir: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the RL trainer that the SFT trainer has too, by its names, and those that it has alone."""
+    shared = {moved: value for key, value in own_keys(recipe, run_dir).items() if (moved := sft_key(key))}
+    known = {dotted(path) for path, _ in map_values(defaults)} | {"model.override_config"}
+    return {
+        **{key: value for key, value in shared.items() if key in known or key.startswith("engine.")},
+        # Rows have very different lengths, so a pass is filled by tokens.
+        "data.use_dynamic_bsz": True,
+        "data.max_token_len_per_gpu": batch_tokens(recipe),
+        "data.max_length": recipe.max_episode_tokens,
+        "data.num_workers": 0,
+        "trainer.seed": recipe.trainer.seed,
+        "trainer.balance_batch": False,
+    }
+
+
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
     settings = str(run_dir.resolve() / EPISODES_FILE)
     return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
@@ -133,7 +155,8 @@ def logical_cpus(recipe: Recipe) -> int:
 
 def forks(recipe: Recipe) -> bool:
     """Whether the run's processes are forks (see ``fork_server``): with a Ray of its own, no CUDA, and on Linux."""
-    return not joins_cluster(recipe) and on_cpu(recipe) and sys.platform == "linux"
+    plays = recipe.trainer.method is not Method.sft
+    return plays and not joins_cluster(recipe) and on_cpu(recipe) and sys.platform == "linux"
 
 
 def _copied(recipe: Recipe) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from aworld_train.adapter.verl.memory_plan import memory_plan
 from aworld_train.adapter.verl.metrics import VerlStepReader
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.sft_main import VALIDATED, sft_command
 from aworld_train.adapter.verl.trackers import tracker_environment
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Method, Recipe
 
 _RENDEZVOUS = "rendezvous"
 """The folder in a run folder in which ranks on several machines find each other."""
@@ -61,6 +62,16 @@ class VerlFramework:
             return verl_environment(recipe, start.metrics, private, start.nodes, trackers=trackers)
 
         config = compose(recipe, folder)
+        if recipe.trainer.method is Method.sft:
+            return RunPlan(
+                files={CONFIG_FILE: to_yaml(config)},
+                config=CONFIG_FILE,
+                command=[*sft_command(folder), *(() if recipe.trainer.val_ends else (VALIDATED,))],
+                environment=environment,
+                without_first_validation=(VALIDATED,),
+                template_options={},
+                remarks=[*attention_remarks(recipe)],
+            )
         return RunPlan(
             files={
                 CONFIG_FILE: to_yaml(config),

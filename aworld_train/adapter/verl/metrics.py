@@ -38,6 +38,15 @@ _NAMES = {
     "lost_samplers": "training/lost_samplers",
 }
 
+_SFT_NAMES = {
+    "loss": "train/loss",
+    "grad_norm": "train/grad_norm",
+    "lr": "train/lr",
+    "memory_gb": "train/perf/cpu_memory_used_gb",
+    "val_loss": "val/loss",
+}
+"""What the SFT trainer calls figures for which the RL trainer has another name, or none."""
+
 
 class VerlStepReader:
     def __init__(self, file: Path):
@@ -51,7 +60,9 @@ def _row(line: dict[str, Any]) -> StepRow:
     data = line["data"]
     return StepRow(
         step=int(line["step"]),
-        figures={name: data[key] for name, key in _NAMES.items() if key in data},
+        figures={
+            name: data[key] for names in (_NAMES, _SFT_NAMES) for name, key in names.items() if key in data
+        },
         raw=data,
-        validated=any(key.startswith("val-core/") for key in data),
+        validated="val/loss" in data or any(key.startswith("val-core/") for key in data),
     )

@@ -134,3 +134,22 @@ OWNED_KEYS = {
     **{key: f"the recipe has a key for it, `{own}`" for key, own in SAME_MEANING.items()},
 }
 """Patterns of keys that a recipe may not set, each with the reason as a part of a sentence."""
+
+_TOKEN_ROWS = "the rows of `dataset.train` are ids and masks already"
+SFT_OWNED = {
+    **{
+        f"data.{key}": _TOKEN_ROWS
+        for key in (
+            *("messages_key", "tools_key", "enable_thinking_key", "enable_thinking_default"),
+            *("apply_chat_template_kwargs", "custom_cls", "pad_mode", "truncation", "max_length"),
+            *("ignore_input_ids_mismatch", "use_shm", "balance_dp_token", "train_max_samples", "num_workers"),
+        )
+    },
+    "data.use_dynamic_bsz": "passes are always filled by tokens",
+    "data.micro_batch_size_per_gpu": "passes are always filled by tokens",
+    "data.max_token_len_per_gpu": "the recipe has a key for it, `trainer.max_batch_tokens`",
+    "trainer.balance_batch": "VeRL reads it only on Ray",
+    "trainer.seed": "the recipe has a key for it, `trainer.seed`",
+    "trainer.profile_interval": "the steps are not VeRL's own loop",
+}
+"""As ``OWNED_KEYS``, for keys that VeRL's SFT trainer has alone."""

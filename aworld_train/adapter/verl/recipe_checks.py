@@ -5,12 +5,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.adapter.verl.attention import attention_faults, shared_prefix_faults
 from aworld_train.adapter.verl.compose import MINIRL_MODULE, by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.megatron import megatron_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
+from aworld_train.adapter.verl.owned_keys import OWNED_KEYS, SFT_OWNED
+from aworld_train.adapter.verl.recipe_keys import sft_key
 from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
@@ -20,6 +23,7 @@ from aworld_train.recipe.schema import (
     AsyncCorrection,
     Engine,
     EqualGroup,
+    Method,
     Mode,
     Recipe,
     RolloutCorrection,
@@ -39,6 +43,9 @@ _CRITIC_SIZES = ("critic.ppo_micro_batch_size_per_gpu", "critic.use_dynamic_bsz"
 
 
 def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.trainer.method is Method.sft:
+        yield from _sft_faults(recipe)
+        return
     yield from _raw_values(recipe)
     yield from _references(recipe)
     yield from _device(recipe)
@@ -55,6 +62,34 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from model_faults(recipe)
     yield from size_faults(recipe)
     yield from engine_arg_faults(recipe)
+    for path, text in raw_key_faults(recipe):
+        yield ("verl", *path), text
+
+
+def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    cluster = recipe.cluster
+    if cluster.nodes > 1 or joins_cluster(recipe):
+        yield (
+            ("cluster", "nodes" if cluster.nodes > 1 else "launcher"),
+            "trainer.method=sft runs in processes of one machine: set cluster.nodes=1, and cluster.launcher to local "
+            "or slurm.",
+        )
+    if by_megatron(recipe):
+        yield (
+            ("trainer", "strategy"),
+            "trainer.method=sft divides the model with trainer.strategy=fsdp2 alone.",
+        )
+    if not recipe.dataset.shuffle:
+        yield ("dataset", "shuffle"), "trainer.method=sft shuffles the rows in each epoch. Leave the key out."
+    owned = {
+        moved: reason for key, reason in OWNED_KEYS.items() if "*" not in key and (moved := sft_key(key))
+    }
+    yield from owned_faults("verl", owned | SFT_OWNED, recipe.raw)
+    yield from _secrets(recipe)
+    yield from _references(recipe)
+    yield from _own_library(recipe, "model.external_lib")
+    yield from tracker_faults(recipe)
+    yield from attention_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 
@@ -95,11 +130,14 @@ def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             "rollout.dtype is bfloat16, and the engine transformers computes in float32, as the trainer does on a CPU. "
             "Leave it out, or set rollout.engine=vllm.",
         )
-    library = "actor_rollout_ref.model.external_lib"
-    if value_at(recipe.raw, library) is not None:
+    yield from _own_library(recipe, "actor_rollout_ref.model.external_lib")
+
+
+def _own_library(recipe: Recipe, key: str) -> Iterator[tuple[KeyPath, str]]:
+    if on_cpu(recipe) and value_at(recipe.raw, key) is not None:
         yield (
-            ("verl", *library.split(".")),
-            f"verl.{library} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
+            ("verl", *key.split(".")),
+            f"verl.{key} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
         )
 
 
@@ -219,6 +257,12 @@ def _equal_groups(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    yield from _secrets(recipe)
+    yield from _batches(recipe)
+
+
+def _secrets(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Raw keys whose value would be shown."""
     for path, value in leaves(recipe.raw):
         key: KeyPath = ("verl", *path)
         refers = isinstance(value, str) and has_lookup(value)
@@ -241,7 +285,6 @@ def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
                 "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment.",
             )
-    yield from _batches(recipe)
 
 
 def _batches(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -143,6 +143,28 @@ SAME_MEANING = {
 """VeRL's key, or the root of several, and the recipe's key to set in its place."""
 
 
+SFT_KEYS = {
+    MODEL: "model",
+    f"{ACTOR}.fsdp_config": "engine",
+    f"{ACTOR}.optim": "optim",
+    f"{ACTOR}.checkpoint": "checkpoint",
+    f"{ACTOR}.strategy": "engine.strategy",
+    f"{ACTOR}.ulysses_sequence_parallel_size": "engine.ulysses_sequence_parallel_size",
+    "trainer.max_actor_ckpt_to_keep": "trainer.max_ckpt_to_keep",
+    "data": "data",
+    "trainer": "trainer",
+}
+"""Keys of VeRL's RL trainer, or roots of several, and what its SFT trainer calls them, where it has them."""
+
+
+def sft_key(key: str) -> str | None:
+    """What the SFT trainer calls a key of the RL trainer; None if its configuration has no such place."""
+    for root, moved in sorted(SFT_KEYS.items(), key=lambda item: -len(item[0])):
+        if key == root or key.startswith(f"{root}."):
+            return moved + key.removeprefix(root)
+    return None
+
+
 _SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
 """Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
 _HYDRA = {"defaults", "hydra"}

@@ -35,19 +35,22 @@ from aworld_train.adapter.verl.key_rules import (
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.interpolation import EnvLookups
-from aworld_train.recipe.schema import Strategy
+from aworld_train.recipe.schema import Method, Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, leaves, merge
 
 _DEFAULTS = {
     Strategy.fsdp2: "trainer/config/_generated_ppo_trainer.yaml",
     Strategy.megatron: "trainer/config/_generated_ppo_megatron_trainer.yaml",
+    Method.sft: "trainer/config/sft_trainer_engine.yaml",
 }
+Defaults = Strategy | Method
+"""Whose defaults: those of VeRL's RL trainer with a strategy, or of its SFT trainer."""
 _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
-def default_config(strategy: Strategy = Strategy.fsdp2) -> dict[str, Any]:
+def default_config(of: Defaults = Strategy.fsdp2) -> dict[str, Any]:
     """With unresolved interpolations, and ``???`` for required values."""
-    return deepcopy(_defaults(strategy))
+    return deepcopy(_defaults(of))
 
 
 def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
 
 
 def faults(config: dict[str, Any], overrides: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    return _faults(overrides, config, _resolved_defaults(_strategy_of(config)), (), {})
+    return _faults(overrides, config, _resolved_defaults(_defaults_below(config)), (), {})
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
@@ -90,25 +93,36 @@ def resolve(config: dict[str, Any]) -> dict[str, Any]:
     return {str(key): lookups.restore(value) for key, value in resolved.items()}
 
 
-def _strategy_of(config: Mapping[str, Any]) -> Strategy:
+def _defaults_below(config: Mapping[str, Any]) -> Defaults:
+    engine = config.get("engine")  # which the SFT trainer's defaults have
+    if isinstance(engine, Mapping) and "_target_" in engine:
+        return Method.sft
     is_megatron = config["actor_rollout_ref"]["actor"]["strategy"] == Strategy.megatron.value
     return Strategy.megatron if is_megatron else Strategy.fsdp2
 
 
 @cache
-def _defaults(strategy: Strategy) -> dict[str, Any]:
-    return _read(verl_folder() / _DEFAULTS[strategy])
+def _defaults(of: Defaults) -> dict[str, Any]:
+    """Of the SFT trainer VeRL ships no generated file, so the files that Hydra would compose are merged."""
+    file = verl_folder() / _DEFAULTS[of]
+    config = _read(file)
+    for entry in config.pop("defaults", ()):
+        for group, name in entry.items() if isinstance(entry, dict) else ():
+            folder, _, section = group.partition("@")
+            part = _read(file.parent / folder / f"{name}.yaml")
+            config[section] = {key: value for key, value in part.items() if key != "defaults"}
+    return config
 
 
 @cache
-def _resolved_defaults(strategy: Strategy) -> dict[str, Any]:
+def _resolved_defaults(of: Defaults) -> dict[str, Any]:
     """The defaults, whose types are compared with, with the settings of TransferQueue, which verl only passes on."""
-    defaults = default_config(strategy)
+    defaults = default_config(of)
     spec = find_spec("transfer_queue")
-    if spec and spec.origin:
+    if spec and spec.origin and "transfer_queue" in defaults:
         queue = _read(Path(spec.origin).parent / "config.yaml")
         defaults["transfer_queue"] = overlay(queue, defaults["transfer_queue"])
-    for path, value in leaves(default_config(strategy)):
+    for path, value in leaves(default_config(of)):
         if value == _MISSING:
             _set(defaults, path, None)
     return resolve(defaults)
@@ -206,8 +220,8 @@ def _likeness(key_a: str, key_b: str) -> float:
 
 
 @cache
-def _known_keys(strategy: Strategy = Strategy.fsdp2) -> tuple[KeyPath, ...]:
-    return tuple(sorted(_keys_below(_resolved_defaults(strategy), (), {})))
+def _known_keys(of: Defaults = Strategy.fsdp2) -> tuple[KeyPath, ...]:
+    return tuple(sorted(_keys_below(_resolved_defaults(of), (), {})))
 
 
 def _keys_below(defaults: Mapping[str, Any], path: KeyPath, fields: dict[str, FieldType]) -> set[KeyPath]:

@@ -23,7 +23,7 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
-from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
+from aworld_train.adapter.verl.tracked_run import as_one_run, prepare_trackers
 from aworld_train.waits import begin_part, report, waiting
 
 _TRAINER_MODULE = "aworld_train.adapter.verl.async_trainers"
@@ -71,26 +71,7 @@ def on_first_node(runner: Any) -> Any:
 
 def track_as_one_run(run_dir: Path) -> None:
     """Make trackers, in this process, have every step of the run, and how it ended, whatever an earlier start left."""
-    tracking: Any = trainer_base.Tracking
-
-    class Tracking(tracking):  # type: ignore[misc]
-        def __init__(self, **options: Any):
-            super().__init__(**options)
-            if "wandb" in self.logger:
-                repeat_earlier_steps(run_dir)
-
-        def log(self, data: Any, step: int, backend: Any = None) -> None:
-            super().log(data, step, backend)
-            if "tensorboard" in self.logger:
-                # PyTorch's writer holds what it was given for up to two minutes, and a killed run would lose it.
-                self.logger["tensorboard"].writer.flush()
-
-        def finish(self, exit_code: int = 0) -> None:
-            if "mlflow" in self.logger:
-                finish_mlflow(exit_code)
-            super().finish(exit_code)
-
-    trainer_base.Tracking = Tracking
+    trainer_base.Tracking = as_one_run(trainer_base.Tracking, run_dir)
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:

@@ -20,6 +20,29 @@ _MLFLOW_RUN = "mlflow-run-id"
 _MAX_CAUSE_CHARS = 300
 
 
+def as_one_run(tracking: Any, run_dir: Path) -> Any:
+    """VeRL's class of trackers, as one that has every step of the run and how it ended, whatever was before."""
+
+    class Tracking(tracking):  # type: ignore[misc]
+        def __init__(self, **options: Any):
+            super().__init__(**options)
+            if "wandb" in self.logger:
+                repeat_earlier_steps(run_dir)
+
+        def log(self, data: Any, step: int, backend: Any = None) -> None:
+            super().log(data, step, backend)
+            if "tensorboard" in self.logger:
+                # PyTorch's writer holds what it was given for up to two minutes, and a killed run would lose it.
+                self.logger["tensorboard"].writer.flush()
+
+        def finish(self, exit_code: int = 0) -> None:
+            if "mlflow" in self.logger:
+                finish_mlflow(exit_code)
+            super().finish(exit_code)
+
+    return Tracking
+
+
 def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
     for name in names:
         if package := missing_package(name):

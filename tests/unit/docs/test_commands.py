@@ -45,6 +45,7 @@ ELSEWHERE = (
     (r"train .*--launcher kubernetes.*", "a Kubernetes cluster", "tests/unit/launch/test_kubectl.py"),
     (r"train .*(gpu|multinode|code-tests)\.yaml", "GPUs", "tests/e2e/test_gpu_proof.py"),
     (r"train .*store\.url=.*", "PostgreSQL", "tests/e2e/test_store.py"),
+    (r"dataset rows .*", "episodes of a model", "tests/e2e/test_sft.py"),
     (r"train .*--resume", "a training", "tests/e2e/test_interruptions.py"),
     (r"train (?!.*--dry-run).*", "a training", "tests/e2e/test_training.py"),
     (r"rollout .*", "a model", "tests/integration/test_rollout_command.py"),

@@ -17,6 +17,12 @@ ACCURACIES = {0: 0.2, 5: 0.6, 10: 0.6, 15: 0.5}
         ({0: 0.7, 5: 0.6}, 1, "step 0, 70.0%,"),
         ({0: 0.7}, 1, None),
         ({}, 1, None),
+        (
+            {0: -2.0, 5: -0.51234, 10: -0.6},
+            1,
+            "the held-out loss of step 5, 0.5123, was not undercut in the 1",
+        ),
+        ({0: -2.0, 5: -0.5}, 1, None),
     ],
 )
 def test_an_accuracy_has_to_exceed_the_best_before_it(

@@ -471,6 +471,7 @@ def test_the_summary_is_that_of_all_attempts(account: RunMetrics, monkeypatch: p
     assert record.summary.to_json() == {
         **RunSummary("r").to_json(),
         "steps_done": 5,
+        "loss": 0.1,
         "episodes": 3,
         "trained_episodes": 1,
         "tool_calls": 7,
@@ -494,6 +495,26 @@ def test_the_summary_is_that_of_all_attempts(account: RunMetrics, monkeypatch: p
 def test_a_validation_without_scores_has_no_accuracy(account: RunMetrics) -> None:
     refreshed(account, unscored(step=0, validate=True))
     assert account.summary.val == {"before": Validation(None, 0, 1), "after": Validation()}
+
+
+def test_supervised_training_has_losses_before_and_after(account: RunMetrics) -> None:
+    reports = [(0, {"val/loss": 2.0}), (1, {"train/loss": 1.5}), (2, {"train/loss": 1.0, "val/loss": 1.25})]
+    account.summary.steps_planned = 3
+    for step, data in reports:
+        with (account.folder.path / "verl.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, "data": data}) + "\n")
+        account.refresh(1.0)
+    rows = [json.loads(line) for line in account.folder.metrics.read_text().splitlines()]
+    assert [(row["step"], row.get("loss"), row.get("val_loss")) for row in rows] == [
+        (0, None, 2.0),
+        (1, 1.5, None),
+        (2, 1.0, 1.25),
+    ]
+    summary = account.summary
+    assert (summary.steps_done, summary.loss) == (2, 1.0)
+    assert summary.val_loss == {"before": 2.0, "after": 1.25}
+    assert account.qualities == {0: -2.0, 2: -1.25}
+    assert account.current()[:2] == ("training", 3)
 
 
 def test_each_trained_step_is_looked_at_once_for_alarms(account: RunMetrics) -> None:

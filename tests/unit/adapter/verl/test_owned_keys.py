@@ -1,6 +1,6 @@
 """No raw key of VeRL changes what supervision, records, scores and sizes of a run depend on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
@@ -13,15 +13,15 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of, recipe_faults
 from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.compose import TRAINERS, compose, own_keys
+from aworld_train.adapter.verl.compose import TRAINERS, compose, own_keys, sft_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
-from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS
-from aworld_train.adapter.verl.recipe_keys import SAME_MEANING
+from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS, SFT_OWNED
+from aworld_train.adapter.verl.recipe_keys import SAME_MEANING, SFT_KEYS, sft_key
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.output import plain_dict
-from aworld_train.recipe.schema import Mode, Recipe, Strategy
+from aworld_train.recipe.schema import Method, Mode, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath, dotted, map_values, merge, nested
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -46,7 +46,7 @@ def refusal(key: str, value: Any) -> str:
     return caught.value.message
 
 
-def covered(key: str, patterns: Mapping[str, str]) -> bool:
+def covered(key: str, patterns: Collection[str]) -> bool:
     parts = key.split(".")
     roots = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
     return any(fnmatchcase(root, pattern) for root in roots for pattern in patterns)
@@ -73,6 +73,21 @@ def test_every_owned_or_free_key_is_one_of_verl_or_ray() -> None:
     for key in [*OWNED_KEYS, *FREE, *RAW_NAMES]:
         if not key.startswith("ray_kwargs.ray_init"):
             assert any(fnmatchcase(name, key) or name.startswith(f"{key}.") for name in known), key
+
+
+def test_each_key_that_supervised_training_composes_is_owned_or_free_and_owned_ones_exist() -> None:
+    defaults = schema.default_config(Method.sft)
+    recipe = recipes.load("quickstart-sft")
+    free = {moved for key in FREE if (moved := sft_key(key.removesuffix(".*")))}
+    owned = {moved for key in OWNED_KEYS if (moved := sft_key(key))} | SFT_OWNED.keys()
+    composed = [dotted(path) for path, _ in map_values(nest(sft_keys(recipe, Path("runs/x"), defaults)))]
+    assert [key for key in composed if not covered(key, owned) and not covered(key, free)] == []
+    known = {dotted(path) for path in schema._known_keys(Method.sft)}
+    assert [key for key in SFT_OWNED if key not in known] == []
+    roots = [
+        moved for moved in SFT_KEYS.values() if not any(f"{key}.".startswith(f"{moved}.") for key in known)
+    ]
+    assert roots == []
 
 
 def test_every_key_that_a_refusal_names_is_one_of_the_recipe() -> None:

@@ -8,17 +8,31 @@ from omegaconf import OmegaConf
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.compose import compose
-from tests.golden_recipes import FOLDER, READY, golden
+from tests.golden_recipes import FOLDER, READY, SUPERVISED, TRAINED, golden
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_ready_recipe_composes_to_its_golden_file(name: str) -> None:
     file = FOLDER / f"{name}.yaml"
     assert golden(name) == file.read_text(encoding="utf-8"), "see tests/golden_recipes.py"
 
 
 def test_every_golden_file_has_its_recipe() -> None:
-    assert sorted(file.stem for file in FOLDER.glob("*.yaml")) == sorted(READY)
+    assert sorted(file.stem for file in FOLDER.glob("*.yaml")) == sorted(TRAINED)
+
+
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_verl_builds_what_a_supervised_recipe_composes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig
+
+    composed: Any = OmegaConf.create(compose(recipes.load(name), tmp_path))
+    engine, optimizer = omega_conf_to_dataclass(composed.engine), omega_conf_to_dataclass(composed.optim)
+    assert isinstance(engine, FSDPEngineConfig) and isinstance(optimizer, FSDPOptimizerConfig)
+    assert (engine.strategy, optimizer.lr) == ("fsdp2", 1e-3)
 
 
 @pytest.mark.parametrize("name", READY)

@@ -43,6 +43,40 @@ def test_a_device_has_its_engines_numbers_and_adapters(
 
 
 @pytest.mark.parametrize(
+    ("override", "key", "sentence"),
+    [
+        ("cluster.nodes=2", "cluster.nodes", "processes of one machine"),
+        ("cluster.launcher=ray", "cluster.launcher", "processes of one machine"),
+        ("dataset.shuffle=false", "dataset.shuffle", "shuffles the rows"),
+        ("trainer.strategy=megatron", "trainer.strategy", "fsdp2 alone"),
+        ("verl.optim.lr=1", "verl.optim.lr", "the recipe has a key for it, `trainer.lr`"),
+        ("verl.model.path=x", "verl.model.path", "the recipe has a key for it, `model.path`"),
+        ("verl.engine.strategy=fsdp", "verl.engine.strategy", "`trainer.strategy`"),
+        ("verl.checkpoint.save_contents=[model]", "verl.checkpoint.save_contents", "a run is resumed from"),
+        ("verl.data.truncation=left", "verl.data.truncation", "ids and masks already"),
+        ("verl.optim.bettas=[0.9]", "verl.optim.bettas", "did you mean `optim.betas`?"),
+        ("verl.actor_rollout_ref.actor.optim.lr=1", "verl.actor_rollout_ref", "verl has no key"),
+        ("verl.trainer.seed=x", "verl.trainer.seed", "`trainer.seed`"),
+    ],
+)
+def test_supervised_training_refuses_what_it_does_not_have(override: str, key: str, sentence: str) -> None:
+    options = [override, *(["cluster.launcher=slurm"] if "nodes" in override else [])]
+    refused = _faults(["trainer.method=sft", *options])
+    assert list(refused) == [key]
+    assert sentence in refused[key]
+
+
+def test_supervised_training_takes_keys_of_its_trainer_and_lora_without_a_gpu() -> None:
+    options = ["verl.optim.betas=[0.9, 0.98]", "verl.engine.use_torch_compile=false", "model.lora.rank=4"]
+    for engine, device in (("transformers", "cpu"), ("vllm", "cuda")):
+        assert not _faults(["trainer.method=sft", *options], engine, device)
+    [refused] = _faults(
+        ["trainer.method=sft", "verl.model.external_lib=my.module"], "transformers", "cpu"
+    ).values()
+    assert "cannot be set on a CPU" in refused
+
+
+@pytest.mark.parametrize(
     ("overrides", "engine", "device"),
     [
         (["model.lora.rank=1", "rollout.dtype=bfloat16"], "vllm", "cpu"),
