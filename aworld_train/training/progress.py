@@ -40,6 +40,7 @@ class Status:
     steps_done: int = 0
     rewards: tuple[float, ...] = ()
     accuracies: tuple[float, ...] = ()
+    teacher_kls: tuple[float, ...] = ()  # divergence from a teacher, in nats a token, by step
     outcomes: Mapping[str, int] = field(default_factory=dict)
     outcomes_of: str = ""  # the step or validation of `outcomes` and `tool_seconds`, in words
     tool_errors: int = 0
@@ -77,6 +78,8 @@ class Status:
         if self.episodes:
             parts.append(f"{self.episodes}/{self.episodes_expected} episodes")
         parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
+        if self.teacher_kls:
+            parts.append(f"KL to the teacher {self.teacher_kls[-1]:.4f}")
         parts.append(f"{self.tool_calls} tool calls")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")

@@ -14,6 +14,7 @@ from aworld_train.recipe.faults import Check
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import AGENT_KINDS, Recipe
 from aworld_train.recipe.tree import KeyPath
+from aworld_train.training.teacher import teacher_faults
 
 if TYPE_CHECKING:
     from aworld_train.dataset import FileSummary
@@ -56,6 +57,7 @@ def recipe_checks(
     return [
         *([Check(missing_for_training), Check(framework_faults)] if training else []),
         *([Check(partial(file_faults, splits=splits))] if files else []),
+        *([Check(teacher_faults, sections=("model", "distill"))] if files and training else []),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]

@@ -81,6 +81,7 @@ class RunStatus:
             steps_done=max(rows.last_trained, record.from_step),
             rewards=tuple(rows.figures("reward").values()),
             accuracies=accuracies,
+            teacher_kls=tuple(rows.figures("teacher_kl").values()),
             outcomes=dict(shown.outcomes.most_common()),
             outcomes_of=shown_of,
             tool_errors=summary.tool_errors,

@@ -187,6 +187,9 @@ def _figures(status: Status, width: int, passed: float) -> Iterator[tuple[int, T
         yield 4, _labelled("episodes", _episodes(status))
     if status.rewards:
         yield 2, _labelled("reward", _series(status.rewards, spark, "green", f"{status.rewards[-1]:.3f}"))
+    if status.teacher_kls:
+        shown = f"KL {status.teacher_kls[-1]:.4f}"
+        yield 2, _labelled("teacher", _series(status.teacher_kls, spark, "magenta", shown))
     if status.accuracies:
         shown = f"{status.accuracies[-1]:.3f}"
         yield 5, _labelled("accuracy", _series(status.accuracies, spark, "cyan", shown))

@@ -30,6 +30,7 @@ from verl.workers.utils.padding import response_to_nested
 from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
+    by_teacher,
     correct,
     episodes_of,
     estimate,
@@ -62,6 +63,7 @@ _READ = (
     "ref_log_prob",
     "values",
     "extra_fields",
+    "teacher_logprobs",
 )
 
 
@@ -128,7 +130,7 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         columns = queue.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=list(_READ)
         )
-        facts = columns.pop("extra_fields").tolist()
+        facts, teacher = columns.pop("extra_fields").tolist(), columns.pop("teacher_logprobs", None)
         mask = columns["response_mask"]
         lengths = mask.offsets().diff().tolist()
         data = DataProto(batch=columns.to_padded_tensor())
@@ -152,6 +154,8 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
         )
         metrics |= _compared(data, samples, str(algorithm.adv_estimator))
+        if teacher is not None and (own := self.config.trainer.v1.get(TRAINERS[self.mode])):
+            metrics |= _taught(data, teacher.unbind(), lengths, own.reward_coef)
         if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
             self._refuse_terms_of_rows(episodes)
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
@@ -290,6 +294,16 @@ def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
         norm_adv_by_std_in_grpo=algorithm.get("norm_adv_by_std_in_grpo", True),
         config=algorithm,
     )
+
+
+def _taught(
+    data: DataProto, teacher: Sequence[torch.Tensor], lengths: Sequence[int], reward_coef: float
+) -> dict[str, float]:
+    """Add the teacher's advantages to the rewards'; returns the KL divergence to it, in nats a trained token."""
+    taught = by_teacher(teacher, data.batch["old_log_probs"], lengths)
+    data.batch["advantages"] = reward_coef * data.batch["advantages"] + taught
+    trained = taught[data.batch["response_mask"].bool()].double()
+    return {"training/teacher_kl": -float(trained.mean()) if len(trained) else 0.0}
 
 
 def _compared(data: DataProto, samples: list[Sample], estimator: str) -> dict[str, int]:
