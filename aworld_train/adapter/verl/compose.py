@@ -347,7 +347,7 @@ def _teacher(recipe: Recipe) -> dict[str, Any]:
         f"{section}.teacher_models.teacher_model.inference.tensor_model_parallel_size": recipe.distill.gpus,
         # The trainer puts the teacher into the advantages, by episodes; VeRL's own term, which is by rows, is nothing.
         f"{section}.distillation_loss.loss_max_clamp": 0.0,
-        f"trainer.v1.{TRAINERS[recipe.trainer.mode]}.reward_coef": recipe.distill.reward_coef,
+        "trainer.v1.sampler.sampler_kwargs.reward_coef": recipe.distill.reward_coef,
     }
 
 

@@ -154,8 +154,10 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
         )
         metrics |= _compared(data, samples, str(algorithm.adv_estimator))
-        if teacher is not None and (own := self.config.trainer.v1.get(TRAINERS[self.mode])):
-            metrics |= _taught(data, teacher.unbind(), lengths, own.reward_coef)
+        if teacher is not None and "reward_coef" in (
+            own := self.config.trainer.v1.sampler.sampler_kwargs or {}
+        ):
+            metrics |= _taught(data, teacher.unbind(), lengths, own["reward_coef"])
         if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
             self._refuse_terms_of_rows(episodes)
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)

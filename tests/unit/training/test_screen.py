@@ -298,6 +298,7 @@ def test_the_documentation_explains_each_line_that_there_is() -> None:
         name="quickstart",
         rewards=(0.5, 0.25),
         accuracies=(0.5, 0.75),
+        teacher_kls=(0.5, 0.25),
         outcomes={"answered": 3},
         tool_calls=2,
         staleness=0.0,

@@ -208,7 +208,7 @@ def test_a_teacher_s_advantages_are_added_to_those_of_the_rewards_for_every_row(
 
     monkeypatch.setattr(trainer.queue, "kv_batch_get", with_teacher)
     changes = {
-        "trainer": {"v1": {"episodes": {"reward_coef": reward_coef}}},
+        "trainer": {"v1": {"sampler": {"sampler_kwargs": {"reward_coef": reward_coef}}}},
         "actor_rollout_ref": {"actor": {"loss_agg_mode": aggregation}},
     }
     metrics: dict[str, Any] = {}
