@@ -46,6 +46,7 @@ ELSEWHERE = (
     (r"train .*(gpu|multinode|code-tests)\.yaml", "GPUs", "tests/e2e/test_gpu_proof.py"),
     (r"train .*store\.url=.*", "PostgreSQL", "tests/e2e/test_store.py"),
     (r"train .*--resume", "a training", "tests/e2e/test_interruptions.py"),
+    (r"train .*distill.*", "a training", "tests/e2e/test_distill.py"),
     (r"train (?!.*--dry-run).*", "a training", "tests/e2e/test_training.py"),
     (r"rollout .*", "a model", "tests/integration/test_rollout_command.py"),
     (r"eval (?!compare|report)(?!.*--agent).*", "a model", "tests/integration/test_eval.py"),
