@@ -172,7 +172,7 @@ def plan_evaluation(
     Args:
         source: The recipe with agent, tools, reward and limits.
         overrides: ``key=value`` for it.
-        checkpoint: A Hugging Face model directory, a checkpoint of a run, or the folder of one, in place of ``model.path``.
+        checkpoint: A Hugging Face model directory, checkpoint or run folder, in place of ``model.path``.
         endpoint: Where the model is; None for one that is loaded.
         dataset: Files of tasks; empty for the recipe's ``dataset.val``.
         limit: Most tasks; -1 for all.

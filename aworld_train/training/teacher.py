@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aworld_train.adapter.base import TrainingFramework, find, model_directory
-from aworld_train.errors import ModelError, RecipeError
+from aworld_train.errors import ModelError, RecipeError, suggestion
 from aworld_train.model.check import check_model
 from aworld_train.model.files import is_hub_name, local_folder
 from aworld_train.model.vocabulary import tokens_of
@@ -66,8 +66,10 @@ def _directory(teacher: str, framework: TrainingFramework) -> str:
         if is_hub_name(teacher) and not folder.parent.is_dir():
             return teacher
         raise RecipeError(
-            f"{_KEY}: no such directory: {shown(teacher)}. Give a model, a checkpoint or the folder of a run that has "
-            "a checkpoint; paths are relative to the current folder."
+            f"{_KEY}: no such directory: {shown(teacher)}."
+            + suggestion(teacher, map(str, folder.parent.glob("*")))
+            + " Give a model, a checkpoint or the folder of a run that has a checkpoint; paths are relative to the "
+            "current folder."
         )
     try:
         model = model_directory(folder, framework)

@@ -78,7 +78,7 @@ def test_what_is_not_there_or_not_a_model_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert "no such directory: /none/such." in refusal("/none/such")
     (tmp_path / "runs" / "empty").mkdir(parents=True)
-    assert "no such directory: runs/none." in refusal("runs/none")
+    assert "no such directory: runs/emty. Did you mean 'runs/empty'?" in refusal("runs/emty")
     assert "nor the folder of a run that has a whole checkpoint" in refusal("runs/empty")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_text("{}")
