@@ -41,6 +41,7 @@ CHAINS = {
         "tests/e2e/test_tiny_model.py",
         "tests/e2e/test_training.py",
         "tests/e2e/test_sft.py",
+        "tests/e2e/test_distill.py",
         "tests/e2e/test_journey.py",
         "tests/e2e/test_episode_weights.py",
     ),

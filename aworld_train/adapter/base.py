@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from aworld_train.adapter.owned_keys import owned_faults
-from aworld_train.errors import ModelError, RecipeError, UsageError, suggestion
+from aworld_train.errors import ModelError, ModelNotFound, RecipeError, UsageError, suggestion
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -100,14 +100,14 @@ class StepRow(NamedTuple):
 
     ``step`` 0 is the validation before training. ``figures`` have the names of ``metrics.jsonl`` and are left out where
     a framework has none: ``loss`` (only where weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
-    ``tokens_per_second`` (of each GPU), ``seconds`` (without the validation), ``val_seconds``, ``staleness`` and
-    ``max_staleness`` (over the episodes: steps by which the weights at their start were older than those they trained),
-    ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates`` of the optimizer, ``clipped_updates`` (by
-    gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with several samples, ``equal_groups`` (equal
-    rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction for the engine's rounding),
-    ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old), ``lost_samplers`` (replaced),
-    ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes), ``val_loss`` (of held-out
-    rows).
+    ``teacher_kl`` (to a teacher, in nats a token), ``tokens_per_second`` (of each GPU), ``seconds`` (without the
+    validation), ``val_seconds``, ``staleness`` and ``max_staleness`` (over the episodes: steps by which the weights at
+    their start were older than those they trained), ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates``
+    of the optimizer, ``clipped_updates`` (by gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with
+    several samples, ``equal_groups`` (equal rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction
+    for the engine's rounding), ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old),
+    ``lost_samplers`` (replaced), ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes),
+    ``val_loss`` (of held-out rows).
     """
 
     step: int
@@ -255,6 +255,20 @@ class TrainingFramework(Protocol):
         if model is None:
             raise ModelError(f"{checkpoint} holds no model in Hugging Face's format.")
         return ExtractedModel(model, None)
+
+
+def model_directory(folder: Path, framework: TrainingFramework) -> Path:
+    """The Hugging Face directory that a folder is or has: a checkpoint's, or that of a run's last whole checkpoint."""
+    if (folder / "config.json").is_file():
+        return folder
+    if model := framework.model_in(folder):
+        return model
+    if last := framework.last_checkpoint(folder / "checkpoints"):
+        return last.model
+    raise ModelNotFound(
+        f"{folder} is neither a Hugging Face model directory, nor a checkpoint of a run "
+        "(RUNS/<name>/checkpoints/global_step_N), nor the folder of a run that has a whole checkpoint."
+    )
 
 
 _registered: dict[str, type[TrainingFramework]] = {}

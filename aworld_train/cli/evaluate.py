@@ -37,7 +37,8 @@ def evaluate(
     ],
     overrides: OverridesArgument = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Model directory or checkpoint folder; default: the recipe's model.")
+        Path | None,
+        typer.Option(help="Model directory, checkpoint, or folder of a run; default: the recipe's model."),
     ] = None,
     model_url: Annotated[
         str | None,

@@ -29,7 +29,7 @@ class Needs:
     def gpus(self) -> int:
         if self.recipe is None or on_cpu(self.recipe):
             return 0
-        return self.recipe.cluster.gpus_per_node
+        return self.recipe.gpus_of_machine
 
     @property
     def launcher(self) -> str:

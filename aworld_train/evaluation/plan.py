@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import find
+from aworld_train.adapter.base import find, model_directory
 from aworld_train.adapter.episodes.reference_agents import check_oracle
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
-from aworld_train.errors import ModelNotFound, UsageError
+from aworld_train.errors import UsageError
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import shown
@@ -178,7 +178,7 @@ def plan_evaluation(
     Args:
         source: The recipe with agent, tools, reward and limits.
         overrides: ``key=value`` for it.
-        checkpoint: A Hugging Face model directory or a checkpoint folder of a run, in place of ``model.path``.
+        checkpoint: A Hugging Face model directory, checkpoint or run folder, in place of ``model.path``.
         endpoint: Where the model is; None for one that is loaded.
         dataset: Files of tasks; empty for the recipe's ``dataset.val``.
         limit: Most tasks; -1 for all.
@@ -189,7 +189,7 @@ def plan_evaluation(
     changes: dict[str, Any] = {}
     if checkpoint is not None:
         changes["model"] = {
-            "path": escape(str(model_directory(checkpoint, recipe.trainer.framework))),
+            "path": escape(str(model_directory(checkpoint, find(recipe.trainer.framework)))),
             "hub": None,
         }
     if dataset:
@@ -230,16 +230,3 @@ def _check_agent(loaded: LoadedRecipe, endpoint: EndpointAddress | None, agent: 
     check_agent(asdict(recipe.agent))
     if endpoint is None:
         check_model(recipe.model.location)
-
-
-def model_directory(checkpoint: Path, framework: str) -> Path:
-    """The Hugging Face directory of a checkpoint: the folder itself, or the one that the framework keeps inside it."""
-    if (checkpoint / "config.json").is_file():
-        return checkpoint
-    model = find(framework).model_in(checkpoint)
-    if model is None:
-        raise ModelNotFound(
-            f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
-            "(RUNS/<name>/checkpoints/global_step_N)."
-        )
-    return model

@@ -21,6 +21,7 @@ from aworld_train.recipe.schema import (
     ContextPolicy,
     EnvBackend,
     LauncherName,
+    Method,
     Offload,
     Recipe,
     Strategy,
@@ -63,6 +64,7 @@ def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple
     yield from _files(recipe)
     yield from _cluster_environment(recipe)
     yield from _cluster(recipe)
+    yield from _distill(recipe)
     yield from _store(recipe)
     yield from _evaluation(recipe)
     if not any(path[0] in _SIZED for path in faulty_keys):
@@ -372,6 +374,28 @@ def _cluster(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             )
 
 
+def _distill(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    section, key = recipe.distill, ("distill", "teacher")
+    if recipe.trainer.method is not Method.distill:
+        if section.teacher is not None:
+            yield key, "`distill.teacher` is used with `trainer.method: distill` only"
+        return
+    if section.teacher is None:
+        yield (
+            key,
+            "`trainer.method` is distill, and `distill.teacher` is not set: a model directory, a checkpoint or the "
+            "folder of a run, such as runs/quickstart",
+        )
+    if recipe.rollout.temperature != 1:
+        yield (
+            ("rollout", "temperature"),
+            f"`rollout.temperature` is {recipe.rollout.temperature:g}, and a teacher's probabilities are those at 1: "
+            "leave it out with `trainer.method: distill`",
+        )
+    if section.gpus > 1 and on_cpu(recipe):
+        yield ("distill", "gpus"), "`distill.gpus` is for GPUs; leave it out on processors"
+
+
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if recipe.plays_episodes:
         yield from _episode_sizes(recipe)
@@ -387,7 +411,7 @@ def _episode_sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     trainer, rollout = recipe.trainer, recipe.rollout
     shares = _shares(recipe)
     minibatch = trainer.minibatch_size or trainer.batch_size
-    if rollout.n < 2 and recipe.algorithm.name in _GROUP_BASELINES:
+    if rollout.n < 2 and recipe.compares_rewards and recipe.algorithm.name in _GROUP_BASELINES:
         yield (
             ("rollout", "n"),
             f"{recipe.algorithm.name} compares the episodes of one task, so `rollout.n` must be at least 2",

@@ -459,7 +459,7 @@ class RolloutSection:
     agent_workers: PositiveInt = _doc("Processes that play episodes.", 1)
     treatment: TreatmentSection = field(default_factory=TreatmentSection)
     min_group: PositiveInt | None = _doc(
-        "Fewest healthy episodes that a group is trained on with; default: 2, or 1 where n is 1."
+        "Fewest healthy episodes that a group is trained on with; default: 2, or 1 where n is 1 or no rewards count."
     )
     small_group: SmallGroup = _doc(
         "A smaller group is dropped, or the failed ones are played again (resample).", SmallGroup.drop
@@ -573,7 +573,7 @@ class TrainerSection:
     project: Name = _doc("Project under which trackers file the run.", "aworld-train")
     method: Method = _doc(
         "rl: from episodes and their rewards; sft: from token rows (`dataset rows`), without `agent`, `env`, `reward`, "
-        "`algorithm` and `rollout`; distill: from a teacher's probabilities.",
+        "`algorithm` and `rollout`; distill: from a teacher's probabilities of the tokens that it samples.",
         Method.rl,
     )
     mode: Mode = _doc(
@@ -667,6 +667,20 @@ class TrainerSection:
             return self.sequence_parallel
         sizes = self.megatron
         return sizes.tensor_parallel * sizes.pipeline_parallel * sizes.context_parallel
+
+
+@dataclass
+class DistillSection:
+    """The teacher of `trainer.method: distill`."""
+
+    teacher: Name | None = _doc(
+        "A Hugging Face model directory, a checkpoint of a run, the folder of a run (which stands for its last whole "
+        "checkpoint), or the name of a model on the hub; with the student's vocabulary."
+    )
+    reward_coef: NonNegativeFloat = _doc(
+        "Weight of the rewards' advantages beside the teacher's; 0 learns from the teacher alone.", 0.0
+    )
+    gpus: PositiveInt = _doc("GPUs that the teacher has, beside those of `cluster.gpus_per_node`.", 1)
 
 
 class Device(Enum):
@@ -823,6 +837,7 @@ class Recipe:
     algorithm: AlgorithmSection = field(default_factory=AlgorithmSection)
     rollout: RolloutSection = field(default_factory=RolloutSection)
     trainer: TrainerSection = field(default_factory=TrainerSection)
+    distill: DistillSection = field(default_factory=DistillSection)
     cluster: ClusterSection = field(default_factory=ClusterSection)
     store: StoreSection = field(default_factory=StoreSection)
     eval: EvalSection = field(default_factory=EvalSection)
@@ -841,3 +856,16 @@ class Recipe:
     @property
     def max_episode_tokens(self) -> int:
         return self.dataset.max_prompt_tokens + self.rollout.max_response_tokens
+
+    @property
+    def teacher(self) -> str | None:
+        return self.distill.teacher if self.trainer.method is Method.distill else None
+
+    @property
+    def compares_rewards(self) -> bool:
+        return self.teacher is None or self.distill.reward_coef > 0
+
+    @property
+    def gpus_of_machine(self) -> int:
+        """The GPUs of the machine that has the teacher, where there is one."""
+        return self.cluster.gpus_per_node + (self.distill.gpus if self.teacher else 0)

@@ -87,7 +87,7 @@ class AlarmWatch:
         """The kinds of signs that a step shows, each with the end of its text."""
         if any(name in row and row[name] is None for name in ("loss", "grad_norm")):
             yield "not_finite", ""
-        if episodes.compared_tasks and not episodes.varied_tasks:
+        if episodes.compared_tasks and not episodes.varied_tasks and "teacher_kl" not in row:
             yield "no_variance", ""
         entropy = row.get("entropy")
         if isinstance(entropy, int | float):

@@ -33,6 +33,7 @@ from aworld_train.training.run_folder import check_run_folder
 from aworld_train.training.run_models import RunModel, run_model, with_model
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
+from aworld_train.training.teacher import check_tokens, with_teacher
 
 _WRITTEN = ".data"
 """The folder below the run path for agents and datasets that a program gives as objects."""
@@ -115,6 +116,8 @@ class FrameworkProcessor(TrainerProcessor):
             loaded = replace(loaded, recipe=recipe)
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
+        recipe = with_teacher(recipe, self._framework)
+        loaded = replace(loaded, recipe=recipe)
         self._plan = self._framework.compile(recipe, self.run_dir(recipe))
         self.loaded = loaded
         return recipe
@@ -143,7 +146,10 @@ class FrameworkProcessor(TrainerProcessor):
         if placement.is_this_machine:
             check_gpus(loaded.recipe)
         run_dir, model = self.run_dir(loaded.recipe), loaded.recipe.model.location
-        if model is not None and fetch(model, (lambda _: None) if quiet else _say):
+        say = (lambda _: None) if quiet else _say
+        fetched = [fetch(name, say) for name in (model, loaded.recipe.teacher) if name is not None]
+        if any(fetched):
+            check_tokens(loaded.recipe)
             plan = framework.compile(loaded.recipe, run_dir)  # which may read the model's configuration
         need = disk_need(loaded.recipe, parameters_here(model))
         check_disk(need, run_dir, loaded.recipe.trainer.keep_checkpoints)

@@ -37,13 +37,14 @@ class Placement:
 def check_gpus(recipe: Recipe) -> None:
     if on_cpu(recipe):
         return
-    device, needed = device_of(recipe), recipe.cluster.gpus_per_node
+    device, needed = device_of(recipe), recipe.gpus_of_machine
     available = gpus_of_machine(device)
     if available is None or available >= needed:
         return
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    keys = "cluster.gpus_per_node" + (" and distill.gpus" if recipe.teacher else "")
     raise UsageError(
-        f"The run takes {needed} GPUs (cluster.gpus_per_node) and this machine has {available} for it"
+        f"The run takes {needed} GPUs ({keys}) and this machine has {available} for it"
         + (f", by CUDA_VISIBLE_DEVICES={chosen!r}" if chosen is not None else "")
         + f" (cluster.device is {device.value}). Set cluster.gpus_per_node to what there is, run it where there are "
         "more (--launcher slurm, ray or kubernetes), or take a recipe for processors (aworld-train recipe list)."

@@ -42,6 +42,7 @@ class Status:
     accuracies: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()  # of supervised training, as `val_losses`, those of its held-out rows
     val_losses: tuple[float, ...] = ()
+    teacher_kls: tuple[float, ...] = ()  # divergence from a teacher, in nats a token, by step
     outcomes: Mapping[str, int] = field(default_factory=dict)
     outcomes_of: str = ""  # the step or validation of `outcomes` and `tool_seconds`, in words
     tool_errors: int = 0
@@ -84,6 +85,8 @@ class Status:
             parts += [f"loss {_show(last[0])}", f"held-out loss {_show(last[1])}"]
         else:
             parts += [f"reward {_show(self.reward)}", f"accuracy {_show(self.accuracy)}"]
+            if self.teacher_kls:
+                parts.append(f"KL to the teacher {self.teacher_kls[-1]:.4f}")
             parts.append(f"{self.tool_calls} tool calls")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")

@@ -16,6 +16,7 @@ from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import AGENT_KINDS, ModelSection, Recipe
 from aworld_train.recipe.tree import KeyPath
 from aworld_train.training.run_models import RUNS, with_run_model
+from aworld_train.training.teacher import teacher_faults
 
 if TYPE_CHECKING:
     from aworld_train.dataset import FileSummary
@@ -71,6 +72,7 @@ def recipe_checks(
     return [
         *([Check(missing_for_training), Check(framework_faults)] if training else []),
         *([Check(all_file_faults)] if files else []),
+        *([Check(teacher_faults, sections=("model", "distill"))] if files and training else []),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]

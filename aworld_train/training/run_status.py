@@ -84,6 +84,7 @@ class RunStatus:
             accuracies=accuracies,
             losses=() if self._plays else tuple(rows.figures("loss").values()),
             val_losses=tuple(record.val_losses.values()),
+            teacher_kls=tuple(rows.figures("teacher_kl").values()),
             outcomes=dict(shown.outcomes.most_common()),
             outcomes_of=shown_of,
             tool_errors=summary.tool_errors,

@@ -190,6 +190,9 @@ def _figures(status: Status, width: int, passed: float) -> Iterator[tuple[int, T
     for label, losses in (("loss", status.losses), ("held-out", status.val_losses)):
         if losses:
             yield 2, _labelled(label, _series(losses, spark, "green", f"{losses[-1]:.4g}"))
+    if status.teacher_kls:
+        shown = f"KL {status.teacher_kls[-1]:.4f}"
+        yield 2, _labelled("teacher", _series(status.teacher_kls, spark, "magenta", shown))
     if status.accuracies:
         shown = f"{status.accuracies[-1]:.3f}"
         yield 5, _labelled("accuracy", _series(status.accuracies, spark, "cyan", shown))

@@ -11,7 +11,7 @@ from aworld_train.store.step_figures import RunFigures
 from aworld_train.training.recorded_run import RecordedRun
 
 FIGURES = (
-    *("reward", "loss", "kl", "entropy", "grad_norm", "staleness", "max_staleness"),
+    *("reward", "loss", "kl", "teacher_kl", "entropy", "grad_norm", "staleness", "max_staleness"),
     *("response_tokens", "turns", "seconds", "tokens_per_second"),
 )
 """The figures of ``metrics.jsonl`` that a run's page shows at first."""

@@ -28,4 +28,4 @@ class Group:
 
 
 def min_group(recipe: Recipe) -> int:
-    return recipe.rollout.min_group or min(2, recipe.rollout.n)
+    return recipe.rollout.min_group or (min(2, recipe.rollout.n) if recipe.compares_rewards else 1)

@@ -85,6 +85,19 @@ def estimate(data: DataProto, lengths: Sequence[int], samples: Sequence[Sample],
         )
 
 
+def by_teacher(
+    teacher: Sequence[torch.Tensor], log_probs: torch.Tensor, lengths: Sequence[int]
+) -> torch.Tensor:
+    """How much likelier the teacher makes each token than the student (rows x tokens): minus the reverse KL, sampled.
+
+    The teacher's rows (tokens x 1) are those of prompts and responses, and have at each token the value of the next.
+    """
+    advantages = torch.zeros_like(log_probs)
+    for row, (values, length) in enumerate(zip(teacher, lengths, strict=True)):
+        advantages[row, :length] = values[-length - 1 : -1, 0] - log_probs[row, :length]
+    return advantages
+
+
 def episodes_of(keys: Sequence[str]) -> list[Sequence[int]]:
     """The places of each episode's rows, in the order in which they were played; keys are as in ``samples_of``."""
     episodes: dict[str, list[tuple[int, int]]] = {}

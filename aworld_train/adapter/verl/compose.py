@@ -118,6 +118,7 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_reward(recipe, run_dir),
         **_trainer(recipe, run_dir),
         **_asynchronous(recipe),
+        **_teacher(recipe),
         **_ray(recipe),
     }
 
@@ -384,9 +385,25 @@ def _asynchronous(recipe: Recipe) -> dict[str, Any]:
     return keys
 
 
+def _teacher(recipe: Recipe) -> dict[str, Any]:
+    if recipe.teacher is None:
+        return {}
+    section = "distillation"
+    return {
+        f"{section}.enabled": True,
+        f"{section}.nnodes": 1,
+        f"{section}.n_gpus_per_node": recipe.distill.gpus,
+        f"{section}.teacher_models.teacher_model.model_path": absolute_path(recipe.teacher),
+        f"{section}.teacher_models.teacher_model.inference.tensor_model_parallel_size": recipe.distill.gpus,
+        # The trainer puts the teacher into the advantages, by episodes; VeRL's own term, which is by rows, is nothing.
+        f"{section}.distillation_loss.loss_max_clamp": 0.0,
+        "trainer.v1.sampler.sampler_kwargs.reward_coef": recipe.distill.reward_coef,
+    }
+
+
 def _logical_gpus(recipe: Recipe) -> int:
     separate = recipe.trainer.mode is Mode.separate_async
-    return recipe.cluster.gpus_per_node + (recipe.rollout.samplers if separate else 0)
+    return recipe.gpus_of_machine + (recipe.rollout.samplers if separate else 0)
 
 
 def _ray(recipe: Recipe) -> dict[str, Any]:

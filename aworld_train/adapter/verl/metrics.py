@@ -12,6 +12,7 @@ _NAMES = {
     "entropy": "actor/entropy",
     "grad_norm": "actor/grad_norm",
     "kl": "actor/kl_loss",
+    "teacher_kl": "training/teacher_kl",
     "lr": "actor/lr",
     "rollout_probs_diff_mean": "training/rollout_probs_diff_mean",
     "rollout_probs_diff_max": "training/rollout_probs_diff_max",

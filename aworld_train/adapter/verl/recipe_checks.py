@@ -23,6 +23,7 @@ from aworld_train.recipe.schema import (
     AsyncCorrection,
     Engine,
     EqualGroup,
+    LauncherName,
     Method,
     Mode,
     Recipe,
@@ -59,6 +60,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _correction(recipe)
     yield from _equal_groups(recipe)
     yield from _estimator(recipe)
+    if recipe.teacher is not None:
+        yield from _teacher(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
     yield from engine_arg_faults(recipe)
@@ -333,6 +336,31 @@ def _estimator(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("verl", "trainer", "critic_warmup"),
             f"verl.trainer.critic_warmup is {warmup}, and there is no critic: the first steps would train nothing.",
         )
+
+
+_OF_TEACHER = "distillation"
+_FREE_OF_TEACHER = f"{_OF_TEACHER}.teacher_models.teacher_model.inference."
+
+
+def _teacher(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.cluster.launcher is not LauncherName.local:
+        yield (
+            ("cluster", "launcher"),
+            f"`cluster.launcher` is {recipe.cluster.launcher.value}, and `trainer.method: distill` needs GPUs of its "
+            "own for the teacher, which are counted on one machine alone: set cluster.launcher=local.",
+        )
+    if on_cpu(recipe) and recipe.rollout.engine is Engine.vllm:
+        yield (
+            ("rollout", "engine"),
+            "rollout.engine is vllm, and on processors a teacher is served by the engine transformers alone. Leave it "
+            "out, or set cluster.device=cuda.",
+        )
+    for path, _ in leaves(recipe.raw):
+        if path[:1] == (_OF_TEACHER,) and not dotted(path).startswith(_FREE_OF_TEACHER):
+            yield (
+                ("verl", *path),
+                f"verl.{dotted(path)} cannot be set with `trainer.method: distill`, which composes it from `distill`.",
+            )
 
 
 def _critic(recipe: Recipe, key: KeyPath, cause: str) -> Iterator[tuple[KeyPath, str]]:

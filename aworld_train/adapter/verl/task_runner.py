@@ -32,6 +32,7 @@ _HEAD_RESOURCE = "node:__internal_head__"
 """Ray gives it to its head's node."""
 _PARTS = (
     ("PPOTrainer", "_setup", "loading the model"),
+    ("MultiTeacherModelManager", "__init__", "starting the teacher"),
     ("LLMServerManager", "create", "starting the engine"),
     ("PPOTrainer", "_load_checkpoint", "loading the checkpoint"),
     ("PPOTrainer", "fit", ""),

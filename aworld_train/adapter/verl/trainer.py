@@ -33,6 +33,7 @@ from aworld_train.adapter.verl import checkpoints
 from aworld_train.adapter.verl.advantages import (
     Sample,
     bound_widths,
+    by_teacher,
     correct,
     episodes_of,
     estimate,
@@ -70,6 +71,7 @@ _READ = (
     "ref_log_prob",
     "values",
     "extra_fields",
+    "teacher_logprobs",
 )
 
 
@@ -172,7 +174,7 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
         columns = queue.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=list(_READ)
         )
-        facts = columns.pop("extra_fields").tolist()
+        facts, teacher = columns.pop("extra_fields").tolist(), columns.pop("teacher_logprobs", None)
         mask = columns["response_mask"]
         lengths = mask.offsets().diff().tolist()
         data = DataProto(batch=columns.to_padded_tensor())
@@ -203,6 +205,10 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             data, lengths, samples, partial(_by_verl, algorithm, self.config.actor_rollout_ref.rollout.n)
         )
         metrics |= _compared(data, samples, str(algorithm.adv_estimator))
+        if teacher is not None and "reward_coef" in (
+            own := self.config.trainer.v1.sampler.sampler_kwargs or {}
+        ):
+            metrics |= _taught(data, teacher.unbind(), lengths, own["reward_coef"])
         if self.config.actor_rollout_ref.actor.loss_agg_mode == _MEAN_OF_MEANS:
             self._refuse_terms_of_rows(episodes)
             shares = shares_of_tokens(data.batch["response_mask"], batch.keys)
@@ -346,6 +352,16 @@ def _by_verl(algorithm: Any, episodes: int, data: DataProto) -> DataProto:
         norm_adv_by_std_in_grpo=algorithm.get("norm_adv_by_std_in_grpo", True),
         config=algorithm,
     )
+
+
+def _taught(
+    data: DataProto, teacher: Sequence[torch.Tensor], lengths: Sequence[int], reward_coef: float
+) -> dict[str, float]:
+    """Add the teacher's advantages to the rewards'; returns the KL divergence to it, in nats a trained token."""
+    taught = by_teacher(teacher, data.batch["old_log_probs"], lengths)
+    data.batch["advantages"] = reward_coef * data.batch["advantages"] + taught
+    trained = taught[data.batch["response_mask"].bool()].double()
+    return {"training/teacher_kl": -float(trained.mean()) if len(trained) else 0.0}
 
 
 def _compared(data: DataProto, samples: list[Sample], estimator: str) -> dict[str, int]:

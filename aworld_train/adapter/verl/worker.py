@@ -103,10 +103,22 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             record.reward(last.reward_score, last.extra_fields.get("reward_extra_info") or {})
         elif not record.score(score, kwargs):
             return
+        with waiting("model", "the teacher"):
+            for row in output:
+                await self._compute_teacher_logprobs(row, row.prompt_ids, row.response_ids, validate, kwargs)
         # VeRL trains on the rows from here on, even if this process is killed.
         await record.keep()
         # VeRL does not score a row again that has a score.
         await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+    async def _compute_teacher_logprobs(self, output: Any, *arguments: Any, **named: Any) -> None:
+        """A row's log-probabilities by the teacher, once; VeRL would ask for those of an episode's last row alone."""
+        if "teacher_logprobs" in output.extra_fields:
+            return
+        try:
+            await super()._compute_teacher_logprobs(output, *arguments, **named)
+        except (ray.exceptions.RayError, ValueError) as error:
+            raise RuntimeError(f"the teacher failed: {error_line(error)}") from error
 
 
 class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]

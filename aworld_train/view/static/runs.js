@@ -64,6 +64,7 @@ const TITLES = {
   val_accuracy: 'Validation accuracy',
   loss: 'Loss',
   kl: 'KL to the reference',
+  teacher_kl: 'KL to the teacher',
   entropy: 'Entropy',
   grad_norm: 'Gradient norm',
   staleness: 'Staleness (steps)',

@@ -47,6 +47,7 @@ ELSEWHERE = (
     (r"train .*store\.url=.*", "PostgreSQL", "tests/e2e/test_store.py"),
     (r"dataset rows .*", "episodes of a model", "tests/e2e/test_sft.py"),
     (r"train .*--resume", "a training", "tests/e2e/test_interruptions.py"),
+    (r"train .*distill.*", "a training", "tests/e2e/test_distill.py"),
     (r"train (?!.*--dry-run).*", "a training", "tests/e2e/test_training.py"),
     (r"rollout .*", "a model", "tests/integration/test_rollout_command.py"),
     (r"eval (?!compare|report)(?!.*--agent).*", "a model", "tests/integration/test_eval.py"),

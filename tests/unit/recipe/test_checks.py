@@ -370,3 +370,30 @@ def test_a_variable_that_a_run_cannot_take_is_refused_by_its_key(
     message = refusal(f"cluster.environment.{variable}")
     assert f"`cluster.environment.{variable.partition('=')[0]}`" in message
     assert sentence in message and "hunter2" not in message
+
+
+DISTILLED = ("trainer.method=distill", "distill.teacher=org/teacher")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (DISTILLED[:1], "`distill.teacher` is not set: a model directory, a checkpoint"),
+        (DISTILLED[1:], "`distill.teacher` is used with `trainer.method: distill` only"),
+        ((*DISTILLED, "rollout.temperature=0.7"), "`rollout.temperature` is 0.7, and a teacher"),
+        ((*DISTILLED, "distill.gpus=2"), "`distill.gpus` is for GPUs"),
+        ((*DISTILLED, "distill.reward_coef=-1"), "`distill.reward_coef`"),
+        ((*DISTILLED, "distill.reward_coef=1", "rollout.n=1"), "`rollout.n` must be at least 2"),
+        (("trainer.method=distil",), "did you mean `distill`?"),
+    ],
+)
+def test_a_teacher_and_its_method_go_together(overrides: tuple[str, ...], sentence: str) -> None:
+    assert sentence in refusal(*overrides)
+
+
+def test_a_teacher_alone_compares_no_episodes() -> None:
+    loaded = recipe.load({}, [*DISTILLED, "rollout.n=1"])
+    assert (loaded.teacher, loaded.compares_rewards, loaded.gpus_of_machine) == ("org/teacher", False, 2)
+    assert recipe.load({}, [*DISTILLED, "distill.reward_coef=0.1"]).compares_rewards
+    without = recipe.load({})
+    assert (without.teacher, without.compares_rewards, without.gpus_of_machine) == (None, True, 1)

@@ -51,6 +51,10 @@ def test_a_run_that_learns_raises_none(steps: list[Any]) -> None:
     assert kinds(rows) == []
 
 
+def test_a_teacher_has_something_to_learn_from_where_all_rewards_are_equal() -> None:
+    assert kinds([(GOOD | {"teacher_kl": 0.1}, Episodes(varied_tasks=0))] * 2 * STEPS) == []
+
+
 def test_each_sign_raises_one_alarm_while_it_lasts_and_another_when_it_comes_back() -> None:
     bad = {
         "no_variance": (GOOD, Episodes(varied_tasks=0)),

@@ -224,7 +224,7 @@ def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Pa
     rows = replay.record.rows.rows
     rows[1]["reward"] = None
     replay.record.accuracies[2] = 0.5
-    rows[2] |= {"staleness": 0.25, "max_staleness": 1}
+    rows[2] |= {"staleness": 0.25, "max_staleness": 1, "teacher_kl": 0.5}
     assert replay.status.current() == Status(
         phase="training",
         step=3,
@@ -240,6 +240,7 @@ def test_the_status_has_the_figures_of_the_last_step_and_of_the_run(tmp_path: Pa
         steps_done=2,
         rewards=(0.0625,),
         accuracies=(0.0, 0.5),
+        teacher_kls=(0.5,),
         outcomes={"answered": 11, "overlong": 5},
         outcomes_of="step 2",
         tool_errors=1,

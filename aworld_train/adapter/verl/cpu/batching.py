@@ -133,6 +133,24 @@ class ContinuousBatcher:
         self.running.clear()
         self.cache.rows = 0
 
+    def score_prompt(self, request: GenerationRequest) -> tuple[list[list[int]], list[list[float]]]:
+        """Sample one token, and return ids and log-probabilities for each position of the prompt, at temperature 1.
+
+        A position has those of the token after it: its own, or the likeliest. The last one's are 0, as VeRL has it.
+        """
+        self.check(request)
+        tokens, likeliest = torch.tensor([request.prompt]), request.params.prompt_logprobs
+        with torch.inference_mode():
+            logits = self.model(input_ids=tokens, use_cache=False).logits[0].float()
+            chosen, logprobs = sample(logits[-1:], [request.params], self._generator, [request.generator])
+            logits = logits[:-1]
+            ids = logits.topk(likeliest).indices if likeliest else tokens[0, 1:, None]
+            values = logits.gather(1, ids) - logits.logsumexp(dim=-1, keepdim=True)
+        request.tokens, request.logprobs = chosen.tolist(), logprobs.tolist()
+        request.finish_reason = self._ending(request, request.tokens[0])
+        width = likeliest or 1
+        return [*ids.tolist(), [0] * width], [*values.tolist(), [0.0] * width]
+
     def drop(self) -> None:
         self.waiting.clear()
         self.running.clear()

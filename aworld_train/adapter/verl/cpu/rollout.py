@@ -17,8 +17,8 @@ Part = tuple[list[str], list[Any], bool]
 """The names of some weights, these as arrays of NumPy, and whether they are the last."""
 
 
-def server_name(replica_rank: int) -> str:
-    return f"transformers_server_{replica_rank}"
+def server_name(replica_rank: int, *, is_teacher: bool = False) -> str:
+    return f"transformers_{'teacher' if is_teacher else 'server'}_{replica_rank}"
 
 
 class TransformersReplica(RolloutReplica):  # type: ignore[misc]
@@ -30,11 +30,12 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
                 "the transformers engine keeps each replica in one process: "
                 "tensor, data and pipeline parallel sizes of the rollout must be 1"
             )
+        name = server_name(self.replica_rank, is_teacher=self.is_teacher_model)
         node = await self.workers[0].__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
         server = (
             ray.remote(TransformersServer)
             .options(
-                name=server_name(self.replica_rank),
+                name=name,
                 num_cpus=0,
                 max_concurrency=self.max_concurrency,
                 scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -46,7 +47,7 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
         await server.ready.remote()
         self.servers = [server]
         self._server_handle = server
-        self._server_address = server_name(self.replica_rank)
+        self._server_address = name
 
 
 class TransformersRollout(BaseRollout):  # type: ignore[misc]

@@ -20,6 +20,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1, None),
     "logprobs": (0, 1, None),
     "include_stop_str_in_output": (True, None),
+    "detokenize": (False, True, None),
 }
 
 
@@ -42,6 +43,7 @@ class GenerationParams:
     stop: tuple[str, ...] = ()
     top_logprobs: int = 0
     seed: int | None = None
+    prompt_logprobs: int | None = None  # of each position: 0 its own token's, k those of the k likeliest
 
     @classmethod
     def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
@@ -57,7 +59,8 @@ class GenerationParams:
             ignore_eos=bool(rest.pop("ignore_eos", False)),
             stop=_texts(rest.pop("stop", None)),
             top_logprobs=int(rest.pop("top_logprobs", None) or 0),
-            seed=_seed(rest.pop("seed", None)),
+            seed=_whole(rest.pop("seed", None)),
+            prompt_logprobs=_whole(rest.pop("prompt_logprobs", None)),
         )
         for key, value in rest.items():
             if key not in _NEUTRAL:
@@ -74,6 +77,11 @@ class GenerationParams:
             raise ValueError(f"top_k must be -1 (off) or at least 1, not {params.top_k}")
         if not 0 <= params.top_logprobs <= MAX_TOP_LOGPROBS:
             raise ValueError(f"top_logprobs must be 0 to {MAX_TOP_LOGPROBS}, not {params.top_logprobs}")
+        if params.prompt_logprobs is not None and (params.prompt_logprobs < 0 or params.max_tokens != 1):
+            raise ValueError(
+                f"prompt_logprobs must be at least 0 and goes with max_tokens=1, not {params.prompt_logprobs} with "
+                f"{params.max_tokens}"
+            )
         return params
 
 
@@ -81,7 +89,7 @@ def _texts(stop: Any) -> tuple[str, ...]:
     return tuple(filter(None, [stop] if isinstance(stop, str) else stop or ()))
 
 
-def _seed(value: Any) -> int | None:
+def _whole(value: Any) -> int | None:
     return None if value is None else int(value)
 
 

@@ -94,6 +94,8 @@ class TransformersServer:
         request = GenerationRequest(
             request_id, prompt, params, versions=(self._global_steps, self._global_steps)
         )
+        if params.prompt_logprobs is not None:
+            return await self._scored(request)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batcher.check(request)
         self._incoming.append(request)
@@ -114,6 +116,20 @@ class TransformersServer:
                 "max_global_steps": last,
                 "num_cached_tokens": request.reused_tokens,
                 "top_logprobs": request.top_logprobs,
+            },
+        )
+
+    async def _scored(self, request: GenerationRequest) -> TokenOutput:
+        await self._weights_whole.wait()
+        ids, logprobs = await self._on_worker(self._batcher.score_prompt, request)
+        return TokenOutput(
+            token_ids=request.tokens,
+            log_probs=request.logprobs,
+            stop_reason="completed",
+            extra_fields={
+                "global_steps": self._global_steps,
+                "prompt_ids": ids,
+                "prompt_logprobs": logprobs,
             },
         )
 

@@ -15,6 +15,7 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from aworld_train.adapter.verl.advantages import (
     Sample,
+    by_teacher,
     correct,
     episodes_of,
     estimate,
@@ -304,3 +305,48 @@ def test_a_mean_over_rows_is_weighed_by_the_row_s_part_of_its_episode() -> None:
     mask = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 0]])
     shares = shares_of_tokens(mask, ["a_0_0", "a_0_1", "a_0_2", "a_1_0"])
     assert shares.tolist() == [0.75, 0.25, 0.0, 1.0]
+
+
+VOCABULARY = 7
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=4),
+    seed=st.integers(),
+)
+def test_a_teacher_s_advantage_is_minus_the_reverse_kl_of_each_sampled_token(
+    lengths: list[tuple[int, int]], seed: int
+) -> None:
+    """The reference goes over the tokens of each row one by one, in float64."""
+    random = np.random.default_rng(abs(seed))
+    student = np.zeros((len(lengths), max(response for _, response in lengths)))
+    expected, teacher = np.zeros_like(student), []
+    for row, (prompt, response) in enumerate(lengths):
+        tokens = random.integers(VOCABULARY, size=prompt + response)
+        own, other = (_log_softmax(random.normal(size=(prompt + response, VOCABULARY))) for _ in range(2))
+        for place in range(response):
+            at, token = prompt + place - 1, tokens[prompt + place]
+            student[row, place] = own[at, token]
+            expected[row, place] = -(own[at, token] - other[at, token])
+        # As VeRL has it: at each place the value of the token after it, and 0 at the end.
+        scored = [*(other[at, tokens[at + 1]] for at in range(prompt + response - 1)), 0.0]
+        teacher.append(torch.tensor(scored)[:, None])
+    found = by_teacher(teacher, torch.tensor(student), [response for _, response in lengths])
+    assert found.numpy() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_policy_gradient_of_that_advantage_is_the_gradient_of_the_reverse_kl() -> None:
+    """Over every token that can be sampled, with its probability; torch differentiates the divergence itself."""
+    torch.manual_seed(0)
+    logits, other = torch.randn(2, VOCABULARY, dtype=torch.float64)
+    logits.requires_grad_()
+    own, teacher = logits.log_softmax(-1), other.log_softmax(-1)
+    (exact,) = torch.autograd.grad((own.exp() * (own - teacher)).sum(), logits, retain_graph=True)
+    rows = [torch.tensor([[float(value)], [0.0]], dtype=torch.float64) for value in teacher]
+    advantages = by_teacher(rows, own.detach()[:, None], [1] * VOCABULARY)[:, 0]
+    (found,) = torch.autograd.grad(-(own.detach().exp() * advantages * own).sum(), logits)
+    assert found.tolist() == pytest.approx(exact.tolist(), abs=1e-12)
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))

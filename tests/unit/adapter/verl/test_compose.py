@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of
@@ -280,3 +281,83 @@ def test_processes_are_forks_where_the_ray_is_the_run_s_own_and_there_is_no_gpu(
     cluster = {"launcher": launcher, "device": device, "nodes": 1 if launcher == "local" else 2}
     recipe = recipes.load({"cluster": cluster, "rollout": {"engine": engine}})
     assert (joins_cluster(recipe), forks(recipe)) == (joins, are_forks)
+
+
+TAUGHT = ("trainer.method=distill", "distill.teacher=org/teacher")
+
+
+@pytest.mark.parametrize(("mode", "gpus"), [("sync", 2), ("separate_async", 3)])
+def test_a_teacher_has_an_engine_and_a_gpu_of_its_own(tmp_path: Path, mode: str, gpus: int) -> None:
+    from verl.utils.config import omega_conf_to_dataclass
+
+    config = composed(tmp_path, *TAUGHT, f"trainer.mode={mode}", "distill.reward_coef=0.5")
+    schema.check(config, config)
+    assert config["ray_kwargs"]["ray_init"]["num_gpus"] == gpus
+    assert (
+        config["trainer"]["v1"]["sampler"]["sampler_kwargs"].items()
+        >= {"reward_coef": 0.5, "min_group": 2}.items()
+    )
+    parsed = omega_conf_to_dataclass(OmegaConf.create(config["distillation"]))
+    teacher = parsed.teacher_models["default"]
+    assert (teacher.model_path, teacher.num_replicas, teacher.inference.name) == (
+        "org/teacher",
+        1,
+        "transformers",
+    )
+    # A whole episode is its prompt.
+    assert teacher.inference.prompt_length == recipes.load(BASE).max_episode_tokens
+
+
+def test_a_teacher_alone_trains_on_groups_of_one(tmp_path: Path) -> None:
+    config = composed(tmp_path, *TAUGHT)
+    assert config["trainer"]["v1"]["sampler"]["sampler_kwargs"] == {"reward_coef": 0.0, "min_group": 1}
+    assert not composed(tmp_path)["distillation"]["enabled"]
+
+
+def test_verl_s_own_term_of_the_loss_is_nothing_with_a_teacher(tmp_path: Path) -> None:
+    """The teacher is in the advantages: loss and gradient are those of VeRL's policy loss."""
+    import torch
+    from tensordict import TensorDict
+    from verl.trainer.distillation import distillation_ppo_loss
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.utils.losses import ppo_loss
+
+    config = OmegaConf.create(composed(tmp_path, *TAUGHT))
+    actor, distillation = (
+        omega_conf_to_dataclass(part) for part in (config.actor_rollout_ref.actor, config.distillation)
+    )
+
+    def jagged(*rows: list[float]) -> torch.Tensor:
+        return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+    sampled = torch.tensor(
+        [[-1.0, -0.5, -2.0, -1.5, -0.1], [-0.7, -0.2, -0.3, -3.0, 0.0]], requires_grad=True
+    )
+    lengths = (5, 4)
+    batch = TensorDict(
+        {
+            "prompts": jagged([1, 2], [1]),
+            "responses": jagged([1, 2, 3], [1, 2, 3]),
+            "attention_mask": jagged([1] * 5, [1] * 4),
+            "response_mask": jagged([1, 1, 0], [1, 1, 1]),
+            "old_log_probs": jagged([-0.5, -2.0, -1.5], [-0.7, -0.2, -0.3]),
+            "advantages": jagged([1.0, -1.0, 0.5], [0.5, 0.5, -2.0]),
+            "teacher_logprobs": torch.nested.as_nested_tensor(
+                [torch.full((length, 1), -50.0) for length in lengths], layout=torch.jagged
+            ),
+        },
+        batch_size=2,
+    )
+    tu.assign_non_tensor(batch, dp_size=1, batch_num_tokens=5, global_batch_size=2)
+
+    def outcome(loss: Any, **more: Any) -> tuple[float, list[Any]]:
+        rows = [row[:length] for row, length in zip(sampled, lengths, strict=True)]
+        output = {"log_probs": torch.nested.as_nested_tensor(rows, layout=torch.jagged)}
+        value, _ = loss(actor, model_output=output, data=batch.clone(), **more)
+        (gradient,) = torch.autograd.grad(value, sampled)
+        return float(value), gradient.tolist()
+
+    expected = outcome(ppo_loss)
+    assert outcome(distillation_ppo_loss, distillation_config=distillation) == expected
+    assert any(map(any, expected[1]))

@@ -288,3 +288,22 @@ def test_a_path_that_reads_as_a_reference_is_refused(tmp_path: Path, monkeypatch
         "model.path": f"`model.path`: {folder}/model has '${{' in its path",
         "dataset.train": f"`dataset.train`: {folder}/t.parquet has '${{' in its path",
     }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "sentence"),
+    [
+        (["cluster.launcher=ray"], "cluster.launcher", "on one machine alone"),
+        (["rollout.engine=vllm"], "rollout.engine", "by the engine transformers alone"),
+        (["verl.distillation.enabled=false"], "verl.distillation.enabled", "composes it from `distill`"),
+        (["verl.distillation.teacher_models.teacher_model.inference.enforce_eager=false"], None, ""),
+        ([], None, ""),
+    ],
+)
+def test_a_teacher_is_where_it_can_be_served_and_as_the_recipe_says(
+    overrides: list[str], key: str | None, sentence: str
+) -> None:
+    taught = ["trainer.method=distill", "distill.teacher=org/teacher"]
+    refused = _faults([*taught, *overrides], "transformers", "cpu")
+    assert list(refused) == ([key] if key else [])
+    assert sentence in "".join(refused.values())

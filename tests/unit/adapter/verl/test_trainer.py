@@ -213,6 +213,40 @@ def test_advantages_are_of_episodes_and_written_for_every_row(written: dict[str,
     assert metrics == {"training/groups": 2, "training/equal_groups": 0}
 
 
+@pytest.mark.parametrize("reward_coef", [0.0, 1.0, 0.5])
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+def test_a_teacher_s_advantages_are_added_to_those_of_the_rewards_for_every_row(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch, reward_coef: float, aggregation: str
+) -> None:
+    """Every token is less likely to the teacher by a nat, but for those of the last row: these by two more."""
+    read = trainer.queue.kv_batch_get
+
+    def with_teacher(**what: Any) -> TensorDict:
+        columns: TensorDict = read(**what)
+        rows = [torch.full((3 + len(mask), 1), math.log(RATIO) - 1) for mask in MASKS]
+        rows[-1] -= 2
+        for row in rows:
+            row[-1] = 0.0
+        columns["teacher_logprobs"] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+        return columns
+
+    monkeypatch.setattr(trainer.queue, "kv_batch_get", with_teacher)
+    changes = {
+        "trainer": {"v1": {"sampler": {"sampler_kwargs": {"reward_coef": reward_coef}}}},
+        "actor_rollout_ref": {"actor": {"loss_agg_mode": aggregation}},
+    }
+    metrics: dict[str, Any] = {}
+    made(**changes)._compute_advantage(batch_of(), metrics)
+    shares = [0.4, 0.6, 1.0, 1.0, 0.5, 0.5] if aggregation == "seq-mean-token-mean" else [1.0] * 6
+    rewards, teacher = [1.0, 1.0, -1.0, 0.5, -0.5, -0.5], [-1.0] * 5 + [-3.0]
+    for row, mask, reward, taught, share in zip(
+        written["fields"]["advantages"].unbind(), MASKS, rewards, teacher, shares, strict=True
+    ):
+        trained = row[torch.tensor(mask).bool()].tolist()
+        assert trained == pytest.approx([share * (reward_coef * reward + taught)] * sum(mask), abs=1e-6)
+    assert metrics["training/teacher_kl"] == pytest.approx((9 + 3) / 10, abs=1e-6)
+
+
 def test_a_group_of_equal_rewards_is_counted(
     written: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import ray
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -215,6 +216,59 @@ async def test_a_reward_function_that_is_not_the_recipe_s_is_recorded_and_waited
         )
     else:
         assert (line["reward"], line["scores"], len(queue.rows)) == (0.5, {"style": 0.25}, 2)
+
+
+class Teacher:
+    """VeRL's manager of teachers: scores every token as its number, or fails."""
+
+    def __init__(self, error: Exception | None = None):
+        self.asked: list[list[int]] = []
+        self._error = error
+
+    async def compute_teacher_logprobs_single(self, sequence_ids: list[int], **_: Any) -> Any:
+        self.asked.append(sequence_ids)
+        assert [name for kind, name, _ in waits._open.values() if kind == "model"] == ["the teacher"]
+        if self._error is not None:
+            raise self._error
+        return torch.tensor(sequence_ids)[:, None], -torch.tensor(sequence_ids)[:, None].float()
+
+
+def taught(teacher: Teacher) -> Any:
+    made = worker([HEALTHY], n=1, min_healthy=1, loop=TwoRows)
+    made.distillation_enabled, made.teacher_key, made.teacher_server_manager = True, "data_source", teacher
+    made._min_healthy = 0
+    return made
+
+
+async def test_a_teacher_scores_each_row_of_an_episode_once(
+    queue: Queue, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[Any] = []
+
+    async def put_rows(*, fields: Any, **more: Any) -> None:
+        rows.extend(fields)
+        await queue.put_rows(fields=fields, **more)
+
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq.async_kv_batch_put", put_rows)
+    teacher = Teacher()
+    await play(taught(teacher))
+    assert len(teacher.asked) == len(rows) == 2
+    for row in rows:
+        assert row["teacher_logprobs"].flatten().tolist() == [-token for token in row["input_ids"].tolist()]
+    assert outcomes(run_dir) == {"answered": 1}
+
+
+async def test_validations_ask_no_teacher(queue: Queue, run_dir: Path) -> None:
+    teacher = Teacher(ValueError("it must not be asked"))
+    await play(taught(teacher), validate=True)
+    assert teacher.asked == [] and len(queue.rows) == 2
+
+
+async def test_what_a_teacher_did_not_score_is_not_trained_on(queue: Queue, run_dir: Path) -> None:
+    await play(taught(Teacher(ray.exceptions.RayError("out of memory"))))
+    (line,) = lines(run_dir)
+    assert "the teacher failed: RayError: out of memory" in line["cause"]
+    assert queue.rows == [] and queue.status["task"] == "failure"
 
 
 async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:

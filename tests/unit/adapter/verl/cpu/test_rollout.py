@@ -67,8 +67,9 @@ async def test_weights_in_another_format_are_refused(sender: tuple[Any, list[Any
     assert len(sender[1]) == 1
 
 
+@pytest.mark.parametrize(("is_teacher", "name"), [(False, "server"), (True, "teacher")])
 async def test_a_server_is_started_on_the_node_of_its_rank_and_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_teacher: bool, name: str
 ) -> None:
     calls: list[Any] = []
 
@@ -92,18 +93,18 @@ async def test_a_server_is_started_on_the_node_of_its_rank_and_waited_for(
     monkeypatch.setattr(TransformersReplica, "max_concurrency", 9)
     made: Any = object.__new__(TransformersReplica)
     made.world_size, made.replica_rank, made.gpus_per_node = 1, 2, 4
-    made.config, made.model_config = "config", "model"
+    made.config, made.model_config, made.is_teacher_model = "config", "model", is_teacher
     made.workers = [SimpleNamespace(__ray_call__=SimpleNamespace(remote=node))]
     await made.launch_servers()
     given = calls[0]
     strategy = given.pop("scheduling_strategy")
     assert (strategy.node_id, strategy.soft) == ("ab" * 28, False)
-    assert given == {"name": "transformers_server_2", "num_cpus": 0, "max_concurrency": 9}
+    assert given == {"name": f"transformers_{name}_2", "num_cpus": 0, "max_concurrency": 9}
     assert calls[1:] == [("config", "model", 2, 4), "ready"]
     assert (made.servers, made._server_handle, made._server_address) == (
         [server],
         server,
-        "transformers_server_2",
+        f"transformers_{name}_2",
     )
 
 

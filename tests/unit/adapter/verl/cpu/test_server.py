@@ -320,6 +320,44 @@ async def test_the_most_likely_tokens_come_with_those_requests_that_want_them(
     assert [each[0][1] for each in likely] == wanting.log_probs
 
 
+@pytest.mark.parametrize("length", [1, 20, 63])
+@pytest.mark.parametrize("likeliest", [0, 1, 5])
+async def test_a_prompt_is_scored_as_the_model_itself_does_in_float64(
+    server: TransformersServer, model_dir: Path, length: int, likeliest: int
+) -> None:
+    tokens = prompt(length, length)
+    params = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": likeliest, "detokenize": False}
+    [output] = await results(asyncio.create_task(server.generate("r", tokens, params)))
+    exact = Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float64).eval()
+    with torch.inference_mode():
+        logprobs = exact(torch.tensor([tokens])).logits[0].log_softmax(-1)[:-1]
+    best = logprobs.topk(likeliest or 1)
+    expected_ids = best.indices.tolist() if likeliest else [[token] for token in tokens[1:]]
+    found_ids, found = (output.extra_fields[f"prompt_{name}"] for name in ("ids", "logprobs"))
+    assert found_ids[:-1] == expected_ids
+    assert found_ids[-1] == [0] * (likeliest or 1) and found[-1] == [0.0] * (likeliest or 1)
+    for at, (row, ids) in enumerate(zip(found, expected_ids, strict=False)):
+        assert row == pytest.approx(logprobs[at, ids].tolist(), abs=1e-5)
+    assert len(found) == length
+    assert len(output.token_ids) == len(output.log_probs) == 1 and output.stop_reason == "completed"
+
+
+async def test_prompts_are_scored_while_others_are_sampled_and_with_whole_weights_alone(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    others = [start(server, prompt(seed), max_tokens=60) for seed in range(3)]
+    await until_sampled(server, 1)
+    first, second = parts(model)
+    await server.update_weights(*first, False, None)
+    scored = asyncio.create_task(server.generate("r", prompt(9), {"max_tokens": 1, "prompt_logprobs": 0}))
+    await asyncio.sleep(0.05)
+    assert not scored.done()
+    await server.update_weights(*second, True, 3)
+    *sampled, output = await results(*others, scored)
+    assert [len(each.token_ids) for each in sampled] == [60] * 3
+    assert len(output.extra_fields["prompt_logprobs"]) == 20 and output.extra_fields["global_steps"] == 3
+
+
 async def test_the_step_of_the_weights_is_reported(
     server: TransformersServer, model: Qwen3ForCausalLM
 ) -> None:
@@ -387,13 +425,19 @@ async def test_a_request_whose_caller_gave_up_disturbs_no_other(server: Transfor
     [
         ([1, 2], {"temperature": -1}, None, "temperature must be at least 0"),
         ([1, 2], {"repetition_penalty": 1.5}, None, "does not support repetition_penalty"),
+        ([1, 2], {"max_tokens": 2, "prompt_logprobs": 0}, None, "goes with max_tokens=1"),
+        ([1, 2], {"max_tokens": 1, "prompt_logprobs": -1}, None, "prompt_logprobs must be at least 0"),
+        ([], {"max_tokens": 1, "prompt_logprobs": 0}, None, "at least one token"),
         ([1, 2], {"guided_json": "{}"}, None, "does not know the sampling parameter"),
         ([1, 2], {}, {"image_data": ["an image"]}, "serves text only"),
         ([1, 2], {}, {"video_data": ["a video"]}, "serves text only"),
         ([], {}, None, "at least one token"),
         ([1] * (64 + RESPONSE), {}, None, "the prompt has 224 tokens"),
     ],
-    ids=["temperature", "penalty", "unknown", "image", "video", "empty", "long"],
+    ids=[
+        *("temperature", "penalty", "scored and sampled", "scores", "nothing to score"),
+        *("unknown", "image", "video", "empty", "long"),
+    ],
 )
 async def test_what_cannot_be_served_is_refused_and_leaves_the_server_working(
     server: TransformersServer, given: list[int], params: dict[str, Any], images: Any, complaint: str
