@@ -30,7 +30,7 @@ from aworld_train.adapter.verl.cpu import PLATFORM_MODULE  # noqa: E402
 from aworld_train.recipe.device import on_cpu  # noqa: E402
 
 PROMPT_SHARE = 2 / 3
-"""Of a row's tokens, as in the recipes for GAIA: 16,384 of 24,576."""
+"""Of a row's tokens."""
 
 
 class Phases:

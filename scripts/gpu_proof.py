@@ -64,7 +64,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 """Of Qwen3-0.6B, of 8B with two layers, and of 4B: what differs between them."""
-LONG_RECIPE, LORA_RECIPE = "gaia-qwen3-4b-1gpu", "gsm8k-qwen2.5-1.5b-1gpu"
+LONG_RECIPE, LORA_RECIPE = "gaia/qwen3-4b-1gpu", "gsm8k-qwen2.5-1.5b-1gpu"
 KEPT = (
     "algorithm",
     "cluster",

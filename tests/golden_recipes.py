@@ -69,9 +69,10 @@ def _values(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
 
 def main() -> None:
     """Write the files of all ready recipes."""
-    FOLDER.mkdir(exist_ok=True)
     for name in TRAINED:
-        (FOLDER / f"{name}.yaml").write_text(golden(name), encoding="utf-8")
+        file = FOLDER / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(golden(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def placed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         f"name: more\nextends: base/multinode\nmodel: {{path: org/model}}\ncluster: {{nodes: {NODES + 1}}}\n"
         "dataset: {train: t.parquet, val: v.parquet}\ntrainer: {batch_size: 40}\n"
     )
-    with ray_cluster(NODES, gpus=GPUS, cpus=logical_cpus(LOADED["gaia-qwen3-32b-multinode"])) as cluster:
+    with ray_cluster(NODES, gpus=GPUS, cpus=logical_cpus(LOADED["gaia/qwen3-32b-multinode"])) as cluster:
         done = subprocess.run(
             [sys.executable, "-m", "tests.placed_ranks", *ON_GPUS, str(more)],
             env={

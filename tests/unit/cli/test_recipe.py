@@ -219,7 +219,7 @@ def test_check_of_a_recipe_for_gpus_says_how_long_episodes_wait_for_a_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {"data": {}})
-    checked = run("check", "gaia-qwen3-8b-8gpu", "--no-files", "env.workers=2")
+    checked = run("check", "gaia/qwen3-8b-8gpu", "--no-files", "env.workers=2")
     assert checked.exit_code == 0 and "128 episodes at a time share 2 tool workers" in checked.stderr
 
 
@@ -265,7 +265,7 @@ def test_list_has_recipes_by_what_they_run_on_and_bases_apart() -> None:
     ]
     kinds = {row["name"]: row["kind"] for row in json.loads(run("list", "--json").stdout)["recipes"]}
     assert kinds["quickstart"] == "cpu" and kinds["gsm8k-qwen2.5-1.5b-1gpu"] == "gpu"
-    assert kinds["gaia-qwen3-8b-8gpu"] == "gpus" and kinds["gaia-qwen3-32b-multinode"] == "multinode"
+    assert kinds["gaia/qwen3-8b-8gpu"] == "gpus" and kinds["gaia/qwen3-32b-multinode"] == "multinode"
     assert {name for name, kind in kinds.items() if kind == "base"} == {
         "base/cpu",
         "base/gpu-1",

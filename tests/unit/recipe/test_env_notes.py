@@ -6,7 +6,7 @@ from aworld_train import recipe as recipes
 from aworld_train.env import workers
 from aworld_train.recipe.env_notes import queue_note
 
-GAIA = "gaia-qwen3-8b-8gpu"
+GAIA = "gaia/qwen3-8b-8gpu"
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_where_nobody_waits_nothing_is_said(name: str, overrides: list[str], epi
     assert note(name, *overrides, episodes=episodes) is None
 
 
-@pytest.mark.parametrize("name", ["gaia-qwen3-4b-1gpu", GAIA, "gaia-qwen3-32b-multinode"])
+@pytest.mark.parametrize("name", ["gaia/qwen3-4b-1gpu", GAIA, "gaia/qwen3-32b-multinode"])
 def test_the_ready_recipes_queue_within_their_limit_on_machines_of_their_size(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,9 +48,9 @@ CARDS = {"24 GB": 24_564 * MIB, "80 GB": 81_559 * MIB}
 """As nvidia-smi lists an RTX 4090 and an H100."""
 ON_GPUS = [
     "gsm8k-qwen2.5-1.5b-1gpu",
-    "gaia-qwen3-4b-1gpu",
-    "gaia-qwen3-8b-8gpu",
-    "gaia-qwen3-32b-multinode",
+    "gaia/qwen3-4b-1gpu",
+    "gaia/qwen3-8b-8gpu",
+    "gaia/qwen3-32b-multinode",
 ]
 
 
@@ -134,10 +134,11 @@ def fewest_gpus(model: str, rank: int, memory: int) -> int | None:
     """Beside an engine that has room for its weights and two thirds as much besides."""
     sizes = [f"model.attention={FLASH}", f"model.lora.rank={rank}", "trainer.max_batch_tokens=8192"]
     sizes += ["dataset.max_prompt_tokens=4096", "rollout.max_response_tokens=4096", "trainer.batch_size=32"]
+    sizes += ["agent.context.policy=off"]
     for gpus in (1, 2, 4, 8, 16, 32):
         nodes, each = max(1, gpus // 8), min(gpus, 8)
         cluster = [f"cluster.nodes={nodes}", f"cluster.gpus_per_node={each}", "cluster.launcher=slurm"]
-        base = recipes.load("gaia-qwen3-4b-1gpu", [*sizes, *cluster[: 2 + (nodes > 1)]])
+        base = recipes.load("gaia/qwen3-4b-1gpu", [*sizes, *cluster[: 2 + (nodes > 1)]])
         for share, parallel in itertools.product((0.3, 0.4, 0.5), (1, 2, 4, 8)):
             rollout = replace(base.rollout, gpu_memory=share, tensor_parallel=parallel)
             plan = plan_of(replace(base, rollout=rollout), shape(model), memory)
@@ -152,9 +153,10 @@ def test_gpus_that_share_a_longer_row_hold_as_much() -> None:
         "dataset.max_prompt_tokens=65536",
         "rollout.max_response_tokens=65536",
         "trainer.sequence_parallel=8",
+        "trainer.max_batch_tokens=20480",
     ]
-    base = recipes.load("gaia-qwen3-8b-8gpu", [f"model.attention={FLASH}"])
-    shared = recipes.load("gaia-qwen3-8b-8gpu", [f"model.attention={FLASH}", *longer])
+    base = recipes.load("gaia/qwen3-8b-8gpu", [f"model.attention={FLASH}"])
+    shared = recipes.load("gaia/qwen3-8b-8gpu", [f"model.attention={FLASH}", *longer])
     plans = [plan_of(recipe, shape("Qwen/Qwen3-8B"), 0) for recipe in (base, shared)]
     assert plans[0] == plans[1]
 
@@ -167,10 +169,12 @@ MEASURED = {"load": 18_500, "log-probability": 20_560, "backward": 77_840, "opti
 @pytest.mark.parametrize("phase", MEASURED)
 def test_the_plan_is_what_an_h100_held(phase: str) -> None:
     recipe = recipes.load(
-        "gaia-qwen3-4b-1gpu",
+        "gaia/qwen3-4b-1gpu",
         [
             "model.lora.rank=0",
             "trainer.offload=all",
+            "agent.context.policy=off",
+            "rollout.max_response_tokens=8192",
             "trainer.max_batch_tokens=24576",
             "model.attention=sdpa",
         ],
@@ -292,7 +296,7 @@ def test_an_engine_loads_what_the_plan_sends_it(tensor_parallel: int, measured: 
 def test_what_waits_in_the_machine_is_not_on_the_gpu_while_it_samples(
     offload: str, stays: set[str], away: int
 ) -> None:
-    recipe = recipes.load("gaia-qwen3-32b-multinode", [f"trainer.offload={offload}", "model.attention=sdpa"])
+    recipe = recipes.load("gaia/qwen3-32b-multinode", [f"trainer.offload={offload}", "model.attention=sdpa"])
     model = shape("Qwen/Qwen3-32B")
     plan = plan_of(recipe, model, 1000)
     assert set(plan.phases["sample"]) == {"process", "engine", *stays}
@@ -305,7 +309,7 @@ def test_what_waits_in_the_machine_is_not_on_the_gpu_while_it_samples(
 def test_adapters_leave_moments_and_gradients_for_themselves_alone() -> None:
     model = shape("Qwen/Qwen3-4B")
     backward, with_all = (
-        plan_of(recipes.load("gaia-qwen3-4b-1gpu", ["model.attention=sdpa", *more]), model, 0).phases[
+        plan_of(recipes.load("gaia/qwen3-4b-1gpu", ["model.attention=sdpa", *more]), model, 0).phases[
             "backward"
         ]
         for more in ([], ["model.lora.rank=0"])
@@ -320,14 +324,14 @@ def test_adapters_leave_moments_and_gradients_for_themselves_alone() -> None:
 def test_logits_are_whole_where_the_head_is_another_one() -> None:
     flash, whole = "model.attention=flash_attention_2", "model.attention=sdpa"
     untied, tied = (
-        plan_of(recipes.load("gaia-qwen3-8b-8gpu", [flash]), shape(model), 0).phases["backward"]
+        plan_of(recipes.load("gaia/qwen3-8b-8gpu", [flash]), shape(model), 0).phases["backward"]
         for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3-4B")
     )
-    assert untied["logits"] == 4 * 16_384 * 151_936 and "one layer" not in untied
+    assert untied["logits"] == 4 * 20_480 * 151_936 and "one layer" not in untied
     assert "logits" not in tied and tied["one layer"] > 0
-    on_one = ["trainer.sequence_parallel=1", "trainer.max_batch_tokens=24576", whole]
-    without = plan_of(recipes.load("gaia-qwen3-8b-8gpu", on_one), shape("Qwen/Qwen3-8B"), 0)
-    assert without.phases["backward"]["logits"] == 4 * 24_576 * 151_936
+    on_one = ["trainer.sequence_parallel=1", "trainer.max_batch_tokens=40960", whole]
+    without = plan_of(recipes.load("gaia/qwen3-8b-8gpu", on_one), shape("Qwen/Qwen3-8B"), 0)
+    assert without.phases["backward"]["logits"] == 4 * 40_960 * 151_936
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ def test_a_ready_recipe_composes_to_its_golden_file(name: str) -> None:
 
 
 def test_every_golden_file_has_its_recipe() -> None:
-    assert sorted(file.stem for file in FOLDER.glob("*.yaml")) == sorted(TRAINED)
+    files = FOLDER.rglob("*.yaml")
+    assert sorted(file.relative_to(FOLDER).with_suffix("").as_posix() for file in files) == sorted(TRAINED)
 
 
 @pytest.mark.parametrize("name", SUPERVISED)

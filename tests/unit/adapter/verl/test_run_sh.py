@@ -12,8 +12,8 @@ from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.recipe_keys import recipe_from
 from aworld_train.recipe.tree import merge, nested
 
-# The script has one episode per task, a prompt without room for the schemas of tools, and all weights; the ready recipe
-# has more of both, and adapters.
+# The script has one episode per task, a prompt without room for the schemas of tools, few turns, and all weights; the
+# ready recipe has more of these, and adapters.
 AS_IN_THE_SCRIPT = [
     "name=qwe3",
     "dataset.train=[train.parquet]",
@@ -25,6 +25,8 @@ AS_IN_THE_SCRIPT = [
     "trainer.lr=1.0e-6",
     "trainer.offload=all",
     "rollout.gpu_memory=0.75",
+    "agent.max_turns=8",
+    "agent.context.policy=off",
 ]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 SETTINGS = {
@@ -99,7 +101,7 @@ VARIABLES = {
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     variables = [f"cluster.environment.{name}='{value}'" for name, value in VARIABLES.items()]
-    loaded = recipes.load("gaia-qwen3-4b-1gpu", [*AS_IN_THE_SCRIPT, *variables])
+    loaded = recipes.load("gaia/qwen3-4b-1gpu", [*AS_IN_THE_SCRIPT, *variables])
     return compose(loaded, tmp_path_factory.mktemp("run"))
 
 
