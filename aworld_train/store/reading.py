@@ -239,7 +239,7 @@ class Store:
         ]
         query = (
             select(task.id, task.index, task.source, task.scorer, task.question, task.answer, *figures)
-            .where(task.run == self.place.run, select(episode.id).where(is_played).exists())
+            .where(task.run == self.place.run, select(episode.task).where(is_played).exists())
             .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)

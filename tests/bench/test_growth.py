@@ -208,6 +208,8 @@ def test_a_batch_or_page_of_episodes_costs_the_same_in_a_larger_store(tmp_path: 
             costs["a batch"].append(least(read_episodes, store, ids, rounds=5))
             costs["figures"].append(least(store.figures, rounds=5))
             costs["a page"].append(least(store.episodes, limit=BATCH, descending=True, rounds=5))
+            costs["the first tasks"].append(least(store.tasks, limit=BATCH, rounds=5))
+            costs["a tool"].append(least(store.episodes, "tool=calculator", limit=BATCH, rounds=5))
             costs["a search"].append(least(store.episodes, limit=BATCH, search="word1", rounds=5))
     for name, each in costs.items():
         print(f"{name}: {', '.join(f'{cost * 1e3:.1f}' for cost in each)} ms in stores of {STORE_SIZES}")
