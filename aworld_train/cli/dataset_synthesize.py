@@ -110,7 +110,8 @@ def synthesize_command(
 
 
 def _print_report(report: "SynthesisReport", out: Path) -> None:
-    console.print_table(("task", "count"), [(name, str(count)) for name, count in report.tasks.items()])
+    counts = [("kept", report.kept), *report.dropped.items(), ("proposed", report.proposals)]
+    console.print_table(("task", "count"), [(str(name), str(count)) for name, count in counts])
     console.note(
         f"{report.changes['verified']} of {report.changes['proposed']} changes that make tasks harder were verified."
     )

@@ -18,7 +18,7 @@ def test_a_run_trains_on_what_a_synthesis_kept_with_the_tools_that_it_shows(tmp_
     folder = make_folder(tmp_path)
     with OpenAIStub(SynthesisModel()) as stub:
         report = finish(start(folder, stub, "kept"))
-    assert report["tasks"]["kept"] == 2
+    assert report["kept"] == 2
     overrides = [
         f"model.path={SHIPPED}",
         "dataset.train=data/kept/train.parquet",

@@ -19,6 +19,7 @@ from aworld_train.dataset.output import check_replaceable
 from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA
+from aworld_train.dataset.splits import DEFAULT_SPLITS
 from aworld_train.env.attachments import MOUNT_POINT
 from aworld_train.env.containers import engine_answers
 from aworld_train.errors import DatasetError, UsageError
@@ -39,7 +40,6 @@ from aworld_train.evaluation.synthesis.verdicts import (
     Bounds,
     DropReason,
     Solved,
-    kept_table,
     solved_of,
     verdict,
 )
@@ -89,10 +89,11 @@ class SynthesisPlan:
 
 @dataclass(frozen=True)
 class SynthesisReport:
-    """What became of the ``proposals``: ``tasks`` counts those kept, and those dropped by reason."""
+    """What became of the ``proposals``: how many were ``kept``, and how many ``dropped`` for each reason."""
 
     proposals: int
-    tasks: Mapping[str, int]
+    kept: int
+    dropped: Mapping[DropReason, int]
     changes: Mapping[str, int]
     solver_episodes: Path
     dataset: BuildReport
@@ -100,7 +101,8 @@ class SynthesisReport:
     def to_json(self) -> dict[str, Any]:
         return {
             "proposals": self.proposals,
-            "tasks": dict(self.tasks),
+            "kept": self.kept,
+            "dropped": {reason.name: count for reason, count in self.dropped.items()},
             "changes": dict(self.changes),
             "solver_episodes": str(self.solver_episodes),
             "dataset": self.dataset.to_json(),
@@ -152,15 +154,17 @@ class _Synthesis:
             tasks = self._harder(tasks, number)
         tasks = self._kept(self._distinct(tasks))
         proposals = len(seeds) * plan.per_seed
-        table = kept_table(len(tasks), self._dropped)
+        dropped = {reason: self._dropped[reason] for reason in DropReason if self._dropped[reason]}
         if not tasks:
-            lines = "; ".join(f"{reason}: {count}" for reason, count in table.items())
+            lines = "; ".join(f"{reason}: {count}" for reason, count in dropped.items())
             raise DatasetError(
                 f"None of {proposals} proposed tasks is kept ({lines}). {plan.folder}-solve has the attempts; give "
                 "other bounds with --resume, or begin again with more seeds."
             )
-        dataset = self._build(tasks, plan.out, {"train": 0.9, "val": 0.1})
-        return SynthesisReport(proposals, table, self._changes, stage_folder(plan.folder, "solve"), dataset)
+        dataset = self._build("kept", tasks, plan.out, DEFAULT_SPLITS)
+        return SynthesisReport(
+            proposals, len(tasks), dropped, self._changes, stage_folder(plan.folder, "solve"), dataset
+        )
 
     def _tool_folder(self) -> str:
         """Where the tools find a folder of seeds."""
@@ -220,7 +224,7 @@ class _Synthesis:
         if not tasks:
             return []
         folder = stage_folder(self._plan.folder, "candidates")
-        self._build(tasks, folder, {_SPLIT: 1.0})
+        self._build("candidates", tasks, folder, {_SPLIT: 1.0})
         info = pq.read_table(folder / f"{_SPLIT}.parquet", columns=["extra_info"])["extra_info"]
         left = {row["id"] for row in info.to_pylist()}
         self._dropped[DropReason.left_out] += sum(task.id not in left for task in tasks)
@@ -258,8 +262,10 @@ class _Synthesis:
         results = self._stages.run(stage, rows, changes, read, checkpoint=solver)
         return {name: Solved(**solved) for name, solved in results.items()}
 
-    def _build(self, tasks: Sequence[SynthesizedTask], out: Path, splits: Mapping[str, float]) -> BuildReport:
-        file = stage_folder(self._plan.folder, f"{out.name}.jsonl")
+    def _build(
+        self, name: str, tasks: Sequence[SynthesizedTask], out: Path, splits: Mapping[str, float]
+    ) -> BuildReport:
+        file = stage_folder(self._plan.folder, f"{name}.jsonl")
         rows = [task.row(self._plan.scorer, self._system) for task in tasks]
         write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         source = PlannedSource("jsonl", SourceOptions(files=(str(file),)))

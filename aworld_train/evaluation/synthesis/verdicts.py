@@ -5,7 +5,6 @@ more likely wrong than hard.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +15,7 @@ from aworld_train.evaluation.votes import votes_of
 
 
 class DropReason(StrEnum):
-    """Why a task is dropped, in the order in which tasks are looked at."""
+    """Why a task is dropped, in the order in which tasks are looked at; JSON has the names."""
 
     failed = "not made: an attempt failed by no fault of the model"
     no_proposal = "not made: the model proposed no task"
@@ -91,8 +90,3 @@ def verdict(with_tools: Solved, without: Solved, bounds: Bounds) -> DropReason |
     if not without.scored:
         return DropReason.unscored
     return DropReason.no_tools_needed if without.share > bounds.max_without_tools else None
-
-
-def kept_table(kept: int, dropped: Mapping[DropReason, int]) -> dict[str, int]:
-    """How many tasks were kept and dropped, in the order of the reasons; reasons without a task are left out."""
-    return {"kept": kept} | {reason.value: dropped[reason] for reason in DropReason if dropped.get(reason)}

@@ -10,7 +10,6 @@ from aworld_train.evaluation.synthesis.verdicts import (
     Bounds,
     DropReason,
     Solved,
-    kept_table,
     solved_of,
     verdict,
 )
@@ -55,11 +54,6 @@ def test_bounds_that_keep_nothing_or_mean_nothing_are_refused(bounds: tuple[floa
     with pytest.raises(UsageError):
         Bounds(*bounds).check()
     BOUNDS.check()
-
-
-def test_the_table_has_the_reasons_that_occur_in_their_order() -> None:
-    table = kept_table(2, {DropReason.too_easy: 1, DropReason.failed: 3, DropReason.too_hard: 0})
-    assert list(table.items()) == [("kept", 2), (DropReason.failed.value, 3), (DropReason.too_easy.value, 1)]
 
 
 def test_attempts_are_counted_by_task_and_errors_are_not(tmp_path: Path) -> None:
