@@ -277,7 +277,7 @@ def _left_out(counts: Mapping[str, int]) -> str:
     text = ""
     if stale := counts.get("stale_episodes"):
         text = f" · {stale:,} episodes too old ({counts.get('stale_tokens', 0):,} tokens)"
-    return text + (f" · {samplers} samplers replaced" if (samplers := counts.get("lost_samplers")) else "")
+    return text + (f" · samplers replaced: {samplers}" if (samplers := counts.get("lost_samplers")) else "")
 
 
 def _updates(counts: Mapping[str, int]) -> str:

@@ -146,7 +146,7 @@ def test_a_run_whose_samplers_do_not_come_back_ends_with_the_reason(workspace: W
     run.start()
     processes = run.wait_for_step(1)
     model.rename(model.with_name("elsewhere"))  # what another sampler would load
-    for sampler in [each for each in processes if find([each], *TARGETS["the engine"])]:
+    for sampler in [process for process in processes if find([process], *TARGETS["the engine"])]:
         sampler.kill()
     message = run.end("the engine", processes)
     assert "could not be started" in message and "trainer.async.recovery_timeout" in message, message

@@ -43,6 +43,7 @@ class ColocateTrainer(EpisodeUpdates, PPOTrainerColocateAsync):  # type: ignore[
 @register_trainer(TRAINERS[Mode.separate_async])
 class SeparateTrainer(EpisodeUpdates, trainer_separate_async.PPOTrainerSeparateAsync):  # type: ignore[misc]
     mode = Mode.separate_async
+    standalone_checkpoint_manager: Any
 
     def get_llm_client(self) -> Any:
         return _client(self.standalone_server_manager, self.config, max_wait=self._max_wait)

@@ -52,7 +52,7 @@ class Samplers(CheckpointEngineManager):  # type: ignore[misc]
         self._last_error = ""
         self._last_served = time.monotonic()
 
-    @auto_await
+    @auto_await  # type: ignore[untyped-decorator]
     async def update_weights(self, global_steps: int | None = None) -> dict[str, Any]:
         """Send the trainer's weights to every sampler; returns how many samplers were lost since the last time."""
         with self._delivery:

@@ -101,7 +101,7 @@ def test_what_was_left_out_for_too_old_weights_stands_beside_the_staleness() -> 
     lost = {"stale_episodes": 3, "stale_tokens": 1200, "lost_samplers": 1}
     status = Status("training", 2, 4, 0, 8, staleness=0.5, max_staleness=2, lost=lost)
     text = "\n".join(line.plain for line in screen(status, [], 100, 24))
-    expected = "mean 0.50 · max 2 steps · 3 episodes too old (1,200 tokens) · 1 samplers replaced"
+    expected = "mean 0.50 · max 2 steps · 3 episodes too old (1,200 tokens) · samplers replaced: 1"
     assert figure(text, "staleness") == expected
 
 
