@@ -23,7 +23,7 @@ KINDS = {
     "packed": ["trainer.max_batch_tokens=100", "model.attention=sdpa"],
     "varlen": ["trainer.max_batch_tokens=100", "model.attention=torch_varlen"],
     "trie": [
-        "trainer.max_batch_tokens=80",
+        "trainer.max_batch_tokens=100",
         "trainer.shared_prefix=true",
         "cluster.device=cpu",
         "trainer.offload=none",
