@@ -23,7 +23,7 @@ KINDS = {
     "packed": ["trainer.max_batch_tokens=100", "model.attention=sdpa"],
     "varlen": ["trainer.max_batch_tokens=100", "model.attention=torch_varlen"],
     "trie": [
-        "trainer.max_batch_tokens=80",
+        "trainer.max_batch_tokens=100",
         "trainer.shared_prefix=true",
         "cluster.device=cpu",
         "trainer.offload=none",
@@ -32,7 +32,7 @@ KINDS = {
 }
 """Two ranks have two rows each, in one pass; or share each row, half of it each, in four passes.
 
-Of the rank whose rows begin alike a trie would have one pass, and it makes two because the other needs them.
+With a trie the rows of one rank begin alike, and those of the other do not.
 """
 REFUSED_FAMILY = "qwen3"
 REFUSED = {"refused": ["trainer.max_batch_tokens=25", "model.attention=sdpa", "trainer.sequence_parallel=2"]}
