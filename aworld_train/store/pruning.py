@@ -41,7 +41,7 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
         )
         ids = list(connection.execute(query).scalars())
     for begin in range(0, len(ids), _CHUNK):
-        # One transaction each: the run that appends waits for one, and the write-ahead log holds one.
+        # One transaction each, so that the write-ahead log stays small.
         with database.begin() as connection:
             _remove(connection, database.place.run, ids[begin : begin + _CHUNK])
     with database.begin() as connection:

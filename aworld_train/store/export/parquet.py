@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode, float_array
+from aworld_train.store.content import EpisodeContent, StoredAgent, float_array
 from aworld_train.store.export.conversations import (
     digest_part,
     episode_facts,
@@ -129,11 +129,19 @@ def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
 
 
 class _Prompt:
-    """What the model was shown before a call, which begins as a rule with what it was shown before the last one."""
+    """What the model was shown before a call, which begins as a rule with what it was shown before the last one.
+
+    Attributes:
+        texts: The messages of each node.
+    """
 
     def __init__(self, agent: StoredAgent):
+        self.texts = [
+            [json_text(openai_message(message, digest_part)) for message in node.messages]
+            for node in agent.nodes
+        ]
         self._nodes, self._end = agent.nodes, -1
-        self._texts: list[bytes] = []
+        self._messages: list[bytes] = []
         self._tokens: list[bytes] | None = []
 
     def end_at(self, end: int) -> None:
@@ -142,9 +150,9 @@ class _Prompt:
             path.append(node)
             node = self._nodes[node].parent
         if node != self._end:
-            self._texts, self._tokens = [], []
+            self._messages, self._tokens = [], []
         for node in reversed(path):
-            self._texts += _texts(self._nodes[node])
+            self._messages += self.texts[node]
             if not self._nodes[node].has_tokens:
                 self._tokens = None
             elif self._tokens is not None:
@@ -153,7 +161,7 @@ class _Prompt:
 
     @property
     def messages(self) -> bytes:
-        return b"[%b]" % b",".join(self._texts)
+        return b"[%b]" % b",".join(self._messages)
 
     @property
     def token_ids(self) -> np.ndarray[Any, Any] | None:
@@ -161,15 +169,11 @@ class _Prompt:
         return None if self._tokens is None else np.frombuffer(b"".join(self._tokens), "<i4")
 
 
-def _texts(node: StoredNode) -> list[bytes]:
-    return [json_text(openai_message(message, digest_part)) for message in node.messages]
-
-
 def _call_row(agent: StoredAgent, number: int, prompt: _Prompt) -> dict[str, Any]:
     call = agent.calls[number]
     node = agent.nodes[call.node]
     versions = node.versions or (None, None)
-    (message,) = _texts(node) or (None,)
+    (message,) = prompt.texts[call.node] or (None,)
     return {
         "agent": agent.name,
         "call": number,
