@@ -17,7 +17,7 @@ from tests.stored_runs import open_store, row_mask, row_tokens
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
-NAME, STEPS, BATCH, LR, SEED = "sft", 12, 8, 3e-4, 7
+NAME, STEPS, BATCH, LR, SEED, HELD_OUT = "sft", 12, 8, 3e-4, 7, 32
 SETTINGS = [
     f"trainer.steps={STEPS}",
     f"trainer.batch_size={BATCH}",
@@ -25,6 +25,7 @@ SETTINGS = [
     f"trainer.seed={SEED}",
     "trainer.val_every=6",
     "trainer.save_every=1",
+    f"dataset.val_limit={HELD_OUT}",
 ]
 
 
@@ -55,7 +56,7 @@ def losses_by_torch(workspace: Workspace) -> Iterator[tuple[float, float | None]
 
     model = AutoModelForCausalLM.from_pretrained(workspace.path / "models/tiny", dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.01)
-    train, val = rows_of(workspace, "train"), rows_of(workspace, "val")
+    train, val = rows_of(workspace, "train"), rows_of(workspace, "val")[:HELD_OUT]
 
     def loss_of(rows: list[dict[str, Any]]) -> torch.Tensor:
         total = torch.zeros(())
