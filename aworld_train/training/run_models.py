@@ -40,7 +40,7 @@ def run_model(recipe: Recipe, runs: Path = RUNS, run_dir: Path | None = None) ->
     run = _named_run(recipe.model.path, runs)
     if run is None:
         return None
-    recorded = {}
+    recorded: dict[str, Any] = {}
     if run_dir is not None and run_dir.is_dir() and has_run(run_dir):
         recorded = read_object(run_dir / MANIFEST).get(MODEL_FROM) or {}
     checkpoint = choose(run, str(recorded["step"]) if recorded.get("run") == run.name else "last")

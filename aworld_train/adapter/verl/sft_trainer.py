@@ -177,7 +177,8 @@ class Checkpoints:
 
     def _complete(self, folder: Path, step: int) -> None:
         if model := checkpoints.model_in(folder):
-            checkpoints.complete(model, OmegaConf.to_container(self._model, resolve=True))
+            settings: Any = OmegaConf.to_container(self._model, resolve=True)
+            checkpoints.complete(model, settings)
         torch.save({"step": step}, folder / "data.pt")
         checkpoints.point_at(self._folder, step)
         if self._keep:
