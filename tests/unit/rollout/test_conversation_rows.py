@@ -20,7 +20,7 @@ from tests.unit.rollout.test_exactness import NO_LIMITS, TOOLS
 
 CALL = '<tool_call>\n{"name": "calc", "arguments": {"a": 1}}\n</tool_call>'
 QUESTION = Message("user", "What is it? <|im_end|>")
-BODY = {
+BODY: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "What is it?"},
