@@ -13,7 +13,7 @@ from typing import Any
 from aworld_train.adapter.verl.model_checks import FUSED, sees_images, text_config
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
-from aworld_train.recipe.schema import Device, Recipe, Strategy
+from aworld_train.recipe.schema import Device, Method, Recipe, Strategy
 from aworld_train.recipe.tree import KeyPath
 
 TORCH, FLASH, VARLEN, TRIE = "sdpa", "flash_attention_2", "torch_varlen", "trie"
@@ -88,6 +88,8 @@ def shared_prefix_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield key, _refusal("is computed on processors alone: on GPUs VeRL packs rows one behind the other")
     elif recipe.model.attention is not None:
         yield key, _refusal("has an attention of its own, which model.attention would replace")
+    if recipe.trainer.method is not Method.rl:
+        yield key, _refusal("is for trainer.method=rl")
     for raw in (FUSED, "distillation.enabled"):
         if value_at(recipe.raw, raw) is True:
             yield key, _refusal(f"has one probability for each token, which verl.{raw} does not take")

@@ -93,6 +93,7 @@ def _sft_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _own_library(recipe, "model.external_lib")
     yield from tracker_faults(recipe)
     yield from attention_faults(recipe)
+    yield from shared_prefix_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 

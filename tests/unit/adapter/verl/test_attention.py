@@ -149,6 +149,8 @@ def test_shared_prefixes_are_computed_by_attention_in_tries_on_processors_alone(
             text.startswith("trainer.shared_prefix is computed on processors alone")
             and "Leave it out." in text
         )
+    (text,) = shared_prefix_refusals("quickstart", "trainer.method=sft")
+    assert text == "trainer.shared_prefix is for trainer.method=rl. Leave it out."
     (text,) = shared_prefix_refusals("quickstart", "model.attention=eager")
     assert "an attention of its own" in text
     ((key, _),) = shared_prefix_faults(recipes.load("quickstart", [f"model.attention={TRIE}"]))
