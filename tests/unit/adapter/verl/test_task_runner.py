@@ -89,6 +89,8 @@ def _verl(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Trainer, name, vars(Trainer)[name])
     monkeypatch.setattr(trainer_base, "PPOTrainer", Trainer)
     monkeypatch.setattr(trainer_base.LLMServerManager, "create", classmethod(lambda cls: None))
+    teachers = trainer_base.MultiTeacherModelManager
+    monkeypatch.setattr(teachers, "__init__", teachers.__init__)
     for name, module in sys.modules.items():
         if name.startswith(f"{v1.__name__}.") and hasattr(module, "marked_timer"):
             monkeypatch.setattr(module, "marked_timer", module.marked_timer)
