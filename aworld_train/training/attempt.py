@@ -15,7 +15,7 @@ from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.prompt_check import PromptCheck
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_metrics import RunMetrics
+from aworld_train.training.run_metrics import METRICS_LOG, RunMetrics
 from aworld_train.training.run_status import RunStatus, trainer_work
 from aworld_train.training.run_store import RunStore
 from aworld_train.training.start import run_plan
@@ -44,7 +44,7 @@ class Attempt:
         self._val_data = val_data
         self._stop_request = stop_request
         self.from_step = checkpoint.step if checkpoint else 0
-        name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
+        name = f"{folder.framework.name}{METRICS_LOG}{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
         self._record = RunMetrics(folder, summary, self._metrics_file, self.from_step)
         self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]

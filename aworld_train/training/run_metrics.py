@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from aworld_train.adapter.base import val_quality
+from aworld_train.adapter.base import StepRow, val_quality
 from aworld_train.atomic import write_bytes
 from aworld_train.episode.figures import EpisodeFigures, read_figures
 from aworld_train.json_lines import JsonLinesTail, decoded_lines
@@ -16,6 +16,8 @@ from aworld_train.training.sparkline import means
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
+METRICS_LOG = "-metrics-"
+"""In the name of each attempt's file of metrics, which has the framework before it and the time after it."""
 _MAX_DROPPED_TASKS = 50  # in the summary
 _MAX_CAUSES = 50  # in the summary
 _MAX_REWARDS = 60  # in the summary
@@ -38,7 +40,10 @@ class RunMetrics:
         self.training, self.validation = CountsByStep(), CountsByStep()
         self.accuracies = self.rows.figures("val_accuracy")
         self.val_losses = self.rows.figures("val_loss")
+        self._unread = self._left_unread(metrics_file)
         last = self.rows.rows.get(from_step, {})
+        for row in self._unread:
+            last = {**last, **row.figures} if row.step == from_step else last
         is_end = from_step >= summary.steps_planned
         self.validates_first = from_step == 0 or not last or (is_end and val_quality(last) is None)
         self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
@@ -53,7 +58,8 @@ class RunMetrics:
     def refresh(self, seconds: float) -> bool:
         """Read the lines written since the last call; returns whether there were any."""
         # An episode's line is written before the step that trains on it is.
-        step_rows = self._steps.read()
+        step_rows = [*self._unread, *self._steps.read()]
+        self._unread = []
         episodes = self._episodes.read()
         for figures in episodes:
             kind = self.validation if figures.validate else self.training
@@ -78,6 +84,14 @@ class RunMetrics:
             self.summary.rewards = list(means(rewards, _MAX_REWARDS))
             self.summary.write(self.folder.path)
         return bool(episodes or step_rows)
+
+    def _left_unread(self, metrics_file: Path) -> list[StepRow]:
+        """What the last attempt reported of steps up to the checkpoint, and was killed before it took them up."""
+        earlier = sorted(set(metrics_file.parent.glob(f"*{METRICS_LOG}*")) - {metrics_file})
+        if not earlier:
+            return []
+        reported = self.folder.framework.step_rows(earlier[-1]).read()
+        return [row for row in reported if row.step <= self.from_step and row.step not in self.rows.rows]
 
     def current(self) -> tuple[str, int, EpisodeCounts]:
         """The phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""

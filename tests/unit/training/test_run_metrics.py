@@ -18,7 +18,7 @@ from aworld_train.training.alarms import Alarm
 from aworld_train.training.episode_counts import EpisodeCounts
 from aworld_train.training.run_files import LOCK
 from aworld_train.training.run_folder import RunFolder
-from aworld_train.training.run_metrics import RunMetrics
+from aworld_train.training.run_metrics import METRICS_LOG, RunMetrics
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
@@ -515,6 +515,24 @@ def test_supervised_training_has_losses_before_and_after(account: RunMetrics) ->
     assert summary.val_loss == {"before": 2.0, "after": 1.25}
     assert account.qualities == {0: -2.0, 2: -1.25}
     assert account.current()[:2] == ("training", 3)
+
+
+def test_a_step_that_was_reported_and_not_read_before_a_kill_is_taken_up(account: RunMetrics) -> None:
+    """One whose checkpoint is whole; of steps after it nothing is, for they are trained again."""
+    folder = account.folder
+    reports = [{"step": step, "data": {"train/loss": 3.0 - step}} for step in (1, 2, 3)]
+    logs = [folder.path / f"verl{METRICS_LOG}{number}.jsonl" for number in (1, 2)]
+    logs[0].write_text("".join(json.dumps(report) + "\n" for report in reports))
+    folder.metrics.write_text(json.dumps({"step": 1, "loss": 2.0, "verl": {}}) + "\n")
+    resumed = RunMetrics(folder, RunSummary("r", steps_planned=3), logs[1], 2)
+    assert not resumed.validates_first, "the metrics of the checkpoint's step are there"
+    logs[1].write_text(json.dumps({"step": 3, "data": {"train/loss": 0.5}}) + "\n")
+    resumed.refresh(1.0)
+    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    assert [(row["step"], row["loss"]) for row in rows] == [(1, 2.0), (2, 1.0), (3, 0.5)]
+    logs[0].write_text("")
+    folder.metrics.unlink()
+    assert RunMetrics(folder, RunSummary("r", steps_planned=3), logs[1], 2).validates_first
 
 
 def test_each_trained_step_is_looked_at_once_for_alarms(account: RunMetrics) -> None:
