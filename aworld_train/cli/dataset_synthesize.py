@@ -18,6 +18,7 @@ def synthesize_command(
         Path,
         typer.Option(
             metavar="PATH",
+            exists=True,
             help="A folder with documents that the tools can read, or a text file with a topic, an address or a short "
             "text on each line.",
         ),

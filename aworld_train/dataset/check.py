@@ -131,7 +131,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
             )
         return open_streamed(path)
     except FileNotFoundError:
-        build = commands_for(str(path), "aworld-train dataset build") or "`aworld-train dataset build`"
+        build = commands_for(str(path), "aworld-train dataset") or "`aworld-train dataset build`"
         raise DatasetNotFound(f"No such dataset file: {path}. Make one with {build}.") from None
     except (pa.ArrowException, OSError) as error:
         raise DatasetNotFound(

@@ -37,7 +37,7 @@ def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
                 yield fail(what, "Move it.")
         elif key != "model.path":  # which `check_model` looks for
             faults += 1
-            build = commands_for(str(path), "aworld-train dataset build") or "aworld-train dataset build"
+            build = commands_for(str(path), "aworld-train dataset") or "aworld-train dataset build"
             remedy = f"Make it first ({build}), or correct the recipe."
             yield fail(f"There is no {shown(path)} ({key}).", remedy)
     if not faults:

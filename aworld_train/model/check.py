@@ -34,7 +34,7 @@ def file_faults(recipe: Recipe, splits: Sequence[str] = ("train", "val")) -> Ite
     named = [(name, path) for name in splits for path in in_split[name]]
     for name, path in named:
         if not Path(path).expanduser().is_file():
-            build = commands_for(path, "aworld-train dataset build") or "`aworld-train dataset build`"
+            build = commands_for(path, "aworld-train dataset") or "`aworld-train dataset build`"
             yield (
                 ("dataset", name),
                 f"`dataset.{name}`: no such file: {path}. Give an existing one, or build it with {build}; "

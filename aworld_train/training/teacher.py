@@ -17,6 +17,7 @@ from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
+from aworld_train.training.run_models import RUNS
 
 _KEY = "`distill.teacher`"
 _MAX_SHOWN = 3
@@ -63,7 +64,7 @@ def check_tokens(recipe: Recipe) -> None:
 def _directory(teacher: str, framework: TrainingFramework) -> str:
     folder = Path(teacher).expanduser()
     if not folder.is_dir():
-        if is_hub_name(teacher) and not folder.parent.is_dir():
+        if is_hub_name(teacher) and folder.parent != RUNS and not folder.parent.is_dir():
             return teacher
         raise RecipeError(
             f"{_KEY}: no such directory: {shown(teacher)}."

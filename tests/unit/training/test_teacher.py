@@ -77,6 +77,7 @@ def test_without_the_method_there_is_nothing_to_find() -> None:
 def test_what_is_not_there_or_not_a_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "no such directory: /none/such." in refusal("/none/such")
+    assert "no such directory: runs/teacher." in refusal("runs/teacher"), "a run, not a model of the hub"
     (tmp_path / "runs" / "empty").mkdir(parents=True)
     assert "no such directory: runs/emty. Did you mean 'runs/empty'?" in refusal("runs/emty")
     assert "nor the folder of a run that has a whole checkpoint" in refusal("runs/empty")
