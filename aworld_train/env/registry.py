@@ -126,9 +126,10 @@ def remove_old_logs() -> list[Path]:
     for pattern in ("*.log", "*.log.1"):
         for log in sorted(folder().glob(pattern)):
             name = log.name.partition(".log")[0]
-            if not (folder() / f"{name}.json").exists() and log.stat().st_mtime < oldest:
-                log.unlink(missing_ok=True)
-                removed.append(log)
+            with contextlib.suppress(FileNotFoundError):  # another start removes old ones too
+                if not (folder() / f"{name}.json").exists() and log.stat().st_mtime < oldest:
+                    log.unlink()
+                    removed.append(log)
     return removed
 
 
