@@ -132,7 +132,7 @@ def make_files(folder: Path) -> None:
 
 def conversations(file: Path) -> dict[str, list[dict[str, Any]]]:
     """Exported messages by question, without the ids of calls, which are new each time."""
-    texts = re.sub(r'"(id|tool_call_id)": "\w+"', r'"\1": ""', file.read_text("utf-8")).splitlines()
+    texts = re.sub(r'"(id|tool_call_id)":"\w+"', r'"\1":""', file.read_text("utf-8")).splitlines()
     messages = [json.loads(text)["messages"] for text in texts]
     return {
         next(message["content"] for message in each if message["role"] == "user"): each for each in messages
