@@ -75,6 +75,8 @@ def found(
         for family in models
         for kind, more in (KINDS if family != REFUSED_FAMILY else KINDS | REFUSED).items()
     ]
+    # VeRL's fused heads replace what a family's class computes for the rest of the process, and hand no trie on.
+    cases.sort(key=lambda case: not str(case["name"]).endswith(TRIE))
     (folder / "cases.json").write_text(json.dumps(cases))
     scripts = str(REPOSITORY / "scripts")
     environment = {**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": scripts}
