@@ -31,6 +31,9 @@ Chain = Sequence[pytest.Item]
 
 def run(session: pytest.Session, chains: Sequence[Chain], count: int) -> None:
     """Run the tests of a session, in ``count`` processes; the chains are begun in their order."""
+    # VeRL's SFT trainer sets it when a test imports it. Tokenizers then use threads that forks do not have, and wait
+    # for ever; without it they notice the fork.
+    os.environ.pop("TOKENIZERS_PARALLELISM", None)
     factory = session.config._tmp_path_factory  # type: ignore[attr-defined]
     os.environ[SHARED_FOLDER] = str(factory.getbasetemp())
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -4,15 +4,18 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
+from aworld_train.adapter.episodes.agent import tool_server
+from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.rollout.tools import ToolServer
 from tests import warm
 
@@ -156,3 +159,15 @@ def _free_port() -> int:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def server_of_settings(
+    servers: Sequence[str] = (), *, call: float = 30.0, connect: float = 30.0
+) -> ToolServer:
+    """The tool server of an episode whose recipe has these limits, in seconds, and selects nothing."""
+    tools = {"include": [], "exclude": [], "short_descriptions": False}
+    settings = SimpleNamespace(
+        agent={"tool_timeout": call, "tools": tools},
+        env={"servers": list(servers), "queue_timeout": connect},
+    )
+    return tool_server(cast(EpisodeSettings, settings))

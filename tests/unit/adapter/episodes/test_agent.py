@@ -2,8 +2,8 @@
 
 import pytest
 
-from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.rollout.tools import ToolServer
+from tests.tool_servers import server_of_settings
 
 
 @pytest.mark.parametrize(
@@ -18,5 +18,5 @@ def test_a_request_has_the_token_and_the_servers_that_there_are(
 ) -> None:
     monkeypatch.setenv("MCP_SERVER_URL", "http://tools.example/mcp")
     monkeypatch.setenv("MCP_SERVER_TOKEN", token)
-    server = tool_server(1.5, 2.5, servers)
+    server = server_of_settings(servers, call=1.5, connect=2.5)
     assert server == ToolServer("http://tools.example/mcp", headers, call_timeout=1.5, connect_timeout=2.5)

@@ -11,7 +11,6 @@ import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord
 from aworld_train.adapter.verl import agent_loop
@@ -26,7 +25,7 @@ from tests.agent_loops import (
     play,
     sampled,
 )
-from tests.tool_servers import TOKEN, ServerProcess
+from tests.tool_servers import TOKEN, ServerProcess, server_of_settings
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -44,7 +43,7 @@ async def run(
 
 
 async def schemas() -> list[dict[str, Any]]:
-    return await tool_server(30.0, 30.0, []).schemas()
+    return await server_of_settings().schemas()
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
@@ -267,10 +266,10 @@ async def test_the_servers_of_a_recipe_and_the_token_go_into_the_headers(
 ) -> None:
     monkeypatch.setenv("MCP_SERVER_URL", "http://127.0.0.1:1/mcp")
     monkeypatch.setenv("MCP_SERVER_TOKEN", TOKEN)
-    server = tool_server(5.0, 5.0, ["calculator", "browser"])
+    server = server_of_settings(["calculator", "browser"])
     assert server.headers == {"Authorization": f"Bearer {TOKEN}", "MCP_SERVERS": "calculator,browser"}
     monkeypatch.delenv("MCP_SERVER_TOKEN")
-    assert tool_server(5.0, 5.0, []).headers == {}
+    assert server_of_settings().headers == {}
 
 
 async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: ServerProcess) -> None:
