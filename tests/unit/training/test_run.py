@@ -140,6 +140,7 @@ def run_of(
         Counting(),
         plan,
         folder / "run",
+        model=None,
         train_data=rows,
         val_data=rows,
         resume=resume,
