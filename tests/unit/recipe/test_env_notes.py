@@ -23,7 +23,7 @@ def note(name: str, *overrides: str, episodes: int | None = None) -> str | None:
 
 def test_the_last_episodes_of_a_step_wait_for_those_before_them() -> None:
     assert note(GAIA) == (
-        "128 episodes at a time share 32 tool workers on this machine: the last wait for 3 others, 1800 seconds "
+        "128 episodes at a time share 32 tool workers on this machine: the last wait for 3 others, 10800 seconds "
         "at most (agent.episode_timeout)."
     )
     assert "wait for 1 other, " in str(note(GAIA, "env.workers=64"))
@@ -32,9 +32,9 @@ def test_the_last_episodes_of_a_step_wait_for_those_before_them() -> None:
 
 
 def test_a_wait_beyond_its_limit_is_said_with_what_to_do() -> None:
-    text = str(note(GAIA, "env.queue_timeout=1799"))
-    assert "longer than env.queue_timeout (1799)" in text and "env.workers" in text
-    assert "longer" not in str(note(GAIA, "env.queue_timeout=1800"))
+    text = str(note(GAIA, "env.queue_timeout=10799"))
+    assert "longer than env.queue_timeout (10799)" in text and "env.workers" in text
+    assert "longer" not in str(note(GAIA, "env.queue_timeout=10800"))
 
 
 @pytest.mark.parametrize(
