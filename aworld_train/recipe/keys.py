@@ -46,20 +46,20 @@ def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]
 def suggestion(path: KeyPath) -> str | None:
     """The known key that the user probably meant by ``path``, dotted.
 
-    A key of the same name in another section, or of almost the same, comes before a similar name in the same section:
-    ``step`` at the top level means ``trainer.steps`` rather than ``store``.
+    A key whose name is longer by words comes first. One of the same name in another section, or of almost the same,
+    comes before a similar name in the same section: ``step`` at the top level means ``trainer.steps``, not ``store``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
     if name == "learning_rate":
         return "trainer.lr"  # the name that transformers and trl have for it
-    # Among other sections the order of the schema decides, which begins with what is written most.
-    same_name = sorted((key for key in known_keys() if key[-1] == name), key=lambda key: key[:-1] != parent)
-    if same_name:
-        return dotted(same_name[0])
     siblings = sorted(key[-1] for key in known_keys() if key[:-1] == parent)
-    longer = next((key for key in siblings if key.startswith(f"{name}_")), None)
+    if longer := next((key for key in siblings if key.startswith(f"{name}_")), None):
+        return dotted((*parent, longer))
+    # Among other sections the order of the schema decides, which begins with what is written most.
+    if same_name := [key for key in known_keys() if key[-1] == name]:
+        return dotted(same_name[0])
     for cutoff in (_ALMOST_THE_SAME, _SIMILAR):
-        if sibling := longer or nearest(name, siblings, cutoff=cutoff):
+        if sibling := nearest(name, siblings, cutoff=cutoff):
             return dotted((*parent, sibling))
         if anywhere := nearest(name, {key[-1] for key in known_keys()}, cutoff=cutoff):
             return dotted(next(key for key in known_keys() if key[-1] == anywhere))

@@ -24,6 +24,8 @@ _MAX_SHOWN = 3
 
 
 def teacher_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if recipe.teacher is None:
+        return
     try:
         with_teacher(recipe, find(recipe.trainer.framework))
     except RecipeError as error:

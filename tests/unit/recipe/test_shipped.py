@@ -68,5 +68,5 @@ def test_a_started_recipe_names_the_commands_that_make_its_files(
 def test_every_dataset_of_a_ready_recipe_has_its_command(name: str) -> None:
     loaded = recipe.load(SHIPPED[name])
     for file in (*loaded.dataset.train_files, *loaded.dataset.val_files):
-        assert commands_for(file, "aworld-train dataset build")
-    assert commands_for("data/nothing.parquet", "aworld-train dataset build") == ""
+        assert commands_for(file, "aworld-train dataset")
+    assert commands_for("data/nothing.parquet", "aworld-train dataset") == ""
