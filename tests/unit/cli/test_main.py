@@ -65,7 +65,7 @@ def test_help_of_a_command_is_the_command_s_own() -> None:
         ("aworld-train runs show --runs RUNS long", ["long-a", "long-b"]),
         ("aworld-train eval compare --runs RUNS long-a s", ["short"]),
         ("aworld-train eval comp", ["compare"]),
-        ("aworld-train train quick", ["quickstart"]),
+        ("aworld-train train quickstart-s", ["quickstart-sft"]),
     ],
 )
 def test_a_shell_completes_commands_and_names_of_runs_and_recipes(
