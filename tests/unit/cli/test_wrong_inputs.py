@@ -156,6 +156,12 @@ INPUTS = [
     ("dataset show binary.parquet", 2, "binary.parquet"),
     ("dataset stats nowhere.parquet", 2, "nowhere.parquet"),
     ("dataset stats data/train.parquet --model full", 2, "full"),
+    ("dataset rows --file nowhere.jsonl --model model --out rows", 2, "nowhere.jsonl"),
+    (
+        "dataset synthesize recipe.yaml --seeds nowhere --out made --model-url http://127.0.0.1:9/v1",
+        2,
+        "nowhere",
+    ),
     ("model tiny", 2, "--out"),
     ("model tiny --out full", 2, "full"),
     ("model tiny --out table.csv", 2, "table.csv"),
