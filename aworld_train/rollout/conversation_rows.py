@@ -67,7 +67,7 @@ def conversation_rows(template: ChatTemplate, conversation: Conversation) -> Ite
         history = messages[:index]
         try:
             if last < 0:
-                raise CannotContinue("there is no turn before")
+                raise CannotContinue("this is the first turn")
             new = messages[last + 1 : index]
             context = template.continuation(messages[: last + 1], new, tools, turn, True, _tools_key(tools))
         except CannotContinue:

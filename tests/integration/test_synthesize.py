@@ -104,11 +104,11 @@ def test_a_killed_synthesis_asks_nothing_again_that_was_answered(folder: Path, w
             process.communicate()
             lost += CONCURRENCY
         report = finish(start(folder, stub, "killed", "--resume"))
-        asked = Counter(json.dumps(request.body, sort_keys=True) for request in stub.requests)
+        requests = Counter(json.dumps(request.body, sort_keys=True) for request in stub.requests)
     assert (report["kept"], report["dropped"]) == (2, DROPPED)
-    repeated = sum(asked.values()) - len(asked)
+    repeated = sum(requests.values()) - len(requests)
     assert repeated <= lost  # at most what was under way
-    assert len(asked) == whole["requests"]
+    assert len(requests) == whole["requests"]
 
 
 def test_other_settings_and_an_existing_name_are_refused(folder: Path, whole: dict[str, Any]) -> None:

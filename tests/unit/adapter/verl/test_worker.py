@@ -222,11 +222,11 @@ class Teacher:
     """VeRL's manager of teachers: scores every token as its number, or fails."""
 
     def __init__(self, error: Exception | None = None):
-        self.asked: list[list[int]] = []
+        self.scored_rows: list[list[int]] = []
         self._error = error
 
     async def compute_teacher_logprobs_single(self, sequence_ids: list[int], **_: Any) -> Any:
-        self.asked.append(sequence_ids)
+        self.scored_rows.append(sequence_ids)
         assert [name for kind, name, _ in waits._open.values() if kind == "model"] == ["the teacher"]
         if self._error is not None:
             raise self._error
@@ -252,7 +252,7 @@ async def test_a_teacher_scores_each_row_of_an_episode_once(
     monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq.async_kv_batch_put", put_rows)
     teacher = Teacher()
     await play(taught(teacher))
-    assert len(teacher.asked) == len(rows) == 2
+    assert len(teacher.scored_rows) == len(rows) == 2
     for row in rows:
         assert row["teacher_logprobs"].flatten().tolist() == [-token for token in row["input_ids"].tolist()]
     assert outcomes(run_dir) == {"answered": 1}
@@ -261,7 +261,7 @@ async def test_a_teacher_scores_each_row_of_an_episode_once(
 async def test_validations_ask_no_teacher(queue: Queue, run_dir: Path) -> None:
     teacher = Teacher(ValueError("it must not be asked"))
     await play(taught(teacher), validate=True)
-    assert teacher.asked == [] and len(queue.rows) == 2
+    assert teacher.scored_rows == [] and len(queue.rows) == 2
 
 
 async def test_what_a_teacher_did_not_score_is_not_trained_on(queue: Queue, run_dir: Path) -> None:
