@@ -18,7 +18,6 @@ def synthesize_command(
         Path,
         typer.Option(
             metavar="PATH",
-            exists=True,
             help="A folder with documents that the tools can read, or a text file with a topic, an address or a short "
             "text on each line.",
         ),

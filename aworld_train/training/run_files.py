@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
+from aworld_train.json_lines import split_lines
 from aworld_train.process_supervisor import ProcessIdentity
 
 LAUNCH_RECORD = "launch.json"
@@ -25,6 +26,13 @@ SUMMARY = "summary.json"
 LOCK = "run.lock"
 """Locked by the process that works on a run; it says which one that is."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
+
+
+def has_run(path: Path) -> bool:
+    """Whether a step was trained in a folder: its row is in the metrics, or there is a checkpoint."""
+    rows, _ = split_lines(path / METRICS)
+    checkpoints = path / "checkpoints"
+    return any(row.get("step") != 0 for row in rows) or (checkpoints.is_dir() and any(checkpoints.iterdir()))
 
 
 def in_use_error(path: Path, rename: str = "give this run another name (name=...)") -> UsageError:

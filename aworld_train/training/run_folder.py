@@ -20,7 +20,6 @@ from aworld_train import __version__
 from aworld_train.adapter.base import Checkpoint, TrainingFramework
 from aworld_train.atomic import sha256_of, write_text
 from aworld_train.errors import UsageError
-from aworld_train.json_lines import split_lines
 from aworld_train.masking import masked
 from aworld_train.recipe import changes, dump
 from aworld_train.recipe.env_text import shown
@@ -33,6 +32,7 @@ from aworld_train.training.run_files import (
     METRICS,
     RECIPE,
     SETTINGS,
+    has_run,
     in_use_error,
     is_in_use,
     lock_folder,
@@ -199,12 +199,6 @@ def _is_of_a_run(path: Path) -> bool:
     """Whether a folder's manifest is that of a training run, not of an evaluation or of rollouts."""
     manifest = read_object(path / MANIFEST)
     return "data_sha256" in manifest and SETTINGS not in manifest
-
-
-def has_run(path: Path) -> bool:
-    """Whether a step was trained in a folder: its row is in the metrics, or there is a checkpoint."""
-    rows, _ = split_lines(path / METRICS)
-    return bool(_names(path / "checkpoints")) or any(row.get("step") != 0 for row in rows)
 
 
 def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:

@@ -12,8 +12,7 @@ from aworld_train.errors import ModelError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.checkpoint_export import choose
 from aworld_train.training.recorded_run import RecordedRun, open_run
-from aworld_train.training.run_files import MANIFEST, RECIPE, read_object
-from aworld_train.training.run_folder import has_run
+from aworld_train.training.run_files import MANIFEST, RECIPE, has_run, read_object
 
 RUNS = Path("runs")
 MODEL_FROM = "model_from"

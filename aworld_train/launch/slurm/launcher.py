@@ -19,8 +19,7 @@ from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
 from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
-from aworld_train.training.run_files import LAUNCH_FOLDER
-from aworld_train.training.run_folder import has_run
+from aworld_train.training.run_files import LAUNCH_FOLDER, has_run
 from aworld_train.training.summary import RunSummary, read_summary
 
 _MAX_STOP_SECONDS = 120.0

@@ -19,12 +19,11 @@ from aworld_train import __version__
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
 from aworld_train.training import run_files, run_folder
-from aworld_train.training.run_files import holder_of, is_in_use, lock_folder
+from aworld_train.training.run_files import has_run, holder_of, is_in_use, lock_folder
 from aworld_train.training.run_folder import (
     RunFolder,
     check_run_folder,
     file_hashes,
-    has_run,
     open_run_folder,
     refuse_changes,
     write_manifest,
