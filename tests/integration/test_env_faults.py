@@ -25,7 +25,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.player import EpisodePlayer, FinishedEpisode
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
-from aworld_train.env import EnvConnection, down, find, health_url, status, up
+from aworld_train.env import EnvConnection, down, find, health_url, up
 from aworld_train.env.backend import Size
 from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout import chat_endpoint
@@ -35,7 +35,7 @@ from tests.environments import ODD, all_ready, containers, eventually, need_dock
 
 pytestmark = pytest.mark.timeout(1800)
 ROUNDS = [pytest.param(6, id="some"), pytest.param(50, id="many", marks=pytest.mark.slow)]
-# Calls a tool that takes long when it is first asked about a task, then one that does not, and answers.
+# Calls a tool that takes long when it is first asked about a task, and says so, then one that does not, and answers.
 ENGINE = """
 import time
 from tests.openai_stub import OpenAIStub, calls, says
@@ -46,7 +46,10 @@ def script(request):
         return says("42")
     first = last["content"] not in tasks
     tasks.add(last["content"])
-    return calls("wait", seconds=7) if first else calls("echo", text="on")
+    if not first:
+        return calls("echo", text="on")
+    print("calls", flush=True)
+    return calls("wait", seconds=7)
 with OpenAIStub(script) as stub:
     print(stub.url(), flush=True)
     time.sleep(3600)
@@ -75,6 +78,10 @@ class Engine:
         assert self.process is not None
         return self.process.pid
 
+    def wait_for_call(self) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        assert self.process.stdout.readline() == "calls\n"
+
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
@@ -94,16 +101,11 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "traces" / "episodes.jsonl"
 
 
-async def play(connection: EnvConnection, engine: Engine, number: int) -> FinishedEpisode:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCP_SERVER_URL", connection.mcp_url)
-        patch.setenv("MCP_SERVER_TOKEN", connection.token)
-        settings = settings_from(episode_settings(recipes.load({"env": {"recovery_timeout": 120}})))
-        player = EpisodePlayer(settings)
-        await player.agent.server.schemas()  # so that the next session is that of the episode
+async def play(model: ChatEndpoint, number: int) -> FinishedEpisode:
+    player = EpisodePlayer(settings_from(episode_settings(recipes.load({"env": {"recovery_timeout": 120}}))))
     open_record(number, False, number)
     return await player.play(
-        engine.model().for_episode(),
+        model.for_episode(),
         {"raw_prompt": [{"role": "user", "content": f"Task {number}?"}]},
         {},
         model_name="m",
@@ -113,11 +115,15 @@ async def play(connection: EnvConnection, engine: Engine, number: int) -> Finish
 
 
 async def killed_while_a_tool_is_called(
-    connection: EnvConnection, engine: Engine, number: int, pids: list[int], rng: random.Random
+    engine: Engine, number: int, pids: list[int], rng: random.Random
 ) -> FinishedEpisode:
     """An episode whose parts, or those of its environment, are killed in the middle of it."""
-    playing = asyncio.ensure_future(play(connection, engine, number))
-    assert await asyncio.to_thread(eventually, lambda: status(connection.name)[0].sessions)
+    playing = asyncio.ensure_future(play(engine.model(), number))
+    calling = asyncio.ensure_future(asyncio.to_thread(engine.wait_for_call))
+    await asyncio.wait([playing, calling], return_when=asyncio.FIRST_COMPLETED)
+    if playing.done():
+        os.kill(engine.pid(), signal.SIGKILL)
+        raise AssertionError(f"no tool was called: {playing.result()}")
     await asyncio.sleep(rng.uniform(1.0, 3.0))
     for pid in pids or [engine.pid()]:
         os.kill(pid, signal.SIGKILL)
@@ -140,20 +146,23 @@ async def check_rounds(
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     sys.stdout.write(f"seed {seed}\n")
-    for number in range(rounds):
-        assert all_ready(connection)
-        part = list(parts)[number % len(parts)] if number < len(parts) else rng.choice(list(parts))
-        finished = await killed_while_a_tool_is_called(connection, engine, number, parts[part](), rng)
-        outcome, losses = finished.result.outcome, retried(traces)
-        sys.stdout.write(f"{number} {part}: {outcome} {finished.result.cause} {len(losses)}\n")
-        if part == "engine":
-            assert (outcome, finished.is_scored, losses) == (Outcome.provider, False, [])
-        elif part in NO_EVIDENCE:
-            assert outcome in NO_EVIDENCE[part] and losses == []
-        else:
-            assert [line["outcome"] for line in losses] == ["environment"]
-            assert (outcome, finished.result.answer) == (Outcome.answered, "42")
-            assert finished.result.tools.calls == 1, "of the second time alone"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCP_SERVER_URL", connection.mcp_url)
+        patch.setenv("MCP_SERVER_TOKEN", connection.token)
+        for number in range(rounds):
+            assert all_ready(connection)
+            part = list(parts)[number % len(parts)] if number < len(parts) else rng.choice(list(parts))
+            finished = await killed_while_a_tool_is_called(engine, number, parts[part](), rng)
+            outcome, losses = finished.result.outcome, retried(traces)
+            sys.stdout.write(f"{number} {part}: {outcome} {finished.result.cause} {len(losses)}\n")
+            if part == "engine":
+                assert (outcome, finished.is_scored, losses) == (Outcome.provider, False, [])
+            elif part in NO_EVIDENCE:
+                assert outcome in NO_EVIDENCE[part] and losses == []
+            else:
+                assert [line["outcome"] for line in losses] == ["environment"]
+                assert (outcome, finished.result.answer) == (Outcome.answered, "42")
+                assert finished.result.tools.calls == 1, "of the second time alone"
 
 
 @pytest.fixture(scope="module")
