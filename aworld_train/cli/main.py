@@ -174,6 +174,14 @@ def _report(kind: str, message: str, as_json: bool) -> None:
     sys.stderr.write(f"error: {message}\n")
 
 
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _report_error(error: Exception, as_json: bool) -> int:
     """Report an error of this package, of click (bad option, abort), of a path, or an unexpected one; the exit code."""
     if type(error).__name__ == "Abort":
@@ -190,6 +198,10 @@ def _report_error(error: Exception, as_json: bool) -> int:
         return 1
     if isinstance(error, OSError) and error.filename is not None and error.errno in _PATH_FAULTS:
         message = f"{error.filename}: {error.strerror}. Give another path, or put it right."
+        _report(UsageError.kind, message, as_json)
+        return UsageError.exit_code
+    if isinstance(error, FileNotFoundError) and error.filename is None and _folder_is_gone():
+        message = "The current folder was removed. Change to a folder that exists (`cd`), and run the command again."
         _report(UsageError.kind, message, as_json)
         return UsageError.exit_code
     show = getattr(error, "format_message", None)

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo import v1
 from verl.trainer.ppo.v1 import get_trainer_cls, trainer_base, trainer_sync
 
+import aworld_train.adapter.verl.async_trainers  # noqa: F401 - VeRL takes its classes while PPOTrainer is its own
 from aworld_train import waits
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.verl import task_runner, trainer
