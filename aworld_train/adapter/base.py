@@ -24,6 +24,9 @@ ENTRY_POINTS = "aworld_train.frameworks"
 
 SAVE_REQUEST = "save-request"
 """A file in the run folder: while it exists, the framework writes a checkpoint after every step."""
+SAMPLERS_REQUEST = "samplers-request"
+"""A file in the run folder with the number of samplers that somebody asked for; a run begins without it."""
+MAX_SAMPLERS = 16
 
 
 @dataclass(frozen=True)

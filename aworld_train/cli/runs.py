@@ -241,6 +241,29 @@ def stop(run: RunArgument, runs: RunsOption = RUNS, as_json: JsonOption = False)
         note(f"The run in {folder} has ended.")
 
 
+@app.command("samplers")
+def samplers(
+    run: RunArgument,
+    number: Annotated[int, typer.Argument(help="How many are to sample from now on.")],
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Change how many samplers a running run with `trainer.mode: separate_async` has.
+
+    New ones get the weights that were delivered last; the turns of those that end continue on the others. A run that is
+    resumed has `rollout.samplers` again.
+    """
+    from aworld_train.training.samplers_request import ask_for_samplers
+
+    folder = ask_for_samplers(run, number, runs)
+    if as_json:
+        print_json({"run": str(folder), "samplers": number})
+    else:
+        note(
+            f"The run in {folder} will have {number} {'sampler' if number == 1 else 'samplers'} in a moment."
+        )
+
+
 @app.command("clean")
 def clean(as_json: JsonOption = False) -> None:
     """Remove what killed runs, evaluations and environments left in the folder for temporary files.

@@ -1,6 +1,7 @@
 """Training that samples ahead: staleness is within its bound, and each token was sampled with the weights it says."""
 
 import math
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,33 @@ def test_tokens_have_the_probabilities_of_the_weights_that_sampled_them(
     differences = compared(workspace, mode)
     assert len(differences) > 1, "versions"
     assert max(differences.values()) < 1e-5, differences
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])
+def test_a_run_learns_as_much_whoever_samples_when(workspace: Workspace, mode: str, seed: int) -> None:
+    name = f"learns-{mode}-{seed}"
+    done = workspace.run(
+        *("train", "recipes/quickstart.yaml", f"name={name}", f"trainer.mode={mode}", f"trainer.seed={seed}"),
+        *(
+            "dataset.val_limit=200",
+            "trainer.val_every=8",
+            "trainer.save_every=0",
+            "trainer.async.staleness=2",
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    rows, val = workspace.metrics(name)[1:], workspace.summary(name)["val"]
+    staleness = [row.get("staleness", 0.0) for row in rows]
+    sys.stdout.write(
+        f"| {mode} | {seed} | {val['before']['accuracy']:.3f} | {val['after']['accuracy']:.3f} | "
+        f"{sum(staleness) / len(rows):.2f} | {max(row.get('max_staleness', 0) for row in rows)} | "
+        f"{sum(row['seconds'] for row in rows):.0f} s |\n"
+    )
+    assert val["after"]["accuracy"] >= 0.9
+    assert all(row.get("max_staleness", 0) <= 2 for row in rows)
+    assert (sum(staleness) > 0) == (mode != "sync")
 
 
 def compared(workspace: Workspace, name: str) -> dict[int, float]:

@@ -123,14 +123,32 @@ def assert_left_out(lines: list[dict[str, Any]]) -> None:
         assert line["outcome"] == "infrastructure" and line.get("reward") is None, line
 
 
-def test_a_killed_sampler_is_replaced_and_a_killed_driver_loses_nothing(workspace: Workspace) -> None:
-    run = Run(workspace, "killed-sampler", "separate_async", steps := 8)
+def engines(run: Run) -> list[psutil.Process]:
+    assert run.process is not None
+    return [one for one in descendants(run.process.pid) if find([one], *TARGETS["the engine"])]
+
+
+def ask_for_samplers(workspace: Workspace, run: Run, number: int) -> None:
+    done = workspace.run("runs", "samplers", run.name, str(number))
+    assert done.returncode == 0, done.stderr
+    assert run.process is not None
+    wait_for(f"{number} samplers", lambda: len(engines(run)) == number, 120, run.process)
+
+
+def test_samplers_come_and_go_or_are_killed_and_a_killed_driver_loses_nothing(workspace: Workspace) -> None:
+    run = Run(workspace, "killed-sampler", "separate_async", steps := 16)
     run.start()
     processes = run.wait_for_step(1)
     run.kill("the engine", processes)
     processes = run.wait_for_step(run.steps + 3)
     assert sum(row.get("lost_samplers", 0) for row in workspace.metrics(run.name)) == 1
-    assert_left_out(lost_episodes(workspace, run.name))
+    assert_left_out(lost := lost_episodes(workspace, run.name))
+    for number in (3, 1):
+        ask_for_samplers(workspace, run, number)
+        run.wait_for_step(run.steps + 2)
+    assert sum(row.get("lost_samplers", 0) for row in workspace.metrics(run.name)) == 1
+    assert lost_episodes(workspace, run.name) == lost, "what was asked to leave has lost nothing"
+    processes = run.wait_for_step(run.steps)
     run.kill("VeRL's driver", processes)
     run.end("VeRL's driver", processes)
     run.start()

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -12,6 +14,8 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train.adapter.base import SAMPLERS_REQUEST
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import liveness
 from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.log import error_line
@@ -54,6 +58,7 @@ class SeparateTrainer(EpisodeUpdates, trainer_separate_async.PPOTrainerSeparateA
             self.actor_rollout_wg,
             self.standalone_server_manager,
             self._max_wait,
+            Path(os.environ[RUN_DIR_VARIABLE]) / SAMPLERS_REQUEST,
         )
         super().on_init_end()
         self.standalone_checkpoint_manager.watch()

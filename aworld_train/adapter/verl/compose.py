@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.base import MAX_SAMPLERS
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
@@ -402,8 +403,9 @@ def _teacher(recipe: Recipe) -> dict[str, Any]:
 
 
 def _logical_gpus(recipe: Recipe) -> int:
+    """With room for the samplers that may be asked for during a run (`runs samplers`)."""
     separate = recipe.trainer.mode is Mode.separate_async
-    return recipe.gpus_of_machine + (recipe.rollout.samplers if separate else 0)
+    return recipe.gpus_of_machine + (max(recipe.rollout.samplers, MAX_SAMPLERS) if separate else 0)
 
 
 def _ray(recipe: Recipe) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """The samplers beside the trainer: all get new weights, and one that dies is replaced while training continues.
 
+How many there are can be changed during a run, by a file in its folder.
+
 A sampler is a replica of VeRL's, with a process of its own for its weights. A thread holds a call to its server, which
 Ray ends with an error when the process dies: the sampler leaves VeRL's balancer, and another is started in its place.
 That one gets the weights that were sent last, as they were sent, for which they stay in Ray's object store. So it never
@@ -12,7 +14,9 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -29,9 +33,12 @@ LOST_SAMPLERS = "training/lost_samplers"
 
 
 class Samplers(CheckpointEngineManager):  # type: ignore[misc]
-    """``servers`` is VeRL's manager of the replicas; ``max_wait`` are the seconds for which a run waits without any."""
+    """``servers`` is VeRL's manager of the replicas; ``max_wait`` are the seconds for which a run waits without any.
 
-    def __init__(self, config: Any, trainer: Any, servers: Any, max_wait: float):
+    ``request`` is the file that says how many are wanted; a run begins without it, with as many as there are.
+    """
+
+    def __init__(self, config: Any, trainer: Any, servers: Any, max_wait: float, request: Path):
         super().__init__(config, trainer, servers.get_replicas())
         self._balancer = servers.global_load_balancer
         self._wanted = len(self.replicas)
@@ -44,6 +51,8 @@ class Samplers(CheckpointEngineManager):  # type: ignore[misc]
         )
         self._ranks = itertools.count(first)
         self._max_wait = max_wait
+        self._request = request
+        request.unlink(missing_ok=True)
         self._weights: list[Any] = []
         self._version: int | None = None
         self._delivery = threading.Lock()
@@ -94,11 +103,30 @@ class Samplers(CheckpointEngineManager):  # type: ignore[misc]
             ended, _ = ray.wait(list(alive), num_returns=len(alive), timeout=0) if alive else ([], [])
             for call in ended:
                 self._remove(alive.pop(call), call)
+            self._read_request()
+            self._end_surplus()
             self._start_missing()
             self._limit_wait()
             time.sleep(_LOOK_SECONDS)
 
+    def _read_request(self) -> None:
+        with suppress(FileNotFoundError):
+            self._wanted = int(self._request.read_text())
+
+    def _end_surplus(self) -> None:
+        """End samplers that nobody wants any more; their turns continue on the others."""
+        for replica in self.replicas[self._wanted :]:
+            _log.warning("%s ends: %s samplers were asked for.", replica.server_address, self._wanted)
+            with self._delivery, suppress(ray.exceptions.RayActorError):
+                self.replicas.remove(replica)
+                ray.get(self._balancer.remove_servers.remote([replica.server_address]))
+                asyncio.run(replica.abort_all_requests())
+            time.sleep(_LOOK_SECONDS)  # for the tokens that it has sampled to arrive
+            _end(replica)
+
     def _remove(self, replica: Any, call: Any) -> None:
+        if replica not in self.replicas:
+            return
         try:
             ray.get(call)
         except ray.exceptions.RayError as error:

@@ -105,7 +105,17 @@ def test_files_and_paths_are_read_as_utf8_in_a_locale_without_it(tmp_path: Path)
 
 def test_a_current_folder_that_was_removed_is_said(tmp_path: Path) -> None:
     script = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, sys.argv[1:])"
-    command = [sys.executable, "-c", script, sys.executable, "-m", "aworld_train", "train", "quickstart", "--dry-run"]
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        sys.executable,
+        "-m",
+        "aworld_train",
+        "train",
+        "quickstart",
+        "--dry-run",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: The current folder was removed.")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +74,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     waits.report_loss("")
 
 
-def made(*replicas: Replica, new: Any = Replica) -> tuple[Samplers, Any]:
+def made(*replicas: Replica, new: Any = Replica, request: Path = Path("no request")) -> tuple[Samplers, Any]:
     """The samplers, and the servers of VeRL's balancer."""
     balanced = {replica.server_address: replica.server_handle for replica in replicas}
 
@@ -99,7 +100,7 @@ def made(*replicas: Replica, new: Any = Replica) -> tuple[Samplers, Any]:
         ),
     )
     config = SimpleNamespace(backend="naive", custom_backend_module=None)
-    return Samplers(config, trainer, servers, max_wait=60.0), balanced
+    return Samplers(config, trainer, servers, 60.0, request), balanced
 
 
 DELIVERY = ["abort", "release", 7, ("take", "part 1"), ("take", "part 2"), "resume"]
@@ -133,6 +134,29 @@ def test_a_replacement_has_a_name_of_its_own_and_the_weights_that_were_sent_last
     assert balanced == {"server_0": "handle 0", "server_2": "handle 2"}
     assert first.calls == DELIVERY, "the others are not interrupted"
     assert [made_samplers.update_weights(step)[LOST_SAMPLERS] for step in (8, 9)] == [1, 0]
+
+
+def test_as_many_are_left_as_were_asked_for_and_turns_end_before_their_sampler(
+    ended: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplers, "_LOOK_SECONDS", 0.0)
+    first, second, dead = Replica(0), Replica(1), Replica(2, DEAD)
+    (request := tmp_path / "request").write_text("3")
+    made_samplers, balanced = made(first, second, dead, request=request)
+    assert not request.exists(), "a run begins with the recipe's number"
+    request.write_text("1")
+    made_samplers._read_request()
+    made_samplers._end_surplus()
+    assert (made_samplers.replicas, [*balanced]) == ([first], ["server_0"])
+    assert (first.calls, second.calls) == ([], ["abort"])
+    assert ended == [*second.servers, *second.workers, "place 1", *dead.servers, *dead.workers, "place 2"]
+    made_samplers._remove(second, DEAD)
+    assert made_samplers.update_weights(7) == {LOST_SAMPLERS: 0}, "nobody killed it"
+    request.write_text("2")
+    made_samplers._read_request()
+    made_samplers._start_missing()
+    made_samplers._starters[0].join()
+    assert [*balanced] == ["server_0", "server_3"]
 
 
 def test_what_does_not_start_gives_its_place_back(ended: list[Any]) -> None:
