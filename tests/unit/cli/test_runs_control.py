@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
+from aworld_train.adapter.base import SAMPLERS_REQUEST
 from aworld_train.cli.runs import app
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.training.run_files import holder_of, is_in_use
@@ -99,6 +101,26 @@ def test_a_process_with_the_same_pid_later_is_not_touched(runs: Path) -> None:
         assert isinstance(refused, UsageError) and "elsewhere" in refused.message
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
+
+
+def test_another_number_of_samplers_is_asked_for_where_a_run_has_samplers(runs: Path) -> None:
+    synchronous, over, folder = (make_run(runs, name) for name in ("synchronous", "over", "one"))
+    for run_folder in (over, folder):
+        recipe = run_folder / "recipe.yaml"
+        recipe.write_text(
+            yaml.safe_dump({**yaml.safe_load(recipe.read_text()), "trainer": {"mode": "separate_async"}})
+        )
+    with working(folder, 60):
+        assert json.loads(run("samplers", "one", "3", "--json").stdout) == {"run": str(folder), "samplers": 3}
+        assert (folder / SAMPLERS_REQUEST).read_text() == "3\n"
+        refused = [
+            ("one", "0", "1 to 16"),
+            ("over", "2", "not running"),
+            (synchronous.name, "2", "mode: sync,"),
+        ]
+        for name, number, reason in refused:
+            error = run("samplers", name, number).exception
+            assert isinstance(error, UsageError) and reason in error.message
 
 
 def test_a_log_is_printed_whole_or_its_end(runs: Path) -> None:
