@@ -61,6 +61,7 @@ ELSEWHERE = (
     (r"doctor.*", "an answer that depends on the machine", "tests/unit/doctor/test_planted_faults.py"),
     (r"runs checkpoint .*", "a trained model", "tests/unit/cli/test_runs_checkpoint.py"),
     (r"runs watch .*", "a run under way", "tests/unit/training/test_screen.py"),
+    (r"runs samplers .*", "a run under way", "tests/e2e/test_chaos_asynchronous.py"),
     (r"runs prune .*step<5", "an answer to a question", "tests/unit/cli/test_runs_episodes.py"),
     (r"runs trace-token .*", "a row of that length", "tests/unit/cli/test_runs_episodes.py"),
     (r"runs compare .*/other/place/b.*", "a folder of the reader's", "tests/unit/cli/test_runs.py"),
