@@ -7,7 +7,7 @@ from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, Preempted, TrainingFailure, TransientFailure
 from aworld_train.masking import mask
 from aworld_train.recipe.env_text import shown
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Mode, Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
 from aworld_train.training.environment import NO_TOOLS, RunEnvironment, run_environment
@@ -46,7 +46,9 @@ class Attempt:
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}{METRICS_LOG}{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
-        self._record = RunMetrics(folder, summary, self._metrics_file, self.from_step)
+        trainer = recipe.trainer
+        ahead = 0 if trainer.mode is Mode.sync else trainer.async_.staleness
+        self._record = RunMetrics(folder, summary, self._metrics_file, self.from_step, ahead)
         self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]
         limit = recipe.dataset.val_limit
         val_tasks = val_data.rows if limit < 0 else min(limit, val_data.rows)

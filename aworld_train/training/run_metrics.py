@@ -30,9 +30,12 @@ class RunMetrics:
 
     ``from_step`` is the step of the checkpoint that this attempt resumes; later steps are dropped. ``validates_first``:
     the model is measured before training, at the first step, or where its metrics or its last validation are missing.
+    ``ahead`` is for how many steps more episodes of a trained step may be under way: its figures become whole by then.
     """
 
-    def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
+    def __init__(
+        self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int, ahead: int = 0
+    ):
         self.folder = folder
         self.summary = summary
         self.rows = StepRows(folder.framework.name, folder.metrics, from_step)
@@ -48,7 +51,9 @@ class RunMetrics:
         self.validates_first = from_step == 0 or not last or (is_end and val_quality(last) is None)
         self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
         self.alarms = AlarmWatch()
-        self._observed = from_step
+        self._observed, self._ahead = from_step, ahead
+        self._incomplete: set[int] = set()  # steps whose row lacks episodes that have ended since
+        self._kept_from = from_step + 1  # the first step whose figures can still change
         self._refusals: list[str] = []  # since an episode was scored
         self._rewards = self.rows.figures("reward")
         self._steps = folder.framework.step_rows(metrics_file)
@@ -66,20 +71,26 @@ class RunMetrics:
             kind.add(figures)
             if figures.step > self.from_step or not self.from_step:
                 self._note_refusal(figures)
+            is_late = figures.step in self.rows.rows and not figures.validate
+            if is_late and self._ahead and figures.step >= self._kept_from:
+                self._incomplete.add(figures.step)
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
+            updated_steps |= self._incomplete
+            self._incomplete.clear()
             for step in sorted(updated_steps):
                 self._complete(step)
             self._look_for_alarms()
             self.rows.write(updated_steps)
-            self.training.sum_up(self.rows.last_trained)
+            self._kept_from = self.rows.last_trained - self._ahead
+            self.training.sum_up(self._kept_from)
             self.validation.sum_up(max(self.accuracies, default=0))
         self._summarise(seconds)
         if updated_steps:
             for step in updated_steps:
                 if (reward := self.rows.rows[step].get("reward")) is not None:
                     self._rewards[step] = reward
-            rewards = list(self._rewards.values())
+            rewards = [reward for _, reward in sorted(self._rewards.items())]
             self.summary.reward = rewards[-1] if rewards else None
             self.summary.rewards = list(means(rewards, _MAX_REWARDS))
             self.summary.write(self.folder.path)
@@ -166,7 +177,9 @@ class RunMetrics:
             }
 
     def _look_for_alarms(self) -> None:
-        for step in range(self._observed + 1, self.rows.last_trained + 1):
+        last = self.rows.last_trained
+        is_end = last >= self.summary.steps_planned
+        for step in range(self._observed + 1, last + 1 - (0 if is_end else self._ahead)):
             row = self.rows.rows.get(step)
             if row is not None:
                 raised = self.alarms.observe(step, row, self.training.get(step, EpisodeCounts()))

@@ -97,14 +97,17 @@ class Run:
 def assert_exact(workspace: Workspace, name: str, steps: int) -> None:
     rows = workspace.metrics(name)
     assert [row["step"] for row in rows] == list(range(steps + 1))
-    assert all(row["max_staleness"] <= BOUND for row in rows[1:]), rows
+    # A process that dies between a checkpoint and its step's figures takes these with it; the episodes are in the store.
+    measured = [row for row in rows[1:] if "loss" in row]
+    assert len(measured) >= steps - len(ROUNDS["separate_async"])
+    assert all(row["max_staleness"] <= BOUND for row in measured), rows
     summary = workspace.summary(name)
     assert (summary["status"], summary["steps_done"]) == ("completed", steps)
     with open_run_store(open_run(name, workspace.runs)) as store:
         trained = list(store.episodes("phase=train and trained_step>0"))
         played = list(store.episodes("phase=train"))
     assert Counter(head.trained_step for head in trained) == {
-        row["step"]: row["trained_episodes"] for row in rows[1:]
+        row["step"]: row.get("trained_episodes", TASKS * EPISODES) for row in rows[1:]
     }
     # Each task is once in an epoch, of which these steps are a part: nothing is trained on twice.
     assert max(Counter((head.task, head.attempt) for head in trained).values()) == 1

@@ -73,6 +73,25 @@ def refreshed(account: RunMetrics, *lines: dict[str, Any]) -> dict[int, dict[str
     return {row["step"]: row for row in rows}
 
 
+def test_a_row_gets_the_episodes_that_end_after_its_step_and_is_judged_when_it_is_whole(
+    account: RunMetrics,
+) -> None:
+    log = account.folder.path / "verl.jsonl"
+    record = RunMetrics(account.folder, RunSummary("r", steps_planned=9), log, 0, ahead=2)
+    quick = [scored(step, 0.0, outcome="format") for step in (1, 2, 3)]
+    assert [row["reward"] for row in refreshed(record, *quick).values()] == [0.0] * 3
+    assert record.alarms.alarms == []
+    late = [scored(step, 1.0, outcome="answered") for step in (1, 2, 3)]
+    rows = refreshed(record, *late, scored(4, 0.0, outcome="format"))
+    assert [row["reward"] for row in rows.values()] == [0.5, 0.5, 0.5, 0.0]
+    assert [row["episodes"] for row in rows.values()] == [2, 2, 2, 1]
+    assert record.alarms.alarms == [] and record.summary.rewards == [0.5, 0.5, 0.5, 0.0]
+    with account.folder.episodes.open("a") as file:
+        file.write(json.dumps(scored(1, 1.0)) + "\n")
+    rows = refreshed(record, scored(5, 0.0))
+    assert (rows[1]["reward"], record.summary.episodes) == (0.5, 9), "later than its step may be changed"
+
+
 def test_every_figure_of_an_episode_is_counted_and_what_it_lacks_is_not() -> None:
     lost = {"outcome": "environment", "cause": "gone"}
     full: dict[str, Any] = {
