@@ -97,7 +97,7 @@ class Run:
 def assert_exact(workspace: Workspace, name: str, steps: int) -> None:
     rows = workspace.metrics(name)
     assert [row["step"] for row in rows] == list(range(steps + 1))
-    # A process that dies between a checkpoint and its step's figures takes these with it; the episodes are in the store.
+    # What dies between a checkpoint and its step's figures takes these with it; the episodes are in the store.
     measured = [row for row in rows[1:] if "loss" in row]
     assert len(measured) >= steps - len(ROUNDS["separate_async"])
     assert all(row["max_staleness"] <= BOUND for row in measured), rows

@@ -4,6 +4,7 @@ VeRL's controller holds no tokens: rows are in its queue under ``{uid}_{session}
 advantages and masks of the batch are read from there, which are what the update has used.
 """
 
+import asyncio
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -34,6 +35,12 @@ def report_dropped(keys: Collection[str], reason: str) -> None:
 def report_replayed(keys: Collection[str]) -> None:
     if keys and (recorder := _recorder()) is not None:
         recorder.replayed(sorted(keys))
+
+
+def wait_until_written() -> None:
+    """Wait until what was reported is in files: what is lost by a kill must not be in a checkpoint."""
+    if (recorder := _recorder()) is not None:
+        asyncio.run(recorder.written())
 
 
 def trained_rows(batch: Any) -> list[TrainedRow]:

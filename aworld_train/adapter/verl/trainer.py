@@ -45,7 +45,7 @@ from aworld_train.adapter.verl.advantages import (
 from aworld_train.adapter.verl.attention import TRIE
 from aworld_train.adapter.verl.compose import TRAINERS
 from aworld_train.adapter.verl.mini_batches import arrange
-from aworld_train.adapter.verl.trained_rows import report_replayed, report_trained
+from aworld_train.adapter.verl.trained_rows import report_replayed, report_trained, wait_until_written
 from aworld_train.recipe.schema import Mode
 
 _COMPARED = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus_baseline")
@@ -309,6 +309,7 @@ class EpisodeUpdates(PPOTrainer):  # type: ignore[misc]
             self.critic_wg.save_checkpoint(str(folder / "critic"), None, step, max_ckpt_to_keep=None)
         if self.mode is not Mode.sync:  # tasks that are under way, and rows that are still to be trained
             queue.save_checkpoint(str(folder / "transfer_queue"), metadata={"global_steps": step})
+        wait_until_written()
         torch.save(self.train_dataloader.state_dict(), place)
         checkpoints.point_at(folder.parent, step)
         if settings.max_actor_ckpt_to_keep:

@@ -12,7 +12,12 @@ from transfer_queue import KVBatchMeta
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import trained_rows
-from aworld_train.adapter.verl.trained_rows import report_dropped, report_trained, trained_row
+from aworld_train.adapter.verl.trained_rows import (
+    report_dropped,
+    report_trained,
+    trained_row,
+    wait_until_written,
+)
 from aworld_train.store.content import packed_floats
 from aworld_train.store.events import Event, GroupsDropped, RowsTrained, TrainedRow
 from tests.agent_loops import settings_file
@@ -65,6 +70,12 @@ def test_an_update_is_reported_with_its_rows_in_their_order_and_none_that_fills_
 ) -> None:
     report_trained(7, BATCH, 0)
     assert events() == [RowsTrained(7, ROWS)]
+
+
+def test_a_checkpoint_waits_for_what_was_reported(events: Callable[[], list[Event]], run_dir: Path) -> None:
+    report_trained(7, BATCH, 0)
+    wait_until_written()
+    assert written_events(run_dir) == [RowsTrained(7, ROWS)] == events()
 
 
 @pytest.mark.parametrize("part", ["tags", "mask", "rows"])
