@@ -19,8 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
 from aworld_train.episode.figures import EpisodeFigures
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief

@@ -5,8 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import StoreFailure, UsageError, suggestion
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection

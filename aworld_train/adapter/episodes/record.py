@@ -18,8 +18,7 @@ from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import EpisodeFigures
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
 from aworld_train.reward.hacking import look, suspicions
