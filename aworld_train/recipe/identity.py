@@ -7,7 +7,7 @@ from typing import Any
 
 from aworld_train.recipe.output import to_source
 from aworld_train.recipe.schema import Recipe
-from aworld_train.recipe.tree import dotted
+from aworld_train.recipe.tree import dotted, map_values
 
 _ABSENT = object()
 
@@ -25,23 +25,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The values that differ, as (old, new) by dotted key in the order of the recipe; None for an absent one."""
-    before, after = _flat(old, ()), _flat(new, ())
+    before, after = dict(map_values(old)), dict(map_values(new))
     return {
         dotted(key): (before.get(key), after.get(key))
         for key in dict.fromkeys([*after, *before])
         if not _same(before.get(key, _ABSENT), after.get(key, _ABSENT))
     }
-
-
-def _flat(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-    """Values by path; lists are compared whole, and an empty map is a value."""
-    values: dict[tuple[str, ...], Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            values |= _flat(value, (*path, key))
-        else:
-            values[(*path, key)] = value
-    return values
 
 
 def _same(first: Any, second: Any) -> bool:

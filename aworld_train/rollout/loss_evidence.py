@@ -104,8 +104,7 @@ async def _gateway_word(session: LostSession) -> Mapping[str, Any] | None:
 
 
 def killed_from_outside(environment: str, port: int, worker: int, seconds: float) -> bool:
-    """Whether an engine of this machine has seen that a worker was killed, and not for want of memory, within these
-    seconds.
+    """Whether an engine of this machine saw a worker killed in these seconds, and not for want of memory.
 
     Tools cannot signal their worker, and what it does itself ends it with another exit code. ``port`` is the gateway's.
     """
