@@ -12,11 +12,7 @@ _KEYS_AT_ONCE = 500
 
 
 def attempts_by_status(database: Database, phase: str) -> Mapping[str, bool | None]:
-    """The attempts of a phase that were begun and are not set aside, by their keys.
-
-    Returns:
-        Whether each has a score; None for one that has not ended.
-    """
+    """Whether each attempt of a phase that is not set aside has a score, by its key; None for one under way."""
     columns = tables.episodes.c
     query = select(columns.key, columns.status, columns.accuracy).where(
         columns.run == database.place.run, columns.phase == phase, columns.status != "superseded"

@@ -60,14 +60,10 @@ def load(
 ) -> int:
     """Load what has been written since the last time; returns the number of events.
 
-    Args:
-        final: Whether the processes that write have ended: files that are loaded are removed, and events about
-            episodes that nobody has reported are passed over.
-        refused: Called with the reason for each event that the database refuses. An episode is entered without its
-            content then, with the reason as its cause.
-
-    Raises:
-        StoreUnreachable: The database does not answer; what was not loaded stays in its file.
+    With ``final`` the processes that write have ended: files that are loaded are removed, and events about episodes
+    that nobody has reported are passed over. ``refused`` is called with the reason for each event that the database
+    refuses; an episode is entered without its content then, with the reason as its cause. Raises StoreUnreachable if
+    the database does not answer; what was not loaded stays in its file.
     """
     place, count = database.place, 0
     files = event_files(place.events)
@@ -110,9 +106,7 @@ def close_running(database: Database) -> int:
 def supersede(database: Database, step: int, *, validated: bool) -> int:
     """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
 
-    Args:
-        step: The step of the checkpoint from which the run continues; 0 without one.
-        validated: Whether the validation at that step is done; otherwise it is played again too.
+    ``step`` is that of the checkpoint, 0 without one; its validation is played again unless it is ``validated``.
     """
     table, run = tables.episodes, database.place.run
     later = table.c.step > step if step else table.c.step >= 0
@@ -163,10 +157,8 @@ class StoreLoader:
         self._thread.start()
 
     def close(self, *, max_seconds: float) -> bool:
-        """Load the rest, after all processes that write have ended, and close what they left running.
-
-        Returns:
-            Whether everything is in the database; what is not stays in the files of events.
+        """Load the rest, after all processes that write have ended, and close what they left running; returns whether
+        everything is in the database: what is not stays in the files of events.
         """
         self._ended.set()
         if self._thread.is_alive():
@@ -414,11 +406,7 @@ def _insert(database: Database, table: Table) -> Any:
 
 
 def _train(connection: Connection, run: str, event: RowsTrained, final: bool) -> None:
-    """Enter which rows a step has used.
-
-    Raises:
-        NotYet: Some of their episodes are not loaded.
-    """
+    """Enter which rows a step has used; raises NotYet if some of their episodes are not loaded."""
     parsed = [(*row.key.rpartition("_")[::2], row) for row in event.rows]
     episodes = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
     if not final and any(key not in episodes for key, _, _ in parsed):

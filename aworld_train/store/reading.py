@@ -90,9 +90,8 @@ _HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name !
 class RowUse:
     """How training used a row of an episode; None where no step trained on it.
 
-    Attributes:
-        masked_in: How many of its tokens were under the mask then; ``advantage`` is the mean over these.
-        advantages: Of each token of the response; empty where all under the mask are equal.
+    ``masked_in`` of its tokens were under the mask, with ``advantage`` as their mean; ``advantages`` are of each token
+    of the response, empty where all under the mask are equal.
     """
 
     trained_step: int | None = None
@@ -106,10 +105,8 @@ class RowUse:
 class StoredEpisode:
     """An episode with everything that is kept of it.
 
-    Attributes:
-        figures: All figures; of one that has not ended none.
-        content: None where it is not kept; nodes that the episode shares with others are filled in.
-        tools: The tools' schemas by digest, as the model calls name them.
+    One that has not ended has no ``figures``; ``tools`` are schemas by digest, as the model calls name them. Nodes of
+    the ``content`` that the episode shares with others are filled in.
     """
 
     head: EpisodeHead
@@ -209,12 +206,7 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[EpisodeHead]:
-        """The episodes that meet a condition (see ``conditions``), in the order of one of ``SORTS``.
-
-        Args:
-            search: A text that they contain, in any case.
-            superseded: Also those that a resumed run has played again.
-        """
+        """The episodes that meet a condition (see ``conditions``) and contain a text, sorted by one of ``SORTS``."""
         # What is sorted are ids: only the episodes of a page are read as a whole.
         ids = self._sorted_ids(condition, search, superseded, sort, descending)
         page = ids.limit(limit).offset(offset).subquery("page")
@@ -297,11 +289,7 @@ class Store:
         return int(count), began, ended
 
     def episode(self, name: str) -> StoredEpisode:
-        """An episode with everything.
-
-        Args:
-            name: Its id, or the beginning of it, if it is the only one.
-        """
+        """An episode with everything, by its id or a beginning of it that no other has."""
         columns = tables.episodes.c
         with self._database.begin() as connection:
             query = self._joined(_head_query(columns.figures)).where(columns.run == self.place.run)

@@ -33,11 +33,7 @@ class StorePlace:
 
 
 def store_place(run_folder: Path, *, url: str | None = None, make: bool = False) -> StorePlace | None:
-    """The place of a run's store.
-
-    Returns:
-        The place; None where the run has no store and none is made.
-    """
+    """The place of a run's store; None where the run has no store and none is made."""
     folder = run_folder / STORE_FOLDER
     file = folder / _IDENTITY
     run = _identity(folder, "run")

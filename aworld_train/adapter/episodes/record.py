@@ -52,11 +52,7 @@ class EpisodeRecord:
         attempt: int = 0,
         key: str = "",
     ) -> None:
-        """Open the episode in the store of the run, if the run keeps one; do nothing outside a run.
-
-        ``attempt`` is its number among the episodes of its task in this step, ``key`` what the training framework calls
-        it.
-        """
+        """Open the episode in the run's store, if there is one, under ``key``, the training framework's name for it."""
         self._has_tools = settings.env["has_tools"]
         folder = os.environ.get(RUN_DIR_VARIABLE)
         self._recorder = store_recorder(Path(folder), settings) if folder else None

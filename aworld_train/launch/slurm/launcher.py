@@ -196,10 +196,7 @@ def waiting_note(job: str, status: JobStatus) -> str:
 
 
 class _Poll:
-    """Asks SLURM about a job; a controller that is down for a while does not end the waiting.
-
-    ``reason`` says in a sentence why the job does not run yet.
-    """
+    """Asks SLURM about a job, also after a while without answers; ``reason`` says why the job does not run yet."""
 
     def __init__(self, job: str):
         self._job = job
