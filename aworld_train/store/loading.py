@@ -65,11 +65,11 @@ def load(
     refuses; an episode is entered without its content then, with the reason as its cause. Raises StoreUnreachable if
     the database does not answer; what was not loaded stays in its file.
     """
-    place, count = database.place, 0
-    files = event_files(place.events)
+    location, count = database.location, 0
+    files = event_files(location.events)
     with database.begin() as connection:
         columns = tables.event_files.c
-        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == place.run))
+        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == location.run))
         loaded = {row.name: row.loaded for row in rows}
     # The trainer's events may be about episodes of a file that comes later in this order, so every file has two turns.
     for is_last in (False, True):
@@ -86,7 +86,7 @@ def load(
 
 def close_running(database: Database) -> int:
     """Close the episodes whose process has ended before them, as ``lost``; returns how many there were."""
-    table, run = tables.episodes, database.place.run
+    table, run = tables.episodes, database.location.run
     is_running = and_(table.c.run == run, table.c.status == "running")
     with database.begin() as connection:
         mark_changed(connection, run, is_running)
@@ -108,7 +108,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
 
     ``step`` is that of the checkpoint, 0 without one; its validation is played again unless it is ``validated``.
     """
-    table, run = tables.episodes, database.place.run
+    table, run = tables.episodes, database.location.run
     later = table.c.step > step if step else table.c.step >= 0
     if step and not validated:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
@@ -310,7 +310,7 @@ def _without_values(event: Event, reason: str) -> Event | None:
 
 def _note_loaded(connection: Connection, database: Database, file: Path, offset: int) -> None:
     insert = _insert(database, tables.event_files).values(
-        run=database.place.run, name=file.name, loaded=offset
+        run=database.location.run, name=file.name, loaded=offset
     )
     connection.execute(
         insert.on_conflict_do_update(index_elements=["run", "name"], set_={"loaded": insert.excluded.loaded})
@@ -322,7 +322,9 @@ def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
     file.unlink(missing_ok=True)
     with database.begin() as connection:
         table = tables.event_files
-        connection.execute(table.delete().where(table.c.run == database.place.run, table.c.name == file.name))
+        connection.execute(
+            table.delete().where(table.c.run == database.location.run, table.c.name == file.name)
+        )
     loaded.pop(file.name, None)
 
 
@@ -330,7 +332,7 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
     """Enter events, those of a kind in one statement as far as their order allows: statements cost more than rows."""
     rows: Rows = defaultdict(list)
     ends: list[dict[str, Any]] = []
-    run = database.place.run
+    run = database.location.run
     for event in events:
         match event:
             case Blob():
@@ -369,7 +371,7 @@ _ORDER = (
 
 def _flush(connection: Connection, database: Database, rows: Rows, ends: list[dict[str, Any]]) -> None:
     """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
-    run, begun = database.place.run, rows.get(tables.episodes, [])
+    run, begun = database.location.run, rows.get(tables.episodes, [])
     if steps := {(row["phase"], row["step"]) for row in begun}:
         change = _insert(database, tables.steps).on_conflict_do_update(
             index_elements=["run", "phase", "step"], set_={"figures": None}

@@ -128,7 +128,7 @@ class SpanSender:
         if not names:
             return False
         traces: dict[str, bytes] = {}
-        with Store(database.place) as store:
+        with Store(database.location) as store:
             for name in names:
                 try:
                     traces[name] = self._encoded(store, name)
@@ -195,7 +195,7 @@ class SpanSender:
         query = (
             select(columns.id)
             .where(
-                columns.run == database.place.run,
+                columns.run == database.location.run,
                 columns.spans_sent.is_(None),
                 columns.status.in_(("ended", "lost")),
             )
@@ -213,7 +213,7 @@ class SpanSender:
             )
 
     def _encoded(self, store: Store, name: str) -> bytes:
-        run = store.place.name
+        run = store.location.name
         return encoded_spans(episode_spans(store.episode(name), run=run, model=self._model), run=run)
 
 
