@@ -35,7 +35,7 @@ class JudgeModel:
 class JudgeSettings:
     """The models that judge, tried in order until one gives a verdict, and the limits of requests to them.
 
-    Without a ``prompt`` the package's own is used; ``attempts`` are at one model, and ``per_minute`` 0 is no limit.
+    Without a ``prompt`` the package's own is used; ``attempts`` are at one model, and ``per_minute`` 0 means no limit.
     """
 
     models: tuple[JudgeModel, ...] = ()
