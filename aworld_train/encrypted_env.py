@@ -19,10 +19,7 @@ _PURPOSE = b"aworld-train: variables of a job"
 
 
 def ray_token(environment: Mapping[str, str] | None = None) -> str | None:
-    """The token of the Ray cluster, from where Ray reads it: two variables, then a file in the home folder.
-
-    https://docs.ray.io/en/latest/ray-security/token-auth.html
-    """
+    """The Ray cluster's token, from a variable or a file (docs.ray.io/en/latest/ray-security/token-auth.html)."""
     environment = os.environ if environment is None else environment
     if token := environment.get("RAY_AUTH_TOKEN", "").strip():
         return token

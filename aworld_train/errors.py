@@ -25,6 +25,11 @@ class AworldTrainError(Exception):
     kind: ClassVar[str] = "failure"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, kind: str | None = None, exit_code: int | None = None) -> None:
+        super().__init_subclass__()
+        cls.kind = kind or cls.kind
+        cls.exit_code = exit_code or cls.exit_code
+
     def __init__(self, message: str):
         # A message may quote a value that a recipe took from the environment.
         super().__init__(mask(message))
@@ -34,111 +39,76 @@ class AworldTrainError(Exception):
         return str(self)
 
 
-class UsageError(AworldTrainError):
+class UsageError(AworldTrainError, kind="usage", exit_code=2):
     """The request itself cannot be carried out as written: wrong option, missing file, bad value."""
 
-    kind = "usage"
-    exit_code = 2
 
-
-class RecipeError(UsageError):
+class RecipeError(UsageError, kind="recipe"):
     """A recipe that cannot be read, has an unknown key or a value of the wrong type."""
 
-    kind = "recipe"
 
-
-class DatasetError(AworldTrainError):
+class DatasetError(AworldTrainError, kind="dataset"):
     """Data that cannot be read, is empty, or does not fit the row schema."""
 
-    kind = "dataset"
 
-
-class DatasetNotFound(DatasetError):
+class DatasetNotFound(DatasetError, exit_code=UsageError.exit_code):
     """Data that the request names and that do not exist, or are of another kind."""
 
-    exit_code = UsageError.exit_code
 
-
-class RewardError(AworldTrainError):
+class RewardError(AworldTrainError, kind="reward"):
     """A reward function that cannot be loaded or called."""
 
-    kind = "reward"
 
-
-class ScorerNotFound(RewardError):
+class ScorerNotFound(RewardError, exit_code=UsageError.exit_code):
     """A scorer that the request names and that does not exist."""
 
-    exit_code = UsageError.exit_code
 
-
-class ModelError(AworldTrainError):
+class ModelError(AworldTrainError, kind="model"):
     """A model directory that cannot be used, or a model that could not be made."""
 
-    kind = "model"
 
-
-class ModelNotFound(ModelError):
+class ModelNotFound(ModelError, exit_code=UsageError.exit_code):
     """A model or an endpoint that the request names and that does not exist."""
 
-    exit_code = UsageError.exit_code
 
-
-class EnvironmentFailure(AworldTrainError):
+class EnvironmentFailure(AworldTrainError, kind="environment"):
     """A tool environment that cannot be started, reached, or has gone away."""
 
-    kind = "environment"
 
-
-class CassetteError(AworldTrainError):
+class CassetteError(AworldTrainError, kind="cassette"):
     """A record of tool calls that cannot be read, written, or replayed from."""
 
-    kind = "cassette"
 
-
-class TrainingFailure(AworldTrainError):
+class TrainingFailure(AworldTrainError, kind="training"):
     """A training run that ended before it was complete."""
-
-    kind = "training"
 
 
 class TransientFailure(TrainingFailure):
     """A training run that lost a process, a machine or its environment, which may not happen a second time."""
 
 
-class Preempted(AworldTrainError):
+class Preempted(AworldTrainError, kind="preempted"):
     """A training run that was asked to save and stop (SIGUSR1), and did."""
 
-    kind = "preempted"
 
-
-class EvaluationFailure(AworldTrainError):
+class EvaluationFailure(AworldTrainError, kind="evaluation"):
     """An evaluation that is not complete, or whose attempts could not be scored."""
 
-    kind = "evaluation"
 
-
-class StoreFailure(AworldTrainError):
+class StoreFailure(AworldTrainError, kind="store"):
     """The database of a run's store does not answer."""
 
-    kind = "store"
 
-
-class ExportError(AworldTrainError):
+class ExportError(AworldTrainError, kind="export"):
     """An export that would hold nothing, does not load, or is not taken by the hub."""
 
-    kind = "export"
 
-
-class DiskFull(AworldTrainError):
+class DiskFull(AworldTrainError, kind="disk"):
     """The disk was full during a write."""
 
-    kind = "disk"
 
-
-class DependencyMissing(AworldTrainError):
+class DependencyMissing(AworldTrainError, kind="dependency"):
     """A part of the installation that this command needs is missing."""
-
-    kind = "dependency"
 
 
 @contextmanager

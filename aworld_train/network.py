@@ -24,11 +24,7 @@ _USER_OF_A_URL = re.compile(r"(?<=://)[^/\s'\"]+@")
 
 
 def is_near(url: str) -> bool:
-    """Whether the host of ``url`` is ``localhost`` or a private address, without resolving names.
-
-    Raises:
-        httpx.InvalidURL: ``url`` is not a URL.
-    """
+    """Whether the host of ``url`` is ``localhost`` or a private address, without resolving names."""
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_private
@@ -42,9 +38,6 @@ def proxy_for(url: str) -> str | None:
 
     ``NO_PROXY`` lists names with all names below them, addresses, and networks as 192.0.2.0/24; a name or an IPv4
     address may have a port. The variables are read once per URL, which takes 0.1 ms.
-
-    Raises:
-        httpx.InvalidURL: ``url`` is not a URL.
     """
     if is_near(url):
         return None

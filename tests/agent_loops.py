@@ -16,8 +16,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.episodes.agent import EpisodeAgent
-from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.agent import EpisodeAgent, McpAgent
 from aworld_train.adapter.episodes.player import EpisodePlayer
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
 from aworld_train.adapter.episodes.settings import episode_settings

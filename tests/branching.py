@@ -23,7 +23,7 @@ from aworld_train.store.loading import load
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.stored_runs import BEGAN, task_row
 
 
@@ -36,7 +36,7 @@ def add_episode(folder: Path, content: EpisodeContent | None, *, step: int, inde
     figures |= {"tool_errors": 0, "sampled_tokens": 9, "seconds": 2.0}
     recorder.end(episode, figures_of(figures), content)
     recorder.close()
-    place = store_place(folder)
+    place = store_location(folder)
     assert place is not None
     database = Database(place)
     load(database)

@@ -25,7 +25,7 @@ from aworld_train.store.loading import close_running, load
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 
 BEGAN = 1_800_000_000.0
 Score = Callable[[int, int], float | None]
@@ -106,7 +106,7 @@ def make_evaluation(
                     recorder, made, index, attempt, score(index, attempt), extra_text, paragraphs, stated
                 ).record(row, task, outside)
     recorder.close()
-    place = store_place(folder, make=True)
+    place = store_location(folder, make=True)
     assert place is not None
     database = Database(place)
     load(database, final=True)

@@ -26,7 +26,7 @@ from aworld_train.store.loading import load
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.stored_runs import BEGAN, TOOLS, task_row, write_run_files
 
 STEP_EPISODES, ATTEMPTS = 512, 8
@@ -39,7 +39,7 @@ def make_large_run(runs: Path, name: str, episodes: int, turns: int) -> Path:
     folder = runs / name
     folder.mkdir(parents=True)
     write_run_files(folder, name, max(1, episodes // STEP_EPISODES))
-    place = store_place(folder, make=True)
+    place = store_location(folder, make=True)
     assert place is not None
     database = Database(place)
     for begin in range(0, episodes, STEP_EPISODES):

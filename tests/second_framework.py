@@ -18,7 +18,7 @@ import yaml
 
 from aworld_train.adapter.base import Checkpoint, RunPlan, StepRow, TrainingFramework
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
-from aworld_train.adapter.episodes.single import play_row
+from aworld_train.adapter.episodes.play_single import play_row
 from aworld_train.json_lines import JsonLinesTail
 from aworld_train.model.turns import leave_out_torch
 from aworld_train.recipe.schema import Recipe

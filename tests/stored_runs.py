@@ -29,7 +29,7 @@ from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER, store_place
+from aworld_train.store.store_location import EVENTS_FOLDER, STORE_FOLDER, store_location
 
 TOOLS = [
     {
@@ -86,7 +86,7 @@ def make_stored_run(
             rng.shuffle(trained)
             recorder.trained(step, trained)
     recorder.close()
-    place = store_place(folder, url=url, make=True)
+    place = store_location(folder, url=url, make=True)
     assert place is not None
     database = Database(place)
     load(database, final=True)
@@ -268,7 +268,7 @@ def record_episode(
 
 
 def open_store(run_folder: Path) -> Store | None:
-    place = store_place(run_folder)
+    place = store_location(run_folder)
     return Store(place) if place is not None and place.file.exists() else None
 
 

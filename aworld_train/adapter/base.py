@@ -80,8 +80,7 @@ class RunPlan:
 class MemoryPlan:
     """What a run on GPUs holds, by estimate, in bytes: of each GPU by phase and part, and of each machine's memory.
 
-    ``waits`` is there while not used, ``copy`` on the first machine while it loads and saves; others wait ``max_wait``
-    s.
+    ``waits`` is there while not used, ``copy`` while the first machine loads and saves; others wait ``max_wait`` s.
     """
 
     parameters: int

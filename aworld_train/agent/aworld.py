@@ -20,8 +20,8 @@ from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepa
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.episode.message import content_text
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
+from aworld_train.rollout.http_client import tls_context
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
-from aworld_train.rollout.tls import tls_context
 
 _CANCEL_SECONDS = 5.0
 # AWorld's message for a completion without text and calls. The model caused it, so the episode's answer is empty.

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 _SILENT = ("trace", "debug", "info", "success")
@@ -17,6 +20,9 @@ _WORKER_CANCELLATIONS = 5
 
 _numbers = itertools.count()
 _store: ContextVar[Any] = ContextVar("aworld_memory_store", default=None)
+
+_LOG_FOLDER = "AWORLD_LOG_PATH"
+_NO_CONSOLE = "AWORLD_DISABLE_CONSOLE_LOG"
 
 
 @cache
@@ -128,3 +134,23 @@ async def _end_sandbox(sandbox: Any) -> None:
             if worker.worker_task.done():
                 break
             await asyncio.sleep(_WORKER_SECONDS / _WORKER_CANCELLATIONS)
+
+
+def keep_logs_in(folder: Path) -> None:
+    """Have AWorld, which opens its files at its import, write into ``folder``: the first one of the process."""
+    os.environ.setdefault(_NO_CONSOLE, "true")
+    os.environ.setdefault(_LOG_FOLDER, str(folder))
+
+
+@contextmanager
+def no_logs() -> Iterator[None]:
+    """Within this block, importing AWorld leaves no log files; for checking an agent, not for running it."""
+    before = {name: os.environ.get(name) for name in (_LOG_FOLDER, _NO_CONSOLE)}
+    with tempfile.TemporaryDirectory(prefix="aworld-", ignore_cleanup_errors=True) as folder:
+        keep_logs_in(Path(folder))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)

@@ -30,8 +30,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from aworld_train.agent.aworld_process import keep_logs_in
 from aworld_train.agent.in_process import run_built
-from aworld_train.agent.logs import keep_logs_in
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
 from aworld_train.errors import DependencyMissing, UsageError, nearest

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
+from aworld_train.agent.aworld_process import keep_logs_in, no_logs
 from aworld_train.agent.in_process import run_built
-from aworld_train.agent.logs import keep_logs_in, no_logs
 from aworld_train.agent.pickled_agent import SUFFIX, load_pickled
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import AworldTrainError, UsageError

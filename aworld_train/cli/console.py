@@ -47,8 +47,8 @@ def print_table(
 ) -> None:
     """Print one line a row, with every cell whole, as cells are copied; numbers are aligned at the right.
 
-    No heading is printed where all are empty, and no empty column. A narrow terminal does not show the ``optional``
-    columns, the first to go first; it wraps a line that still does not fit.
+    No empty column is printed, and no empty heading. A narrow terminal does not show the ``optional`` columns, the
+    first to go first; it wraps a line that still does not fit.
     """
     cells = [[Text(visible(cell, "")) if isinstance(cell, str) else cell for cell in row] for row in rows]
     for left_out in range(len(optional) + 1):

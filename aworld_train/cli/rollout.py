@@ -13,7 +13,7 @@ from aworld_train.masking import mask, masked
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from aworld_train.adapter.episodes.single import SingleEpisode
+    from aworld_train.adapter.episodes.play_single import SingleEpisode
     from aworld_train.rollout.graph import Row
 
 _SHOWN_LINES = 16
@@ -90,7 +90,7 @@ def rollout(
         ) as environment,
     ):
         os.environ |= environment.variables()
-        from aworld_train.adapter.episodes.single import SingleEpisodes
+        from aworld_train.adapter.episodes.play_single import SingleEpisodes
 
         if tool_parser:
             console.note(tool_parser)

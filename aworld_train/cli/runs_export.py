@@ -62,7 +62,7 @@ def export_run(
         model = recorded.manifest.get("model")
         described = ExportedRun(
             recorded.name,
-            store.place.run,
+            store.location.run,
             str(model.get("name") or "") if isinstance(model, dict) else "",
             store.blob,
             __version__,

@@ -124,9 +124,7 @@ def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildRe
 
 
 class Build:
-    """A running build; ``files`` are the attached files by their path in tasks, ``names`` these paths below the folder
-    of attachments, and ``attached`` those that a written row has.
-    """
+    """A running build; ``files`` are attached files by their path in tasks, ``names`` these paths in the folder."""
 
     def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
         self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress

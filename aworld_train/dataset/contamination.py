@@ -39,7 +39,7 @@ _KINDS = list(MatchKind)
 _NO_HASH = np.uint64(0)
 
 
-class Verdict(NamedTuple):
+class MatchVerdict(NamedTuple):
     match: QuestionMatch
     is_left_out: bool
 
@@ -54,7 +54,7 @@ class QuestionComparison:
         self._evaluation = EvaluationQuestions(map(_questions, evaluation_files))
         self._near = NearDuplicates(drop_variants=self._drops_variants) if dedupe else None
 
-    def compare(self, text: str, name: str) -> Verdict | None:
+    def compare(self, text: str, name: str) -> MatchVerdict | None:
         """Compare a question of the build, which has the name for later ones; None where it matches no other."""
         question = shingles(text)
         match = self._evaluation.match(question)
@@ -71,8 +71,8 @@ def _questions(file: Path) -> Iterator[tuple[str, str]]:
             yield subject.text, f"{file.name}, row {subject.row}"
 
 
-def _verdict(match: QuestionMatch, drops_variants: bool) -> Verdict:
-    return Verdict(match, drops_variants or match.kind is not MatchKind.figure_variant)
+def _verdict(match: QuestionMatch, drops_variants: bool) -> MatchVerdict:
+    return MatchVerdict(match, drops_variants or match.kind is not MatchKind.figure_variant)
 
 
 class EvaluationQuestions:

@@ -29,10 +29,7 @@ def normalize(text: str) -> str:
 
     ``$`` and thousands commas go, ``.5`` becomes ``0.5``, ``2.50`` becomes ``2.5``, ``50%`` becomes ``(50/100)``,
     ``//`` becomes ``/`` where it leaves no remainder, ``×`` and ``÷`` become operators, ``7+-3`` becomes ``7-3`` and
-    ``7*-3`` becomes ``7*(-3)``.
-
-    Raises:
-        ExpressionError: It is not arithmetic, divides by zero, or is longer than ``MAX_CHARS``.
+    ``7*-3`` becomes ``7*(-3)``. Raises ExpressionError for what is not arithmetic, divides by zero, or is too long.
     """
     return _Parser(text).result()[0]
 

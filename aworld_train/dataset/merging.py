@@ -23,13 +23,13 @@ from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.tasks import Dropped
 
 if TYPE_CHECKING:
-    from aworld_train.dataset.contamination import Verdict
+    from aworld_train.dataset.contamination import MatchVerdict
 
 CONFLICT = "same question with another answer"
 
 MAX_EXAMPLES = 3
 
-Near = Callable[[str, str], "Verdict | None"]
+Near = Callable[[str, str], "MatchVerdict | None"]
 """Compares a question, given with its name, with others."""
 
 
@@ -136,7 +136,7 @@ class DistinctTasks:
             distinct.append(position)
         return np.array(distinct, dtype=np.int64)
 
-    def _count(self, verdict: "Verdict") -> None:
+    def _count(self, verdict: "MatchVerdict") -> None:
         match verdict.match.kind:
             case MatchKind.near_duplicate:
                 self.counts.near_duplicates += 1
@@ -147,7 +147,7 @@ class DistinctTasks:
             case MatchKind.figure_variant:
                 self.counts.figure_variants_kept += 1
 
-    def _is_example(self, verdict: "Verdict") -> bool:
+    def _is_example(self, verdict: "MatchVerdict") -> bool:
         is_variant = verdict.match.kind is MatchKind.figure_variant
         return is_variant and len(self.counts.figure_variant_examples) < MAX_EXAMPLES
 

@@ -15,10 +15,7 @@ _NONE = np.zeros(0, dtype=np.int32)
 
 
 class RankedSets:
-    """Sets of hashes that are all known from the start.
-
-    Memory is about 30 bytes for each member of a set, and 70 while they are ranked.
-    """
+    """Sets of hashes that are all known from the start, in about 30 bytes for each member."""
 
     def __init__(self, hashes: Numbers, ends: Numbers, max_missing: Numbers) -> None:
         """``hashes`` are the members of all sets, as uint64, set after set; ``ends`` is where they begin and end.

@@ -57,8 +57,7 @@ def check_splits(splits: Mapping[str, float]) -> None:
 def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
     """Where each split ends in each stratum, [strata][splits]; tasks that are left over come last.
 
-    Every split has its fraction of every stratum, rounded to whole tasks, and also of all tasks together: the rounding
-    errors of the strata cancel out.
+    Every split has its fraction of every stratum, and of all tasks together: the rounding errors of strata cancel out.
     """
     totals, total = [], Fraction(0)
     for fraction in splits.values():

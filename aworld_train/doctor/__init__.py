@@ -4,9 +4,8 @@ A probe is a generator of findings that reads the machine through a `Machine` an
 Probes change nothing and import nothing heavy; ``exactness`` loads the model, with ``doctor RECIPE --engine`` alone.
 """
 
-from aworld_train.doctor.examination import examine
-from aworld_train.doctor.finding import Finding, FindingStatus
-from aworld_train.doctor.machine import Machine
-from aworld_train.doctor.needs import Needs
-
-__all__ = ["Finding", "FindingStatus", "Machine", "Needs", "examine"]
+from aworld_train.doctor.examination import examine as examine
+from aworld_train.doctor.finding import Finding as Finding
+from aworld_train.doctor.finding import FindingStatus as FindingStatus
+from aworld_train.doctor.machine import Machine as Machine
+from aworld_train.doctor.needs import Needs as Needs

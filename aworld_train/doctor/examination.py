@@ -59,7 +59,7 @@ _SIDE_BY_SIDE = 6
 
 
 @dataclass
-class _Attempt:
+class _RunningProbe:
     area: str
     deadline: float
     findings: list[Finding] = field(default_factory=list)
@@ -76,14 +76,14 @@ def examine(
     waiting = list(probes.items())
     areas = [area for area, _ in waiting]
     end = time.monotonic() + total_seconds
-    running: dict[str, _Attempt] = {}
+    running: dict[str, _RunningProbe] = {}
     done: Queue[str] = Queue()
     results: dict[str, list[Finding]] = {}
     while waiting or running:
         now = time.monotonic()
         while waiting and len(running) < _SIDE_BY_SIDE and now < end:
             area, probe = waiting.pop(0)
-            running[area] = attempt = _Attempt(area, min(now + probe_seconds, end))
+            running[area] = attempt = _RunningProbe(area, min(now + probe_seconds, end))
             Thread(target=_run, args=(probe, machine, needs, attempt, done), daemon=True).start()
         if now >= end:
             results |= {area: [_not_reached(total_seconds)] for area, _ in waiting}
@@ -100,7 +100,7 @@ def examine(
     return [replace(finding, area=area) for area in areas for finding in results[area]]
 
 
-def _run(probe: Probe, machine: Machine, needs: Needs, attempt: _Attempt, done: "Queue[str]") -> None:
+def _run(probe: Probe, machine: Machine, needs: Needs, attempt: _RunningProbe, done: "Queue[str]") -> None:
     for finding in _guarded(probe, machine, needs):
         # A path in a recipe may come from the environment, and what a server writes may hold anything.
         attempt.findings.append(replace(finding, what=mask(finding.what), remedy=mask(finding.remedy)))

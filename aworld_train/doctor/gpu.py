@@ -159,10 +159,7 @@ SPARE = 0.08
 
 
 def plan_of(machine: Machine, needs: Needs, gpu_bytes: int = 0) -> MemoryPlan | None:
-    """The plan of the recipe's framework; None without a recipe for GPUs.
-
-    Of a model that is not here it is made from the hub's ``config.json`` where the hub may be asked, else None.
-    """
+    """The plan of the recipe's framework, by the hub's ``config.json`` if it may be asked; None without GPUs."""
     recipe = needs.recipe
     if recipe is None or on_cpu(recipe):
         return None

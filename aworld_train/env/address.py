@@ -24,9 +24,7 @@ def listen_address(host: str) -> str:
 
 
 def public_address(listening: str) -> str:
-    """The address at which others reach a server that listens on ``listening``; for the wildcard, that of the default
-    route.
-    """
+    """The address for others of a server that listens on ``listening``; for the wildcard, the default route's."""
     if not ipaddress.ip_address(listening).is_unspecified:
         return listening
     version = ipaddress.ip_address(listening).version

@@ -1,9 +1,12 @@
 """A backend: a way to run an environment's gateway and workers, in containers or as processes of this machine."""
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import psutil
 
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
@@ -14,6 +17,11 @@ from aworld_train.process_supervisor import ProcessIdentity
 _DAY = 86400
 ProgressReporter = Callable[[str], None]
 """Takes a line about the current step, for a person; a `Remark` is about more than the step."""
+
+_MAX_DEFAULT_WORKERS = 4
+_WORKERS_PER_CORE = 2  # tools wait most of the time
+_WORKER_BYTES = 600_000_000  # the most that a worker of gaia-mcp-server held in 125 calls of its tools
+_MEMORY_SHARE = 0.5
 
 
 class Remark(str):
@@ -125,3 +133,18 @@ class Backend(Protocol):
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]: ...
 
     def remove(self, name: str) -> None: ...
+
+
+def worker_count(directory: EnvDirectory, count: int | None, sessions: int | None) -> int:
+    """The workers of an environment that is started on this machine, for that many sessions if known."""
+    if count is not None and count < 1:
+        raise UsageError(f"--workers is {count}: there has to be at least one.")
+    if count is not None:
+        return count
+    if directory.manifest.sessions_per_worker > 1:
+        return 1
+    cores = os.cpu_count() or 1
+    if sessions is None:
+        return min(cores, _MAX_DEFAULT_WORKERS)
+    in_memory = psutil.virtual_memory().available * _MEMORY_SHARE // _WORKER_BYTES
+    return max(1, min(sessions, cores * _WORKERS_PER_CORE, int(in_memory)))

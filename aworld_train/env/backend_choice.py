@@ -27,9 +27,7 @@ def open_backend(name: str) -> Backend:
 def choose_backend(
     name: str, servers: Mapping[str, ServerEntry], report_progress: ProgressReporter
 ) -> Backend:
-    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough. Risks are
-    reported.
-    """
+    """The backend for these tool servers; ``auto`` is docker, or process where that is enough. Reports risks."""
     executing = [server for server, entry in servers.items() if entry.executes_code]
     if name == "auto" and engine_answers():
         return open_backend("docker")

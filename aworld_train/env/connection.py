@@ -94,9 +94,7 @@ def connection_settings() -> Mapping[str, str]:
 
 
 def write_config(connection: EnvConnection, form: str) -> str:
-    """The connection, token included: as JSON for MCP clients and AWorld agents (``mcp``), lines of a ``.env`` file
-    (``dotenv``), or lines for ``eval`` in a POSIX shell (``shell``).
-    """
+    """The connection, token included: ``mcp`` (JSON), ``dotenv`` (``.env`` lines) or ``shell`` (lines for ``eval``)."""
     variables = {"MCP_SERVER_URL": connection.mcp_url, "MCP_SERVER_TOKEN": connection.token}
     if form == "mcp":
         return json.dumps(mcp_servers_config(connection.mcp_url, connection.token), indent=2)

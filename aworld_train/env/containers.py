@@ -429,7 +429,7 @@ def _user_for(info: Mapping[str, Any]) -> int:
 
 
 def new_user(*, mapped: bool) -> int:
-    """A user for the tools of one worker, with whom it shares no kernel limit and no access right.
+    """A user for one worker's tools, who shares no kernel limit and no access right with others.
 
     ``mapped``: containers have a range of 65,536 users of their own.
     """

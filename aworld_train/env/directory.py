@@ -50,10 +50,7 @@ class EnvDirectory:
 
 
 def find_directory(name_or_path: str | Path | Mapping[str, Any]) -> EnvDirectory:
-    """The environment directory of that name or at that path; a known name takes precedence over a path.
-
-    The JSON file of a desktop client, or its content, is made into one in the user's cache.
-    """
+    """The environment directory of that name, else at that path; a desktop client's configuration is made into one."""
     path = Path() if isinstance(name_or_path, Mapping) else Path(name_or_path).expanduser()
     if isinstance(name_or_path, Mapping) or path.suffix == ".json" or path.is_file():
         servers = read_client_servers(name_or_path if isinstance(name_or_path, Mapping) else path)

@@ -67,11 +67,7 @@ def egress_rules(
     ceiling: str | None = None,
     hosts: Collection[str] = (),
 ) -> dict[str, EgressRule]:
-    """The rules of the servers that have egress, by server.
-
-    ``$NAME`` in their own hosts is looked up in ``keys``. ``ceiling`` and ``hosts`` are the environment's; see this
-    module.
-    """
+    """The rules of the servers that have egress, by server; ``$NAME`` in their own hosts is looked up in ``keys``."""
     common = _common_hosts(hosts)
     if _checked_ceiling(ceiling) == "none":
         return {}

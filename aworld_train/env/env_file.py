@@ -21,10 +21,7 @@ class VariableAssignment:
 
 @dataclass(frozen=True)
 class EnvFile:
-    """A file's assignments by name; of several to one name the last counts.
-
-    ``lines_without_value`` are the numbers of lines with a name and no ``=``.
-    """
+    """A file's assignments by name, the last of several, and the numbers of ``lines_without_value``."""
 
     path: Path
     assignments: Mapping[str, VariableAssignment]

@@ -108,10 +108,7 @@ def examine(
     seconds: float,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> EnvironmentCheck:
-    """Open a session, list the tools, and make one harmless call of each server (None: no call).
-
-    May be called from any thread, whether or not an event loop runs in it.
-    """
+    """Open a session, list the tools, and make one harmless call of each server; may be called from any thread."""
     steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:
         result = thread.submit(asyncio.run, _examine(mcp_url, token, calls, seconds, steps))

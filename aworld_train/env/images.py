@@ -95,9 +95,7 @@ def build(
     pull: bool = False,
     rebuild: bool = False,
 ) -> str:
-    """Build the environment's image unless it exists; returns its name. A Dockerfile with ``ARG SERVERS`` gets the
-    names in ``only``, and may leave out what other servers need.
-    """
+    """Build the image unless it exists; returns its name. By ``ARG SERVERS`` it may serve those in ``only`` alone."""
     from docker.errors import ImageNotFound
 
     name = image_name(directory, only)
@@ -247,9 +245,7 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
 
 
 def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
-    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers. Links stay
-    links.
-    """
+    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in files.items():

@@ -67,9 +67,7 @@ def install_packages(directory: EnvDirectory, python: str, report_progress: Prog
 
 
 def _is_installed(line: str) -> bool:
-    """Whether the package that a line of requirements names is installed, whatever its version; only pip can read
-    paths.
-    """
+    """Whether the package that a line of requirements names is installed, whatever its version."""
     line = line.partition("#")[0].strip()
     if not line or ";" in line:
         return True

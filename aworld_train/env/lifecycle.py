@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, EnvPlan, EnvSettings, ProgressReporter, Remark
+from aworld_train.env.backend import Backend, EnvPlan, EnvSettings, ProgressReporter, Remark, worker_count
 from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
 from aworld_train.env.client_servers import MANIFEST
 from aworld_train.env.connection import EnvConnection
@@ -28,7 +28,6 @@ from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, re
 from aworld_train.env.interpreter import lock_packages
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Record
-from aworld_train.env.workers import worker_count
 from aworld_train.errors import EnvironmentFailure, UsageError, options_as_arguments
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.serving import tokens

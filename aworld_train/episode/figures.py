@@ -27,12 +27,9 @@ class PerStep(StrEnum):
 class Figure:
     """Where a figure appears beside the line.
 
-    Attributes:
-        label: Its words on the page; empty where the page does not show it as a figure.
-        is_listed: Whether the page's list of episodes has a column of it.
-        unit: ``seconds``, ``errors``, or empty for a plain number.
-        has_column: Whether the store's table of episodes has a column of it.
-        is_text: Whether it is a sentence, by which no list is sorted.
+    Its ``label`` is empty where the page does not show it as a figure, its ``unit`` (``seconds``, ``errors``) where it
+    is a plain number. The page's list of episodes has a column of it if it ``is_listed``, the store's table if it
+    ``has_column``. No list is sorted by one that ``is_text``.
     """
 
     label: str = ""
@@ -113,11 +110,7 @@ _decode = msgspec.json.Decoder(EpisodeFigures).decode
 
 
 def read_figures(line: bytes) -> EpisodeFigures:
-    """A line of ``traces/episodes.jsonl``.
-
-    Raises:
-        ValueError: It is not the line of an episode.
-    """
+    """A line of ``traces/episodes.jsonl``; raises ValueError if it is not the line of an episode."""
     try:
         return _decode(line)
     except msgspec.DecodeError:

@@ -6,7 +6,7 @@ that it did not cause (a lost tool environment, a failed engine, a crashed agent
 episode is dropped and counted. The recipe's ``rollout.treatment`` says it for each outcome.
 """
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 
 class Outcome(StrEnum):
@@ -48,3 +48,14 @@ _MEANINGS = {
     Outcome.agent: "the agent program failed",
     Outcome.infrastructure: "something else failed around the episode",
 }
+
+
+class Treatment(Enum):
+    """``trained`` on; ``masked``: it counts in its group's baseline alone; or ``dropped``: it counts nowhere.
+
+    Without a score, without its process, or in a group that is too small, an episode is always dropped.
+    """
+
+    trained = "trained"
+    masked = "masked"
+    dropped = "dropped"

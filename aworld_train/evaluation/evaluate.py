@@ -179,7 +179,7 @@ class _EvaluationRun:
     def _earlier(self, database: "Database") -> None:
         from aworld_train.store.reading import Store
 
-        with Store(database.place) as store:
+        with Store(database.location) as store:
             for key, figures in store.ended_figures(PHASE):
                 self._tally.add(key.task, figures)
         self._tally.begin()

@@ -213,10 +213,7 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
 
 
 def calibration_of(answers: Sequence[tuple[float, float]]) -> Calibration | None:
-    """The calibration of answers, each with its confidence and its score from 0 to 1; None without answers.
-
-    Answers of equal confidence count with their common mean, so the order of the answers does not matter.
-    """
+    """The calibration of (confidence, score) pairs in any order, equal confidences by their mean; None without any."""
     if not answers:
         return None
     scores: dict[float, list[float]] = defaultdict(list)

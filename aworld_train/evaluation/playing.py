@@ -12,7 +12,7 @@ from typing import Any
 
 from aworld_train.adapter.base import EpisodeModel
 from aworld_train.adapter.episodes.agent import EpisodeAgent
-from aworld_train.adapter.episodes.single import close_gateways, close_store, play_row
+from aworld_train.adapter.episodes.play_single import close_gateways, close_store, play_row
 from aworld_train.errors import AworldTrainError, EvaluationFailure, ModelError
 from aworld_train.evaluation.plan import EvalPlan, PlannedAttempt
 from aworld_train.evaluation.tally import PHASE, Tally

@@ -59,10 +59,7 @@ class Launcher(Protocol):
     name: str
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """Run a checked recipe to its end; None if the job was only submitted or rendered.
-
-        A KeyboardInterrupt of the user does not end a submitted job.
-        """
+        """Run a checked recipe to its end, or only submit or render it (None); Ctrl-C does not end a submitted job."""
 
     def dry_run(self, processor: FrameworkProcessor, folder: Path) -> DryRun:
         """What a launch would write and start, with its files in ``folder``; writes and starts nothing."""

@@ -1,8 +1,8 @@
-"""Whether the program of ``agent.command`` can start: it is there, and what it imports first can be found.
+"""The program of ``agent.command``: which environment variables a run sets for it, and whether it can start.
 
-Nothing of it is run: its own interpreter reads the imports at the top level of a Python program and of modules beside
-it, and looks for each. Imports in functions, conditions and ``try`` may be optional and are not looked at, and neither
-is a program that changes where Python looks.
+It can if it is there, and what it imports first can be found. Nothing of it is run: its own interpreter reads the
+imports at the top level of a Python program and of modules beside it, and looks for each. Imports in functions,
+conditions and ``try`` may be optional and are not looked at, and neither is a program that changes where Python looks.
 """
 
 import json
@@ -74,6 +74,21 @@ print(json.dumps(found))
 """
 
 Look = Callable[[Sequence[str]], str]
+
+PROVIDED = {
+    *("OPENAI_API_BASE", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+    *("LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL_NAME", "LLM_PROVIDER"),
+    *("MCP_SERVERS", "MCP_SERVER_TOKEN", "MCP_SERVER_URL"),
+    *("AGENT_FOLDER", "AWORLD_LOG_PATH", "NO_PROXY", "TMPDIR", "no_proxy"),
+}
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TRAINING = {
+    *("AUTOSCALER_METRIC_PORT", "CUDA_VISIBLE_DEVICES", "DASHBOARD_METRIC_PORT", "HF_HUB_OFFLINE", "HOME"),
+    *("LD_PRELOAD", "MASTER_ADDR", "MASTER_PORT", "PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "RANK", "TMPDIR"),
+    *("TOKENIZERS_PARALLELISM", "WORLD_SIZE"),
+}
+_TRAINING_PREFIXES = ("AWORLD_TRAIN_", "MCP_SERVER_", "RAY_", "VERL_")
 
 
 def executable(command: Sequence[str]) -> str:
@@ -150,3 +165,8 @@ def _python_program(arguments: Sequence[str]) -> tuple[str, str]:
         if not _VALUELESS_OPTIONS.fullmatch(argument):
             break
     return "", ""
+
+
+def set_by_run(name: str) -> bool:
+    """Whether a run sets this variable for its training processes, or depends on how it is set."""
+    return name in _TRAINING or name.startswith(_TRAINING_PREFIXES)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aworld_train.errors import RewardError, suggestion
-from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
+from aworld_train.recipe.agent_command import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.bounds import FUNCTION_NAME, rules_of
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.env_text import EnvText, shown

@@ -16,8 +16,8 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
         or section.cassette.mode is CassetteMode.replay
     ):
         return None
+    from aworld_train.env.backend import worker_count  # all of env, which most recipes' checks do not need
     from aworld_train.env.directory import find_directory
-    from aworld_train.env.workers import worker_count  # all of env, which most recipes' checks do not need
 
     episodes = episodes or recipe.trainer.batch_size * recipe.rollout.n
     try:

@@ -33,10 +33,7 @@ class Faults:
         self._found.append(((order, layer.line(key) if layer else 0), f"{name}: {text}" if name else text))
 
     def add_later(self, found: Iterable[tuple[KeyPath, str]]) -> None:
-        """Add faults of the complete recipe, without those that only follow from faults that are there already.
-
-        A key that is misspelt is missing too: the first says all.
-        """
+        """Add faults of the complete recipe, without those that only follow from others, as a misspelt key."""
         keys, sections = set(self.keys), self.sections
         for key, text in list(found):
             is_set = any(_sets(layer, key) for layer in self._layers)

@@ -58,8 +58,7 @@ def read(
 ) -> LoadedRecipe:
     """As ``load``, together with the file it came from and the unresolved form that a run folder stores.
 
-    ``defaults`` take the place of the schema's defaults. A key with a fault has its default
-    while the rest is checked, so that one mistake hides no other.
+    ``defaults`` take the place of the schema's, also for a key with a fault, so that one mistake hides no other.
     """
     path, layers = _layers(source)
     override_layers = _read_overrides(overrides)

@@ -1,6 +1,9 @@
-"""Writes a recipe as plain data and as YAML, from which the same recipe can be read."""
+"""Writes a recipe as plain data and as YAML, from which the same recipe can be read, and compares such data."""
 
+import hashlib
+import json
 import re
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict
 from enum import Enum
@@ -12,9 +15,10 @@ from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import RecipeLoader
-from aworld_train.recipe.tree import mapped
+from aworld_train.recipe.tree import dotted, map_values, mapped
 
 _RARE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+_ABSENT = object()
 
 
 class _Dumper(yaml.SafeDumper):
@@ -86,3 +90,31 @@ def dump(data: dict[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     return mapped(value, lambda leaf: leaf.value if isinstance(leaf, Enum) else deepcopy(leaf))
+
+
+def digest(recipe: Recipe | Mapping[str, Any]) -> str:
+    """SHA-256 of a recipe's content, in hexadecimal; it depends neither on the order of keys nor on the environment."""
+    data = to_source(recipe) if isinstance(recipe, Recipe) else recipe
+    return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The dotted keys whose values differ in plain data, in alphabetical order; one that only one has is included."""
+    return sorted(changes(old, new))
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The values that differ, as (old, new) by dotted key in the order of the recipe; None for an absent one."""
+    before, after = dict(map_values(old)), dict(map_values(new))
+    return {
+        dotted(key): (before.get(key), after.get(key))
+        for key in dict.fromkeys([*after, *before])
+        if not _same(before.get(key, _ABSENT), after.get(key, _ABSENT))
+    }
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Equality for which ``true`` and ``1`` differ, but ``1`` and ``1.0`` do not."""
+    if isinstance(first, bool) != isinstance(second, bool):
+        return False
+    return bool(first == second)

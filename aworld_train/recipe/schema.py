@@ -5,8 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.recipe.bounds import (
     AboveOne,
     Count,

@@ -97,8 +97,7 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
 def check_code_tests(tools: ToolSettings, seconds: float, url: str = "", token: str = "") -> None:
     """Run a test in a worker for scoring, in which the answer tries to read the memory of other processes.
 
-    May be called from any thread, whether or not an event loop runs in it. Without a ``url`` it is the one that scores
-    use.
+    May be called from any thread, whether or not an event loop runs in it; by default at the URL that scores use.
     """
     if not url:
         url, token = _address(tools)
@@ -205,7 +204,7 @@ class _Place:
             0.0, steps=(*first.score.steps, "the answer's code left no verdict, and another program did")
         )
 
-    async def run(self, tests: CodeTests, code: str) -> "_Run":
+    async def run(self, tests: CodeTests, code: str) -> "_Execution":
         """Run an answer once, in a session of its own, if there is time for all that its tests may take."""
         from aworld_train.env.connection import SCORING, SERVER_KEY, mcp_servers_config
         from aworld_train.rollout.outcome import EnvironmentLost
@@ -215,7 +214,7 @@ class _Place:
         needed = tests.seconds + min(_MIN_OTHER_SECONDS, _MIN_OTHER_SHARE * self._seconds)
         wait = self._deadline - self._now() - needed
         if wait <= 0:
-            return _Run(Score(None, steps=("there was no time left to run the tests",)))
+            return _Execution(Score(None, steps=("there was no time left to run the tests",)))
         limit = tests.seconds + _MAX_OTHER_SECONDS
         key, source = program(tests, code)
         output, failure, was_sent, is_late = "", "", False, False
@@ -235,14 +234,12 @@ class _Place:
             closing.add_done_callback(_closing.discard)
             await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
         is_signed = any(read_signed(key, line) is not None for line in output.splitlines())
-        return _Run(read_verdict(output, key, failure), is_signed, was_sent, is_late)
+        return _Execution(read_verdict(output, key, failure), is_signed, was_sent, is_late)
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What became of a program: whether its tests' process has said anything, a worker got it, and it was given up
-    late.
-    """
+class _Execution:
+    """What became of a program: whether its tests said anything, a worker got it, and it was given up late."""
 
     score: Score
     is_signed: bool = False

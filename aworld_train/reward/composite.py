@@ -87,9 +87,7 @@ def _broken_turn(context: ScoringContext) -> bool:
 
 
 def _malformed(text: str) -> bool:
-    """Whether a tag is unclosed, closed without being open, or nested in itself; the prompt may have opened the
-    thinking.
-    """
+    """Whether a tag is unclosed, nested in itself, or, but for the thinking's, closed without being open."""
     for name in _TAGS:
         is_closing = [match.group() == f"</{name}>" for match in re.finditer(rf"</?{name}>", text)]
         if name == "think" and is_closing[:1] == [True]:

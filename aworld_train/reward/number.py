@@ -17,8 +17,7 @@ MAX_TEXT_CHARS = 10_000
 def number(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Compare by `numeric_match` where the ground truth is a number, else as text without case and spacing.
 
-    In a row with an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is 1/3?" repeats the
-    question.
+    In a row with an ``expression`` a fraction or a power is not an answer: ``1/3`` to "What is 1/3?" repeats it.
     """
     expected = _read(ground_truth)
     if expected is None:

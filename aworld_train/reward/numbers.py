@@ -101,11 +101,9 @@ _REPEATING = re.compile(r"(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P
 class Quantity(NamedTuple):
     """A number, and its unit: the code of a currency, ``%``, or what TeX sets as text.
 
-    Attributes:
-        computed: Whether it is written as a fraction, a power, or with a word that multiplies it.
-        reduced: Whether its fraction is in lowest terms, and not a whole number.
-        joined: Whether its whole part and its fraction have an "and" between them.
-        decimal: Whether it is written with a decimal point, so that it may be rounded.
+    It is ``computed`` if it is a fraction, a power, or has a word that multiplies it; ``reduced`` if its fraction is in
+    lowest terms and not a whole number; ``joined`` if its whole part and its fraction have an "and" between them;
+    ``decimal`` if it has a decimal point, so that it may be rounded.
     """
 
     value: Fraction
@@ -133,8 +131,7 @@ def same_unit(one: str, other: str) -> bool:
 def read_number(text: str, *, plain: bool = False, decimal_comma: bool = False) -> Quantity | None:
     """The number that a text is; None for any other text, and for a number that no float can hold.
 
-    ``plain`` reads only digits, with marks between thousands and the sign of a currency or percent; ``decimal_comma``
-    reads ``4,2`` as 4.2.
+    ``plain`` reads only digits, separators and signs of currency or percent; ``decimal_comma`` reads ``4,2`` as 4.2.
     """
     if len(text) > MAX_CHARS or (plain and (text[:1].isalpha() or (text[-1:].isalpha() and text.isascii()))):
         return None

@@ -132,10 +132,7 @@ def scorer_names() -> tuple[str, ...]:
 
 
 def find_scorer(name: str) -> Scorer:
-    """The scorer of this name, or the function that ``module:function`` or ``path/file.py:function`` names.
-
-    A relative path counts from the working directory.
-    """
+    """The scorer of this name, or a function as ``module:function`` or ``file.py:function`` from the working folder."""
     name = ALIASES.get(name, name)
     if name not in _found:
         _found[name] = _find(name)

@@ -44,8 +44,7 @@ async def score(
 ) -> ScoreResult:
     """Score an assistant's text, or the messages of an episode, of which only the assistant's count.
 
-    ``scorer`` and ``answer_schema`` are the task's (None: it names none), which ``settings`` may override; ``info`` is
-    the row's ``extra_info``.
+    ``settings`` may override the task's ``scorer`` and ``answer_schema``; ``info`` is the row's ``extra_info``.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA

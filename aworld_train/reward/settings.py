@@ -35,8 +35,7 @@ class JudgeModel:
 class JudgeSettings:
     """The models that judge, tried in order until one gives a verdict, and the limits of requests to them.
 
-    ``per_minute`` 0 means no limit; ``attempts`` is the requests to a model before the next one; ``prompt`` None is the
-    package's own.
+    Without a ``prompt`` the package's own is used; ``attempts`` are at one model, and ``per_minute`` 0 means no limit.
     """
 
     models: tuple[JudgeModel, ...] = ()
@@ -73,9 +72,7 @@ class ToolSettings:
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """How a run scores: ``scorer`` and ``answer_schema`` override the tasks', and one score takes ``timeout`` seconds
-    at most.
-    """
+    """How a run scores, within ``timeout`` seconds; ``scorer`` and ``answer_schema`` override the tasks'."""
 
     scorer: str | None = None
     answer_schema: str | None = None
@@ -93,9 +90,7 @@ class RewardSettings:
         return {ALIASES.get(scorer, scorer) for scorer in scorers}
 
     def patient(self) -> Self:
-        """The same settings with time for answers to wait their turn within the judges' limit per minute, for many at
-        once.
-        """
+        """The same settings with time for many answers to wait their turn within the judges' limit per minute."""
         judge = self.judge
         if not judge.per_minute:
             return self

@@ -42,9 +42,7 @@ def bare(text: str) -> str:
 
 
 def is_hidden(ground_truth: str) -> bool:
-    """Whether a ground truth is hidden, such as ``?`` in test sets that withhold their answers: space and punctuation
-    alone.
-    """
+    """Whether a ground truth is hidden, such as ``?`` in test sets: nothing but space and punctuation."""
     return not bare(ground_truth)
 
 

@@ -50,10 +50,7 @@ main(int(sys.argv[1]))
 
 
 class ScorerTimeout(Exception):
-    """The scorer did not answer within its time, of which ``kind`` names a part.
-
-    ``computing``: it used at least half of it; else it waited, or other programs had the processors.
-    """
+    """The scorer did not answer in time, of which ``kind`` names a part; if ``computing``, it used at least half."""
 
     def __init__(self, seconds: float, kind: str = "", computing: bool = False):
         super().__init__(f"took longer than {seconds:g} seconds{kind}")

@@ -6,6 +6,8 @@ all episodes.
 """
 
 import asyncio
+import hashlib
+import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,8 +15,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from aworld_train.episode.message import Message
 from aworld_train.errors import ModelError, ModelNotFound
+from aworld_train.json_lines import decoded_lines
 from aworld_train.rollout.adaptive_limit import AdaptiveLimit
 from aworld_train.rollout.chat_client import KEY_VARIABLE, ChatClient, EndpointAddress
 from aworld_train.rollout.chat_completion import ChatAnswer, ChatFault, message_for
@@ -23,7 +28,6 @@ from aworld_train.rollout.http_client import RequestFailed
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outage import Outage
 from aworld_train.rollout.outcome import EpisodeFailure
-from aworld_train.rollout.recorded_answers import RecordedAnswers
 
 MAX_OUTAGE_SECONDS = 600.0  # how long a request is repeated, from its first failure on
 _MAX_PAUSE = 30.0
@@ -206,3 +210,39 @@ def _sampling(sampling: SamplingParams) -> dict[str, Any]:
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     return body
+
+
+class _RecordedAnswer(msgspec.Struct):
+    request: str
+    answer: ChatAnswer
+
+
+class RecordedAnswers:
+    """Answers by their requests, in a file, so that work that was cut off asks nothing again that was answered.
+
+    A request that failed is not kept, and is sent again.
+    """
+
+    def __init__(self, path: Path):
+        lines, _ = decoded_lines(path, msgspec.json.Decoder(_RecordedAnswer).decode)
+        self._answers = {line.request: line.answer for line in lines}
+        self._encoder = msgspec.json.Encoder()
+        self._file = path.open("ab")
+        if self._file.tell():
+            self._file.write(b"\n")  # ends the line in which an earlier process was killed
+
+    def find(self, request: Mapping[str, Any]) -> ChatAnswer | None:
+        return self._answers.get(_digest(request))
+
+    def keep(self, request: Mapping[str, Any], answer: ChatAnswer) -> None:
+        line = _RecordedAnswer(_digest(request), answer)
+        self._file.write(self._encoder.encode(line) + b"\n")
+        self._file.flush()
+        self._answers[line.request] = answer
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _digest(request: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,9 @@ key."""
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncGenerator, Mapping
+from functools import cache
 from typing import Any
 
 import aiohttp
@@ -12,7 +14,6 @@ import httpx
 from aworld_train.api_keys import bearer, without_key
 from aworld_train.errors import UsageError
 from aworld_train.network import proxy_for, retry_after_seconds, without_passwords
-from aworld_train.rollout.tls import tls_context
 
 # Shorter than uvicorn's five seconds: a request on a connection that the server closes at that moment fails.
 UVICORN_KEEPALIVE_SECONDS = 4.0
@@ -153,3 +154,14 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 def _kind(error: Exception) -> str:
     # aiohttp has a class for each way not to connect; httpx, which synchronous requests are made with, has this one.
     return "ConnectError" if isinstance(error, aiohttp.ClientConnectorError) else type(error).__name__
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """The one context of a process, with the certificates that httpx trusts, and those of ``SSL_CERT_FILE`` and
+    ``SSL_CERT_DIR``.
+
+    To make one takes 15 milliseconds of CPU and stops all episodes of the process meanwhile; httpx makes one for each
+    client by default (httpx 0.28). aiohttp's own trusts the system's certificates, which slim images lack.
+    """
+    return httpx.create_ssl_context()

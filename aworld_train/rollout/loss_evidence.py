@@ -8,7 +8,7 @@ idle workers at the same time, or the container engine saw that the worker was k
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-from aworld_train.env.engine_events import killed_from_outside
+from aworld_train.env.images import LABEL
 from aworld_train.network import proxy_for
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
@@ -25,6 +25,12 @@ _HTTP = SessionPerLoop(keepalive_seconds=5.0)
 _ASK_SECONDS = 15.0
 _SECOND_LOOK_SECONDS = 2.0  # in which a fault that hits more than this session shows
 _ENDED_BY_GATEWAY = ("expired", "idle", "revoked", "stopped")
+
+_ENGINE_SECONDS = 15
+_NOTICE_SECONDS = 5.0
+"""Within which an engine on a busy machine has noticed that a container is over."""
+_SIGKILL_CODE = "137"
+_BY_REQUEST = {"kill", "stop", "destroy"}
 
 
 @dataclass(frozen=True)
@@ -95,3 +101,33 @@ async def _gateway_word(session: LostSession) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return {}
     return word if isinstance(word, dict) and "gateway" in word else {}
+
+
+def killed_from_outside(environment: str, port: int, worker: int, seconds: float) -> bool:
+    """Whether an engine of this machine saw a worker killed in these seconds, and not for want of memory.
+
+    Tools cannot signal their worker, and what it does itself ends it with another exit code. ``port`` is the gateway's.
+    """
+    try:
+        import docker
+
+        client = docker.from_env(timeout=_ENGINE_SECONDS)
+        label = f"{LABEL}.environment={environment}"
+        if not client.networks.list(filters={"label": [label, f"{LABEL}.port={port}"]}):
+            return False
+        filters = {"type": "container", "label": [label, f"{LABEL}.number={worker}"]}
+        since = f"{time.time() - seconds:.3f}"
+
+        def seen_until(end: float) -> Iterator[tuple[str, str | None]]:
+            for event in client.events(since=since, until=f"{end:.3f}", filters=filters, decode=True):
+                yield event["Action"], event["Actor"]["Attributes"].get("exitCode")
+
+        for action, _ in seen_until(time.time() + _NOTICE_SECONDS):
+            if action == "die":
+                break
+        seen = list(seen_until(time.time()))
+    except Exception:  # no engine here, or one that does not answer, has no word in this
+        return False
+    actions = {action for action, _ in seen}
+    was_killed = bool(actions & _BY_REQUEST) or ("die", _SIGKILL_CODE) in seen
+    return was_killed and "oom" not in actions

@@ -48,10 +48,7 @@ class ServerFailure(Exception):
 
 
 class RequestFailure(Exception):
-    """The server answered a request with an error; the session can still be used.
-
-    ``kind`` is the ``type`` in its data, which the environment gateway sets.
-    """
+    """The server answered a request with an error, whose data may name a ``kind``; the session can still be used."""
 
     def __init__(self, error: Any):
         super().__init__(error.get("message") if isinstance(error, dict) else str(error))

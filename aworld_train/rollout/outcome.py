@@ -8,11 +8,7 @@ from aworld_train.episode.outcome import Outcome
 
 
 class EpisodeFailure(Exception):
-    """Ends an episode from inside with an outcome.
-
-    Attributes:
-        is_permanent: Whether other episodes fail alike, because an endpoint takes no request.
-    """
+    """Ends an episode with an outcome; others fail alike if it ``is_permanent``: an endpoint takes no request."""
 
     outcome = Outcome.provider
     is_permanent = False

@@ -32,8 +32,7 @@ async def play(
 ) -> bool:
     """Play an episode to its end; whether its last turn called tools and no turn was left.
 
-    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. Without
-    ``with_images`` the model is shown a note in place of each image of a result.
+    ``counts`` is right whenever a caller cancels this; without ``with_images`` the model is shown notes in their place.
     """
     history = list(messages)
     for turn in range(1, max_turns + 1):

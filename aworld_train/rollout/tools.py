@@ -51,11 +51,7 @@ _logged = -math.inf  # when a wait was last logged
 
 @dataclass(frozen=True)
 class ToolResult:
-    """A tool's answer as text.
-
-    ``raw`` is the server's result or JSON-RPC error; None where the text is the client's, because the call timed out or
-    was never sent.
-    """
+    """A tool's answer as text; without ``raw``, the server's result or error, it is the client's: no answer came."""
 
     text: str
     is_error: bool

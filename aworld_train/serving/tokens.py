@@ -53,10 +53,7 @@ def sign(
     sessions: int | None = None,
     token_id: str | None = None,
 ) -> str:
-    """A token for ``environment``; the same arguments give the same token. Times are Unix seconds.
-
-    Without a ``token_id`` it gets a random one.
-    """
+    """A token for ``environment``, by default with a random ``token_id``; times are Unix seconds."""
     import jwt
 
     claims = {

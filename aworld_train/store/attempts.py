@@ -12,14 +12,10 @@ _KEYS_AT_ONCE = 500
 
 
 def attempts_by_status(database: Database, phase: str) -> Mapping[str, bool | None]:
-    """The attempts of a phase that were begun and are not set aside, by their keys.
-
-    Returns:
-        Whether each has a score; None for one that has not ended.
-    """
+    """Whether each attempt of a phase that is not set aside has a score, by its key; None for one under way."""
     columns = tables.episodes.c
     query = select(columns.key, columns.status, columns.accuracy).where(
-        columns.run == database.place.run, columns.phase == phase, columns.status != "superseded"
+        columns.run == database.location.run, columns.phase == phase, columns.status != "superseded"
     )
     with database.begin() as connection:
         return {
@@ -30,7 +26,7 @@ def attempts_by_status(database: Database, phase: str) -> Mapping[str, bool | No
 
 def set_aside(database: Database, phase: str, keys: Iterable[str]) -> None:
     """Mark attempts as ``superseded``, because they are made again."""
-    table, ordered, run = tables.episodes, sorted(keys), database.place.run
+    table, ordered, run = tables.episodes, sorted(keys), database.location.run
     with database.begin() as connection:
         for begin in range(0, len(ordered), _KEYS_AT_ONCE):
             made_again = and_(

@@ -14,11 +14,7 @@ def compressed(data: bytes) -> bytes:
 
 
 def decompressed(data: bytes) -> bytes:
-    """What was compressed.
-
-    Raises:
-        ValueError: It is damaged.
-    """
+    """What was compressed; raises ValueError if it is damaged."""
     if len(data) < _LENGTH.size:
         raise ValueError("compressed data without their length")
     (length,) = _LENGTH.unpack_from(data)

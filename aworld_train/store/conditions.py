@@ -65,12 +65,12 @@ def where(condition: str) -> ColumnElement[bool]:
     """A condition as SQL over episodes joined with their tasks; an empty one is true."""
     if not condition.strip():
         return true()
-    return _Parser(condition).parse()
+    return _ConditionParser(condition).parse()
 
 
 def compared_values(condition: str) -> list[tuple[str, str]]:
     """The names that a condition compares by = or !=, each with the value. Raises as ``where``."""
-    parser = _Parser(condition)
+    parser = _ConditionParser(condition)
     if condition.strip():
         parser.parse()
     return parser.compared
@@ -93,7 +93,7 @@ def contains_text(text: str) -> ColumnElement[bool]:
     return or_(found, tuple_(_episodes.run, _episodes.task).in_(tasks))
 
 
-class _Parser:
+class _ConditionParser:
     """Reads a condition by recursive descent."""
 
     def __init__(self, condition: str):

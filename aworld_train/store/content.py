@@ -69,12 +69,10 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One model call, which sampled a node.
+    """One model call, which sampled a node; ``malformed``: a tool call or a thought cannot be read.
 
-    Attributes:
-        malformed: Whether a tool call or a thought cannot be read.
-        tools: Digest of the tools' schemas, a blob of the store; empty without tools.
-        misses: Which requests of the client about the response the model did not meet.
+    ``tools`` is the digest of the tools' schemas, a blob of the store, empty without tools; ``misses`` are the client's
+    requests about the response that the model did not meet.
     """
 
     node: int
@@ -112,11 +110,9 @@ class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One training row, the path through an agent's nodes.
+    """One training row, the path through an agent's nodes, of which ``prompt_tokens`` are its prompt.
 
-    Attributes:
-        own: The sampled nodes whose tokens are under the mask; the others were in an earlier row.
-        prompt_tokens: How many of its tokens are its prompt.
+    The tokens of the sampled nodes in ``own`` are under the mask; the others were in an earlier row.
     """
 
     agent: int

@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StoreLocation
 
 _BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10
@@ -52,10 +52,10 @@ class Database:
         read_only: Whether to open it for reading; then it must be there, in the newest form.
     """
 
-    def __init__(self, place: StorePlace, *, read_only: bool = False):
-        self.place = place
-        self.engine = _engine(place, read_only)
-        self.is_sqlite = place.url is None
+    def __init__(self, location: StoreLocation, *, read_only: bool = False):
+        self.location = location
+        self.engine = _engine(location, read_only)
+        self.is_sqlite = location.url is None
         try:
             if not read_only:
                 self._prepare()
@@ -114,13 +114,13 @@ class Database:
                     connection.commit()
         with self.begin() as connection:
             if not connection.execute(
-                select(tables.runs.c.id).where(tables.runs.c.id == self.place.run)
+                select(tables.runs.c.id).where(tables.runs.c.id == self.location.run)
             ).first():
                 connection.execute(
                     tables.runs.insert().values(
-                        id=self.place.run,
-                        name=self.place.name,
-                        folder=str(self.place.folder.parent.resolve()),
+                        id=self.location.run,
+                        name=self.location.name,
+                        folder=str(self.location.folder.parent.resolve()),
                         created=time.time(),
                     )
                 )
@@ -144,16 +144,17 @@ def check_url(url: str) -> None:
         ) from None
 
 
-def _engine(place: StorePlace, read_only: bool) -> Engine:
-    if place.url is not None:
-        check_url(place.url)
-        url = make_url(place.url).set(drivername="postgresql+psycopg")
+def _engine(location: StoreLocation, read_only: bool) -> Engine:
+    if location.url is not None:
+        check_url(location.url)
+        url = make_url(location.url).set(drivername="postgresql+psycopg")
         return sqlalchemy.create_engine(
             url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_SECONDS}
         )
-    if not read_only and not place.file.exists():
-        os.close(os.open(place.file, os.O_CREAT | os.O_RDWR, 0o600))
-    path = f"file:{place.file.resolve().as_uri().removeprefix('file://')}?mode={'ro' if read_only else 'rw'}&uri=true"
+    if not read_only and not location.file.exists():
+        os.close(os.open(location.file, os.O_CREAT | os.O_RDWR, 0o600))
+    mode = "ro" if read_only else "rw"
+    path = f"file:{location.file.resolve().as_uri().removeprefix('file://')}?mode={mode}&uri=true"
     engine = sqlalchemy.create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")

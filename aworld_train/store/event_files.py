@@ -58,11 +58,8 @@ class EventWriter:
         atexit.register(self.close)
 
     def add(self, *events: Event) -> None:
-        """Have events written soon.
-
-        Raises:
-            OSError: Earlier ones cannot be written, for example because the disk is full.
-            OverflowError: There is a number in them that 64 bits do not hold.
+        """Have events written soon; raises OSError if earlier ones cannot be written, for example to a full disk, and
+        OverflowError for a number that 64 bits do not hold.
         """
         if self._closed:
             raise RuntimeError("an event after the end of its writer")

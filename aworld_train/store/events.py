@@ -26,13 +26,7 @@ class TaskSeen(msgspec.Struct, frozen=True, omit_defaults=True, tag="task"):
 
 
 class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun"):
-    """An episode begins; its id is unique among all runs.
-
-    Attributes:
-        phase: ``train``, ``val`` or ``rollout``.
-        attempt: Its number among the episodes of its task in this step.
-        key: What the training framework calls it; its rows have an index after it.
-    """
+    """An episode begins, the ``attempt`` of its task in this step; its id is unique, its ``key`` the framework's."""
 
     id: str
     task: str
@@ -53,11 +47,10 @@ class EpisodeEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended")
 
 
 class TrainedRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row that was trained on; ``advantage`` is the mean over its ``masked_in`` tokens under the mask.
+    """A row by its episode's key and its index; ``advantage`` is the mean over its ``masked_in`` tokens under the mask.
 
-    Attributes:
-        key: The episode's key with the row's index.
-        advantages: Of each token of the response, as ``packed_floats``; empty where all under the mask are equal.
+    ``advantages`` are those of each token of the response, as ``packed_floats``; empty where all under the mask are
+    equal.
     """
 
     key: str

@@ -19,8 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
 from aworld_train.episode.figures import EpisodeFigures
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief
@@ -61,20 +60,16 @@ def load(
 ) -> int:
     """Load what has been written since the last time; returns the number of events.
 
-    Args:
-        final: Whether the processes that write have ended: files that are loaded are removed, and events about
-            episodes that nobody has reported are passed over.
-        refused: Called with the reason for each event that the database refuses. An episode is entered without its
-            content then, with the reason as its cause.
-
-    Raises:
-        StoreUnreachable: The database does not answer; what was not loaded stays in its file.
+    With ``final`` the processes that write have ended: files that are loaded are removed, and events about episodes
+    that nobody has reported are passed over. ``refused`` is called with the reason for each event that the database
+    refuses; an episode is entered without its content then, with the reason as its cause. Raises StoreUnreachable if
+    the database does not answer; what was not loaded stays in its file.
     """
-    place, count = database.place, 0
-    files = event_files(place.events)
+    location, count = database.location, 0
+    files = event_files(location.events)
     with database.begin() as connection:
         columns = tables.event_files.c
-        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == place.run))
+        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == location.run))
         loaded = {row.name: row.loaded for row in rows}
     # The trainer's events may be about episodes of a file that comes later in this order, so every file has two turns.
     for is_last in (False, True):
@@ -91,7 +86,7 @@ def load(
 
 def close_running(database: Database) -> int:
     """Close the episodes whose process has ended before them, as ``lost``; returns how many there were."""
-    table, run = tables.episodes, database.place.run
+    table, run = tables.episodes, database.location.run
     is_running = and_(table.c.run == run, table.c.status == "running")
     with database.begin() as connection:
         mark_changed(connection, run, is_running)
@@ -111,11 +106,9 @@ def close_running(database: Database) -> int:
 def supersede(database: Database, step: int, *, validated: bool) -> int:
     """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
 
-    Args:
-        step: The step of the checkpoint from which the run continues; 0 without one.
-        validated: Whether the validation at that step is done; otherwise it is played again too.
+    ``step`` is that of the checkpoint, 0 without one; its validation is played again unless it is ``validated``.
     """
-    table, run = tables.episodes, database.place.run
+    table, run = tables.episodes, database.location.run
     later = table.c.step > step if step else table.c.step >= 0
     if step and not validated:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
@@ -164,10 +157,8 @@ class StoreLoader:
         self._thread.start()
 
     def close(self, *, max_seconds: float) -> bool:
-        """Load the rest, after all processes that write have ended, and close what they left running.
-
-        Returns:
-            Whether everything is in the database; what is not stays in the files of events.
+        """Load the rest, after all processes that write have ended, and close what they left running; returns whether
+        everything is in the database: what is not stays in the files of events.
         """
         self._ended.set()
         if self._thread.is_alive():
@@ -319,7 +310,7 @@ def _without_values(event: Event, reason: str) -> Event | None:
 
 def _note_loaded(connection: Connection, database: Database, file: Path, offset: int) -> None:
     insert = _insert(database, tables.event_files).values(
-        run=database.place.run, name=file.name, loaded=offset
+        run=database.location.run, name=file.name, loaded=offset
     )
     connection.execute(
         insert.on_conflict_do_update(index_elements=["run", "name"], set_={"loaded": insert.excluded.loaded})
@@ -331,7 +322,9 @@ def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
     file.unlink(missing_ok=True)
     with database.begin() as connection:
         table = tables.event_files
-        connection.execute(table.delete().where(table.c.run == database.place.run, table.c.name == file.name))
+        connection.execute(
+            table.delete().where(table.c.run == database.location.run, table.c.name == file.name)
+        )
     loaded.pop(file.name, None)
 
 
@@ -339,7 +332,7 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
     """Enter events, those of a kind in one statement as far as their order allows: statements cost more than rows."""
     rows: Rows = defaultdict(list)
     ends: list[dict[str, Any]] = []
-    run = database.place.run
+    run = database.location.run
     for event in events:
         match event:
             case Blob():
@@ -378,7 +371,7 @@ _ORDER = (
 
 def _flush(connection: Connection, database: Database, rows: Rows, ends: list[dict[str, Any]]) -> None:
     """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
-    run, begun = database.place.run, rows.get(tables.episodes, [])
+    run, begun = database.location.run, rows.get(tables.episodes, [])
     if steps := {(row["phase"], row["step"]) for row in begun}:
         change = _insert(database, tables.steps).on_conflict_do_update(
             index_elements=["run", "phase", "step"], set_={"figures": None}
@@ -415,11 +408,7 @@ def _insert(database: Database, table: Table) -> Any:
 
 
 def _train(connection: Connection, run: str, event: RowsTrained, final: bool) -> None:
-    """Enter which rows a step has used.
-
-    Raises:
-        NotYet: Some of their episodes are not loaded.
-    """
+    """Enter which rows a step has used; raises NotYet if some of their episodes are not loaded."""
     parsed = [(*row.key.rpartition("_")[::2], row) for row in event.rows]
     episodes = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
     if not final and any(key not in episodes for key, _, _ in parsed):

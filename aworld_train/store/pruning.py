@@ -29,7 +29,7 @@ class Pruned:
 
 def prune(database: Database, condition: str, *, superseded: bool = False) -> Pruned:
     columns = tables.episodes.c
-    tests: list[ColumnElement[bool]] = [columns.run == database.place.run, columns.has_content]
+    tests: list[ColumnElement[bool]] = [columns.run == database.location.run, columns.has_content]
     if superseded:
         tests.append(columns.status == "superseded")
     with database.begin() as connection:
@@ -43,7 +43,7 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
     for begin in range(0, len(ids), _CHUNK):
         # One transaction each, so that the write-ahead log stays small.
         with database.begin() as connection:
-            _remove(connection, database.place.run, ids[begin : begin + _CHUNK])
+            _remove(connection, database.location.run, ids[begin : begin + _CHUNK])
     with database.begin() as connection:
         blobs = _remove_unused_blobs(connection) if database.is_sqlite else 0
     if database.is_sqlite:
@@ -57,7 +57,7 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
 def limit_size(database: Database, max_bytes: float) -> int:
     """Remove the content of the oldest episodes while a database is too large; returns of how many."""
     columns, removed, allowed, first = tables.episodes.c, 0, max_bytes, 0.0
-    query = select(columns.id, columns.began).where(columns.run == database.place.run, columns.has_content)
+    query = select(columns.id, columns.began).where(columns.run == database.location.run, columns.has_content)
     while True:
         with database.begin() as connection:
             if _size(connection, database) <= allowed:
@@ -67,7 +67,7 @@ def limit_size(database: Database, max_bytes: float) -> int:
             rows = connection.execute(oldest).all()
             if not rows:
                 return removed
-            _remove(connection, database.place.run, [row.id for row in rows])
+            _remove(connection, database.location.run, [row.id for row in rows])
         removed, allowed, first = removed + len(rows), max_bytes * _LIMIT_SHARE, rows[-1].began
 
 

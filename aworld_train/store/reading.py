@@ -25,7 +25,7 @@ from aworld_train.store.content import (
 )
 from aworld_train.store.database import Database
 from aworld_train.store.step_figures import RunFigures, run_figures
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StoreLocation
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
@@ -90,9 +90,8 @@ _HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name !
 class RowUse:
     """How training used a row of an episode; None where no step trained on it.
 
-    Attributes:
-        masked_in: How many of its tokens were under the mask then; ``advantage`` is the mean over these.
-        advantages: Of each token of the response; empty where all under the mask are equal.
+    ``masked_in`` of its tokens were under the mask, with ``advantage`` as their mean; ``advantages`` are of each token
+    of the response, empty where all under the mask are equal.
     """
 
     trained_step: int | None = None
@@ -106,10 +105,8 @@ class RowUse:
 class StoredEpisode:
     """An episode with everything that is kept of it.
 
-    Attributes:
-        figures: All figures; of one that has not ended none.
-        content: None where it is not kept; nodes that the episode shares with others are filled in.
-        tools: The tools' schemas by digest, as the model calls name them.
+    One that has not ended has no ``figures``; ``tools`` are schemas by digest, as the model calls name them. Nodes of
+    the ``content`` that the episode shares with others are filled in.
     """
 
     head: EpisodeHead
@@ -152,11 +149,11 @@ class TaskHead:
 
 
 class Store:
-    """The store of one run, open for reading: ``with Store(place) as store: store.episodes()``."""
+    """The store of one run, open for reading: ``with Store(location) as store: store.episodes()``."""
 
-    def __init__(self, place: StorePlace):
-        self.place = place
-        self._database = Database(place, read_only=place.url is None)
+    def __init__(self, location: StoreLocation):
+        self.location = location
+        self._database = Database(location, read_only=location.url is None)
 
     def __enter__(self) -> Self:
         return self
@@ -209,12 +206,7 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[EpisodeHead]:
-        """The episodes that meet a condition (see ``conditions``), in the order of one of ``SORTS``.
-
-        Args:
-            search: A text that they contain, in any case.
-            superseded: Also those that a resumed run has played again.
-        """
+        """The episodes that meet a condition (see ``conditions``) and contain a text, sorted by one of ``SORTS``."""
         # What is sorted are ids: only the episodes of a page are read as a whole.
         ids = self._sorted_ids(condition, search, superseded, sort, descending)
         page = ids.limit(limit).offset(offset).subquery("page")
@@ -223,7 +215,7 @@ class Store:
 
     def figures(self) -> RunFigures:
         with self._database.begin() as connection:
-            return run_figures(connection, self.place.run)
+            return run_figures(connection, self.location.run)
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         task, episode = tables.tasks.c, tables.episodes.c
@@ -239,7 +231,7 @@ class Store:
         ]
         query = (
             select(task.id, task.index, task.source, task.scorer, task.question, task.answer, *figures)
-            .where(task.run == self.place.run, select(episode.task).where(is_played).exists())
+            .where(task.run == self.location.run, select(episode.task).where(is_played).exists())
             .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)
@@ -251,7 +243,7 @@ class Store:
         columns = tables.episodes.c
         query = (
             select(columns.id, columns.task, columns.attempt, columns.began, columns.ended, columns.figures)
-            .where(columns.run == self.place.run, columns.phase == phase, columns.status == "ended")
+            .where(columns.run == self.location.run, columns.phase == phase, columns.status == "ended")
             .order_by(columns.began, columns.id)
         )
         with self._database.begin() as connection:
@@ -266,7 +258,7 @@ class Store:
         columns = tables.tasks.c
         query = (
             select(columns.id, columns.index, columns.source, columns.question, columns.answer, columns.row)
-            .where(columns.run == self.place.run)
+            .where(columns.run == self.location.run)
             .order_by(columns.source, columns.index, columns.id)
         )
         with self._database.begin() as connection:
@@ -279,7 +271,7 @@ class Store:
         query = (
             select(columns.id, columns.phase, columns.step, columns.outcome, columns.accuracy)
             .where(
-                columns.run == self.place.run,
+                columns.run == self.location.run,
                 columns.status.in_(("ended", "lost")),
                 columns.outcome.is_not(None),
             )
@@ -291,20 +283,16 @@ class Store:
         """Number of episodes, and when the last one began and ended: what changes while a run continues."""
         columns = tables.episodes.c
         query = select(func.count(), func.max(columns.began), func.max(columns.ended)).where(
-            columns.run == self.place.run
+            columns.run == self.location.run
         )
         [(count, began, ended)] = self._rows(query)
         return int(count), began, ended
 
     def episode(self, name: str) -> StoredEpisode:
-        """An episode with everything.
-
-        Args:
-            name: Its id, or the beginning of it, if it is the only one.
-        """
+        """An episode with everything, by its id or a beginning of it that no other has."""
         columns = tables.episodes.c
         with self._database.begin() as connection:
-            query = self._joined(_head_query(columns.figures)).where(columns.run == self.place.run)
+            query = self._joined(_head_query(columns.figures)).where(columns.run == self.location.run)
             # A whole id is found by its key; the beginning of one is looked for among all.
             rows = list(connection.execute(query.where(columns.id == name)).mappings())
             if not rows and name:
@@ -313,7 +301,7 @@ class Store:
             if len(rows) != 1:
                 reason = "Several episodes begin with" if rows else "Unknown episode"
                 raise UsageError(
-                    f"{reason} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
+                    f"{reason} {name!r} in {self.location.folder.parent}. `runs episodes` lists them."
                 )
             return self._whole(connection, [dict(rows[0])], _Blobs(self._database, connection))[0]
 
@@ -323,7 +311,7 @@ class Store:
         Some are read at a time, which takes a fraction of the time that they take one by one.
         """
         own = self._joined(_head_query(tables.episodes.c.figures)).where(
-            tables.episodes.c.run == self.place.run
+            tables.episodes.c.run == self.location.run
         )
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
             batch = ids[begin : begin + _EPISODES_AT_ONCE]
@@ -348,7 +336,7 @@ class Store:
             select(columns.episode, columns.number)
             .join(tables.episodes, tables.episodes.c.id == columns.episode)
             .where(
-                tables.episodes.c.run == self.place.run,
+                tables.episodes.c.run == self.location.run,
                 tables.episodes.c.status == "ended",
                 columns.trained_step == step,
             )
@@ -358,7 +346,7 @@ class Store:
             if row is None:
                 count = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
                 raise UsageError(
-                    f"Step {step} of {self.place.name} trained on {count} rows whose episodes are kept, and row "
+                    f"Step {step} of {self.location.name} trained on {count} rows whose episodes are kept, and row "
                     f"{position} is none of them. The first row is 0."
                 )
         return self.episode(row.episode), int(row.number)
@@ -376,7 +364,7 @@ class Store:
 
     def _is_used(self) -> ColumnElement[bool]:
         """The run's episodes but those that a resumed run has played again."""
-        return and_(tables.episodes.c.run == self.place.run, tables.episodes.c.status != "superseded")
+        return and_(tables.episodes.c.run == self.location.run, tables.episodes.c.status != "superseded")
 
     def _whole(
         self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
@@ -405,7 +393,7 @@ class Store:
 
     def _task_rows(self, connection: Connection, tasks: Iterable[str]) -> dict[str, dict[str, Any]]:
         table = tables.tasks.c
-        query = select(table.id, table.row).where(table.run == self.place.run, table.id.in_(list(tasks)))
+        query = select(table.id, table.row).where(table.run == self.location.run, table.id.in_(list(tasks)))
         values = {task: json.loads(decompressed(data)) for task, data in connection.execute(query)}
         return {task: value if isinstance(value, dict) else {} for task, value in values.items()}
 
@@ -440,7 +428,7 @@ class Store:
 
     def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
         columns = tables.episodes.c
-        tests: list[ColumnElement[bool]] = [columns.run == self.place.run]
+        tests: list[ColumnElement[bool]] = [columns.run == self.location.run]
         if not superseded:
             tests.append(columns.status != "superseded")
         if condition.strip():

@@ -12,13 +12,9 @@ REDACTED = "[redacted]"
 
 
 class Redactor:
-    """Replaces secrets in texts.
+    """Replaces secrets in texts; raises ValueError for a pattern that cannot be read.
 
-    Args:
-        patterns: Regular expressions of RE2, whose time is linear in the text: texts are written by models and tools.
-
-    Raises:
-        ValueError: A pattern cannot be read.
+    Patterns are RE2's, whose time is linear in the text: texts are written by models and tools.
     """
 
     def __init__(self, patterns: Sequence[str] = ()):

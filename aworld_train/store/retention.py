@@ -51,11 +51,7 @@ class Keep:
 
 
 def parse_keep(text: str) -> Keep:
-    """What a value of ``store.keep`` means.
-
-    Raises:
-        ValueError: It has none of the forms.
-    """
+    """What a value of ``store.keep`` means; raises ValueError if it has none of the forms."""
     if match := _SAMPLE.fullmatch(text):
         return Keep(KeepKind.sample, float(match[1]))
     if text in (KeepKind.all, KeepKind.failures, KeepKind.off):

@@ -42,11 +42,9 @@ class EndpointAway(Exception):
 
 
 class SpanSender:
-    """Sends from a thread of its own, so that nothing waits for the endpoint.
+    """Sends from a thread of its own to the address of OTEL_EXPORTER_OTLP_ENDPOINT, so that nothing waits for it.
 
-    Args:
-        url: The endpoint's address, as in OTEL_EXPORTER_OTLP_ENDPOINT; ``/v1/traces`` is added if it is not there.
-        note: Called with a sentence for people: once when the endpoint goes away, and when it is back.
+    ``note`` is called with a sentence for people: once when the endpoint goes away, and when it is back.
     """
 
     def __init__(
@@ -80,11 +78,7 @@ class SpanSender:
         self._wake.set()
 
     def close(self, max_seconds: float) -> bool:
-        """Send what is left, for at most this long, and end the thread.
-
-        Returns:
-            Whether everything is sent; what is not is sent when the run continues.
-        """
+        """Send what is left, for at most this long, and end the thread; returns whether everything is sent."""
         self._closing.set()
         self._wake.set()
         deadline = time.monotonic() + max_seconds
@@ -127,19 +121,14 @@ class SpanSender:
         return True
 
     def _send_batch(self) -> bool:
-        """Send some episodes; returns whether there were any.
-
-        Raises:
-            EndpointAway: None of them was taken.
-            StoreUnreachable: The database does not answer.
-        """
+        """Send some episodes; returns whether there were any. Raises EndpointAway if none of them was taken."""
         database = self._database
         assert database is not None
         names = self._unsent(_BATCH_EPISODES)
         if not names:
             return False
         traces: dict[str, bytes] = {}
-        with Store(database.place) as store:
+        with Store(database.location) as store:
             for name in names:
                 try:
                     traces[name] = self._encoded(store, name)
@@ -176,11 +165,7 @@ class SpanSender:
             self._note(sentence)
 
     def _post(self, body: bytes) -> str | None:
-        """Send a request; returns why what it holds is refused, None if it is taken.
-
-        Raises:
-            EndpointAway: It is taken neither now nor refused for good.
-        """
+        """Send a request; returns why it is refused, None if it is taken. Raises EndpointAway for neither."""
         try:
             response = self._client.post(self._url, content=body)
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
@@ -210,7 +195,7 @@ class SpanSender:
         query = (
             select(columns.id)
             .where(
-                columns.run == database.place.run,
+                columns.run == database.location.run,
                 columns.spans_sent.is_(None),
                 columns.status.in_(("ended", "lost")),
             )
@@ -228,7 +213,7 @@ class SpanSender:
             )
 
     def _encoded(self, store: Store, name: str) -> bytes:
-        run = store.place.name
+        run = store.location.name
         return encoded_spans(episode_spans(store.episode(name), run=run, model=self._model), run=run)
 
 

@@ -134,7 +134,7 @@ def mark_changed(connection: Connection, run: str, changed: ColumnElement[bool])
 
 def keep_figures(database: Database, *, final: bool) -> None:
     """Keep the figures of steps that are over; with ``final`` of all."""
-    table, run = tables.steps, database.place.run
+    table, run = tables.steps, database.location.run
     query = select(table.c.phase, table.c.step).where(table.c.run == run, table.c.figures.is_(None))
     if not final:
         newest = select(func.max(table.c.step)).where(table.c.run == run).scalar_subquery()

@@ -15,7 +15,7 @@ _IDENTITY = "run.json"
 
 
 @dataclass(frozen=True)
-class StorePlace:
+class StoreLocation:
     """Where the store of a run is: ``run`` is its id in the database, ``url`` None for the file in the folder."""
 
     folder: Path
@@ -32,12 +32,8 @@ class StorePlace:
         return self.folder / _DATABASE
 
 
-def store_place(run_folder: Path, *, url: str | None = None, make: bool = False) -> StorePlace | None:
-    """The place of a run's store.
-
-    Returns:
-        The place; None where the run has no store and none is made.
-    """
+def store_location(run_folder: Path, *, url: str | None = None, make: bool = False) -> StoreLocation | None:
+    """The location of a run's store; None where the run has no store and none is made."""
     folder = run_folder / STORE_FOLDER
     file = folder / _IDENTITY
     run = _identity(folder, "run")
@@ -47,12 +43,12 @@ def store_place(run_folder: Path, *, url: str | None = None, make: bool = False)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run = uuid.uuid4().hex
         write_text(file, json.dumps({"run": run, "in": "postgresql" if url else _DATABASE}) + "\n")
-    return StorePlace(folder, run, run_folder.resolve().name, url)
+    return StoreLocation(folder, run, run_folder.resolve().name, url)
 
 
-def is_elsewhere(place: StorePlace) -> bool:
+def is_elsewhere(location: StoreLocation) -> bool:
     """Whether the run's episodes are in a database outside its folder."""
-    return _identity(place.folder, "in") not in (None, _DATABASE)
+    return _identity(location.folder, "in") not in (None, _DATABASE)
 
 
 def _identity(folder: Path, name: str) -> str | None:

@@ -48,11 +48,7 @@ class TokenOrigin:
 
 
 def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrigin:
-    """Where a token of a row that was trained on comes from.
-
-    Args:
-        token: The token's place in the row, prompt included, from 0.
-    """
+    """Where a token of a row that was trained on comes from; its place in the row counts from 0, prompt included."""
     episode, number = store.trained_row(step, position)
     content, use = episode.content, episode.rows[number]
     assert content is not None  # a row is kept with the content of its episode

@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aworld_train.training.agent_trainer import AgentTrainer
-    from aworld_train.training.processor import TrainerProcessor
+    from aworld_train.training.agent_trainer import AgentTrainer as AgentTrainer
+    from aworld_train.training.processor import TrainerProcessor as TrainerProcessor
 
-__all__ = ["AgentTrainer", "TrainerProcessor"]
 
 _HOMES = {"AgentTrainer": "agent_trainer", "TrainerProcessor": "processor"}
 

@@ -186,10 +186,7 @@ def is_live(console: Console) -> bool:
 
 
 def show_status(progress: Progress, status: Status, last_end: tuple[int, int] | None) -> tuple[int, int]:
-    """Show a state, and as a milestone a step or validation that has ended since the state that returned ``last_end``.
-
-    Returns how many steps and validations have ended.
-    """
+    """Show a state, and what has ended since ``last_end`` as a milestone; returns what has ended by now, in numbers."""
     end = (status.steps_done, len(status.accuracies) + len(status.val_losses))
     if last_end not in (None, end):
         milestone = replace(status, phase="training", step=status.steps_done, episodes=0)

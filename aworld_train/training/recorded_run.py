@@ -11,6 +11,7 @@ import yaml
 from aworld_train.errors import UsageError, suggestion
 from aworld_train.json_lines import split_lines
 from aworld_train.recipe.schema import TrainerSection
+from aworld_train.recipe.tree import dotted, map_values
 from aworld_train.training.run_files import (
     MANIFEST,
     METRICS,
@@ -144,7 +145,8 @@ def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
     """
     from aworld_train.recipe.interpolation import without_references
 
-    flat = [_leaves(without_references(run.recipe, run.framework)) for run in runs]
+    resolved = (without_references(run.recipe, run.framework) for run in runs)
+    flat = [{dotted(path): value for path, value in map_values(tree)} for tree in resolved]
     keys = sorted({key for leaves in flat for key in leaves})
     values = {key: [leaves.get(key) for leaves in flat] for key in keys if key != "name"}
     return {key: each for key, each in values.items() if any(value != each[0] for value in each)}
@@ -164,13 +166,3 @@ def _at(row: Mapping[str, Any], name: str) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            leaves |= _leaves(value, f"{prefix}{key}.")
-        else:
-            leaves[f"{prefix}{key}"] = value
-    return leaves

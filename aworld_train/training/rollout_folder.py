@@ -10,7 +10,7 @@ from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.loading import close_running, load
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import STORE_FOLDER, store_place
+from aworld_train.store.store_location import STORE_FOLDER, store_location
 from aworld_train.training.run_files import MANIFEST, RECIPE, SUMMARY, write_object
 
 
@@ -34,20 +34,20 @@ def _write(target: Path, loaded: LoadedRecipe) -> None:
 
 
 def _enter(folder: Path, target: Path, loaded: LoadedRecipe) -> None:
-    played = store_place(folder, make=True)
+    played = store_location(folder, make=True)
     url = loaded.recipe.store.url
-    place = store_place(target, url=None if url is None else str(url), make=True)
-    assert played is not None and place is not None
-    place.events.mkdir(mode=0o700, exist_ok=True)
+    location = store_location(target, url=None if url is None else str(url), make=True)
+    assert played is not None and location is not None
+    location.events.mkdir(mode=0o700, exist_ok=True)
     for file in event_files(played.events):
         # A name says machine, process and time, so it is the only one of its kind; the folders may be of two disks.
-        write = place.events / f"{file.name}.partial"
+        write = location.events / f"{file.name}.partial"
         write.touch(mode=0o600)
         write.write_bytes(file.read_bytes())
-        write.rename(place.events / file.name)
+        write.rename(location.events / file.name)
         file.unlink()
     try:
-        database = Database(place)
+        database = Database(location)
         try:
             load(database, final=True)
             close_running(database)

@@ -5,8 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import StoreFailure, UsageError, suggestion
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
@@ -17,7 +16,7 @@ from aworld_train.store.pruning import limit_size
 from aworld_train.store.reading import Store
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.span_sender import SpanSender
-from aworld_train.store.store_location import is_elsewhere, store_place
+from aworld_train.store.store_location import is_elsewhere, store_location
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_files import is_in_use
 
@@ -95,9 +94,9 @@ class RunStore:
 
     def _open(self) -> Database:
         url = self._section.url
-        place = store_place(self._folder, url=None if url is None else str(url), make=True)
-        assert place is not None
-        return Database(place)
+        location = store_location(self._folder, url=None if url is None else str(url), make=True)
+        assert location is not None
+        return Database(location)
 
     def _after_load(self, database: Database) -> None:
         if self._sender is not None:
@@ -137,21 +136,21 @@ def find_run_store(run: RecordedRun) -> Store | None:
     database = run_database(run)
     if database is None:
         return None
-    place = database.place
+    location = database.location
     database.close()
-    return Store(place)
+    return Store(location)
 
 
 def run_database(run: RecordedRun) -> Database | None:
     """The database of a recorded run, with what a killed process left; None without a store."""
-    place = store_place(run.path)
-    if place is None:
+    location = store_location(run.path)
+    if location is None:
         return None
-    if is_elsewhere(place):
-        place = store_place(run.path, url=_url(run))
-        assert place is not None
+    if is_elsewhere(location):
+        location = store_location(run.path, url=_url(run))
+        assert location is not None
     try:
-        database = Database(place)
+        database = Database(location)
         if not is_in_use(run.path):
             load(database, final=True)
             close_running(database)

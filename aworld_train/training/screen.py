@@ -161,10 +161,7 @@ class _Messages(io.TextIOBase):
 def screen(
     status: Status | None, messages: Sequence[str], width: int, height: int, passed: float = 0.0
 ) -> list[Text]:
-    """The lines of the screen: the most important figures that fit, and the newest messages.
-
-    ``passed`` is how old the state is, in seconds.
-    """
+    """The lines of the screen at a state ``passed`` seconds ago: the most important figures that fit, and messages."""
     figures = list(_figures(status, min(width, _MAX_FIGURE_WIDTH), passed)) if status is not None else []
     dropped = sorted(range(len(figures)), key=lambda place: figures[place][0])[max(height, 1) :]
     lines = [line for place, (_, line) in enumerate(figures) if place not in dropped]

@@ -40,10 +40,8 @@ def run_plan(
 ) -> None:
     """Run a plan to its end; ``watch``, called twice a second, returns the reason to stop.
 
-    Raises:
-        EnvironmentFailure: The environment was lost and did not answer again within ``recovery_timeout`` seconds.
-        TransientFailure: The framework was killed, or lost one of its processes or machines.
-        TrainingFailure: The framework failed otherwise, or ``watch`` stopped it.
+    Raises EnvironmentFailure if the environment did not answer again within ``recovery_timeout`` seconds,
+    TransientFailure if the framework lost a process or a machine, and TrainingFailure for all else.
     """
     log = log_file(folder, framework)
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from aworld_train.errors import UsageError
 from aworld_train.store.reading import Store
-from aworld_train.store.store_location import is_elsewhere, store_place
+from aworld_train.store.store_location import is_elsewhere, store_location
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SUMMARY
 from aworld_train.training.run_store import find_run_store
@@ -66,12 +66,12 @@ class RunsFolder:
         run = self.path / name
         files = [run / each for each in (RECIPE, MANIFEST, METRICS, SUMMARY, REPORT)]
         states = [_state(file) for file in files]
-        place = store_place(run)
-        if place is not None and is_elsewhere(place):
+        location = store_location(run)
+        if location is not None and is_elsewhere(location):
             store = self.store(self.run(name))
             states.append(str(store.newest()) if store else "")
-        elif place is not None:
-            states += [_state(place.file), _state(place.file.with_name(f"{place.file.name}-wal"))]
+        elif location is not None:
+            states += [_state(location.file), _state(location.file.with_name(f"{location.file.name}-wal"))]
         return " ".join(states)
 
     def cached(self, kind: str, name: str, query: Callable[[], _T]) -> _T:

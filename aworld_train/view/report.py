@@ -53,10 +53,7 @@ def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
 def sample_episodes(
     outline: Sequence[tuple[str, str, int, str, float | None]], max_episodes: int
 ) -> list[str]:
-    """Ids of at most ``max_episodes``, always the same: of each kind of outcome as many, spread over the steps.
-
-    A kind is phase and outcome; answered episodes are right, wrong or not scored.
-    """
+    """Ids of at most ``max_episodes``, always the same: as many of each phase and outcome, spread over the steps."""
     kinds: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for episode, phase, _, outcome, accuracy in outline:
         kinds[phase, outcome, "" if accuracy is None else accuracy > 0.5].append(episode)

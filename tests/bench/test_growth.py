@@ -25,7 +25,7 @@ from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.writer import ExportedRun
 from aworld_train.store.loading import load
 from aworld_train.store.reading import Store
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from aworld_train.training.run_files import LOCK
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_metrics import RunMetrics
@@ -190,7 +190,7 @@ def test_an_export_grows_with_the_turns(tmp_path: Path, form: ExportFormat) -> N
     seconds, ratio = [], 0.0
     for turns in TURNS:
         with opened(make_large_run(tmp_path, str(turns), TURN_EPISODES, turns)) as store:
-            run, ids = ExportedRun("one", store.place.run, "tiny", store.blob), store.ids()
+            run, ids = ExportedRun("one", store.location.run, "tiny", store.blob), store.ids()
             seconds.append(least(export, store, run, form, tmp_path / "out", force=True))
             ratio = seconds[-1] / least(read_episodes, store, ids)
     print(
@@ -221,7 +221,7 @@ def test_loading_grows_with_the_episodes(tmp_path: Path) -> None:
     seconds, ratio = [], 0.0
     for size in (128, 256, 512):
         write_step(tmp_path / str(size), 0, size, 20)
-        place = store_place(tmp_path / str(size), make=True)
+        place = store_location(tmp_path / str(size), make=True)
         assert place is not None
         reading = sum(least(read_file, file) for file in event_files(place.events))
         database = Database(place)

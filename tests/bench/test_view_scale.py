@@ -15,7 +15,7 @@ import pytest
 
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from aworld_train.view.server import PageServer
 from tests.stored_runs import write_run_files
 
@@ -93,7 +93,7 @@ def make_large_run(runs: Path) -> None:
     folder = runs / "large"
     folder.mkdir()
     write_run_files(folder, "large", STEPS)
-    place = store_place(folder, make=True)
+    place = store_location(folder, make=True)
     assert place is not None
     Database(place).close()
     rng = random.Random(0)

@@ -15,8 +15,8 @@ import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.play_single import SingleEpisode, close_store, play_row
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
-from aworld_train.adapter.episodes.single import SingleEpisode, close_store, play_row
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.env.backend import Size
 from aworld_train.rollout.tools import ToolServer, ToolSession

@@ -89,7 +89,9 @@ def write(folder: Path, form: ExportFormat, file: Path, **options: Any) -> Expor
     store = open_store(folder)
     assert store is not None
     with store:
-        run = ExportedRun(folder.name, store.place.run, "models/tiny", store.blob, "1.2.3", {"name": "one"})
+        run = ExportedRun(
+            folder.name, store.location.run, "models/tiny", store.blob, "1.2.3", {"name": "one"}
+        )
         return export(store, run, form, file, **options)
 
 

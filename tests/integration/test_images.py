@@ -8,9 +8,8 @@ import pytest
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.episode.message import Message
-from aworld_train.episode.outcome import Outcome
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import NoImages
 from aworld_train.rollout.tool_record import ToolCounts

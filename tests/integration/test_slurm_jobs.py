@@ -17,8 +17,7 @@ from aworld_train.launch.attach import attach
 from aworld_train.launch.base import JobState, refuse_second_job
 from aworld_train.launch.record import LaunchRecord, write_record
 from aworld_train.launch.slurm import scheduler
-from aworld_train.launch.slurm.launcher import SlurmLauncher
-from aworld_train.launch.slurm.script import sbatch_options
+from aworld_train.launch.slurm.launcher import SlurmLauncher, sbatch_options
 from tests.code_blocks import code_blocks
 from tests.locations import REPOSITORY
 from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluster

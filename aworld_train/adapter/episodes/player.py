@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aworld_train.adapter.episodes.agent import EpisodeAgent
-from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.agent import EpisodeAgent, McpAgent
 from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.dataset.schema import IMAGES
 from aworld_train.env import health_url
 from aworld_train.episode.message import Message
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS
 from aworld_train.rollout.chat_episode import ChatEpisode

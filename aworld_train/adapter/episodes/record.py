@@ -18,8 +18,7 @@ from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
 from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import EpisodeFigures
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
 from aworld_train.reward.hacking import look, suspicions
@@ -53,11 +52,7 @@ class EpisodeRecord:
         attempt: int = 0,
         key: str = "",
     ) -> None:
-        """Open the episode in the store of the run, if the run keeps one; do nothing outside a run.
-
-        ``attempt`` is its number among the episodes of its task in this step, ``key`` what the training framework calls
-        it.
-        """
+        """Open the episode in the run's store, if there is one, under ``key``, the training framework's name for it."""
         self._has_tools = settings.env["has_tools"]
         folder = os.environ.get(RUN_DIR_VARIABLE)
         self._recorder = store_recorder(Path(folder), settings) if folder else None

@@ -78,10 +78,7 @@ class EpisodeScore:
         return parts.get("acc", parts.get("correct", self.value))
 
     def figures(self) -> dict[str, float]:
-        """The numbers that frameworks put into their metrics; the same names for all scorers.
-
-        They include rewards of single agents, which scorers return as ``score/<agent>``.
-        """
+        """The numbers that frameworks put into their metrics, rewards of single agents (``score/<agent>``) included."""
         if self.value is None or self.accuracy is None:
             return {}
         return {

@@ -11,8 +11,7 @@ import yaml
 
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path

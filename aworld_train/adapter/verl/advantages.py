@@ -114,8 +114,7 @@ def correct(
 
     A weight or a rejection of a sequence is one of an episode: the product of all its ratios, the mean over all its
     tokens. ``response_mask`` loses what is rejected, and ``rollout_is_weights`` is added where there are weights.
-    Returns VeRL's measurements, and how many tokens and episodes are rejected; raises RuntimeError if all weights are
-    0.
+    Returns VeRL's measurements, and how many tokens and episodes are rejected; RuntimeError if no weight is left.
     """
     names = ("old_log_probs", "rollout_log_probs", "response_mask")
     joined = DataProto(

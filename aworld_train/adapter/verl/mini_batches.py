@@ -25,10 +25,7 @@ class Arrangement:
     keeps_groups: bool = False
 
     def order(self, tokens: Sequence[int], ranks: int) -> list[int]:
-        """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank.
-
-        ``tokens`` of each row; those that fill up come last.
-        """
+        """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank."""
         fill = iter(range(len(tokens) - self._missing, len(tokens)))
         parts: list[list[int]] = [[] for _ in range(ranks)]
         for members in self.members:

@@ -173,10 +173,7 @@ ALWAYS_LOGGED = ("console", "file")
 
 
 def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A configuration of VeRL as the mapping of a recipe; None if it is none.
-
-    Empty values are left out: such a file has them for the trainer to fill in.
-    """
+    """A configuration of VeRL as the mapping of a recipe, without empty values; None for another file."""
     if not _SECTIONS & set(content):
         return None
     recipe: dict[str, Any] = {}

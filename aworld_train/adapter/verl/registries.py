@@ -16,8 +16,7 @@ from aworld_train.adapter.verl.config_classes import verl_folder
 def registered(files: str, function: str) -> frozenset[str]:
     """The names in calls of ``function``, such as ``Registry.register``, in the files of a pattern below VeRL's folder.
 
-    A member of an enumeration in the same file stands for its value. The keywords ``backend`` and ``names`` have names
-    too.
+    A member of an enumeration in the same file stands for its value; keywords ``backend`` and ``names`` have names too.
     """
     names: set[str] = set()
     for tree in _trees(files):

@@ -58,10 +58,7 @@ def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Refuse keys in ``overrides`` that verl does not know, and values of the wrong type.
-
-    ``config`` includes them: it shows which map becomes which dataclass.
-    """
+    """Refuse keys in ``overrides`` that verl does not know, and values of the wrong type; ``config`` includes them."""
     refuse([text for _, text in faults(config, overrides)])
 
 

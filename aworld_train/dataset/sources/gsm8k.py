@@ -90,10 +90,7 @@ def question_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[T
 
 
 def annotations(text: str) -> Iterator[tuple[str, bool]]:
-    """The text inside each ``<<...>>`` in order, and whether both brackets are there, in one line.
-
-    For a bracket without its partner it is the text between it and the next bracket or line end.
-    """
+    """The text inside each ``<<...>>``, to the next bracket or line end if one is missing, and whether none is."""
     opened, last = False, 0
     for match in _BRACKET.finditer(text + "\n"):
         inside, bracket = text[last : match.start()], match.group()

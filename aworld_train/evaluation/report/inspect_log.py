@@ -20,7 +20,7 @@ def write_inspect_log(evaluation: Evaluation, file: Path) -> ExportCounts | None
     with open_run_store(evaluation.run) as store:
         run = ExportedRun(
             evaluation.name,
-            store.place.run,
+            store.location.run,
             str(settings.get("model") or ""),
             store.blob,
             __version__,

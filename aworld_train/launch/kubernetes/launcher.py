@@ -37,7 +37,7 @@ _REQUEST = "--request-timeout=30s"
 _NO_CLUSTER = ("Unable to connect", "was refused", "no such host", "no configuration has been provided")
 
 
-class _Dumper(yaml.SafeDumper):
+class _PlainDumper(yaml.SafeDumper):
     """Writes what occurs twice out twice, because the file is for people too."""
 
     def ignore_aliases(self, data: object) -> bool:
@@ -140,7 +140,7 @@ def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, s
             f"which counts from there, or one below {folder}."
         )
     rendered = plan.KubernetesPlan(loaded, folder / runs / loaded.recipe.name, resume)
-    text = yaml.dump_all(rendered.manifests(), Dumper=_Dumper, sort_keys=False, width=110)
+    text = yaml.dump_all(rendered.manifests(), Dumper=_PlainDumper, sort_keys=False, width=110)
     return {FILE: text, **job_recipe(loaded)}, rendered
 
 

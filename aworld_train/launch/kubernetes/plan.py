@@ -8,32 +8,33 @@ The Secrets are made when they are applied, from the environment variables and k
 
 import json
 import os
+import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from aworld_train.encrypted_env import JOB_VARIABLES_VARIABLE
 from aworld_train.env.backend import EnvPlan, EnvSettings
 from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials
 from aworld_train.errors import AworldTrainError, UsageError
-from aworld_train.launch.cluster_job import ClusterJob
-from aworld_train.launch.cluster_nodes import Demand
+from aworld_train.launch.cluster_job import FILE, ClusterJob
+from aworld_train.launch.cluster_nodes import CPUS_BESIDE, Demand
 from aworld_train.launch.job import RECIPE, job_command, job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
-from aworld_train.launch.kubernetes.templates import image_pull
+from aworld_train.launch.kubernetes.templates import image_pull, render
 from aworld_train.launch.kubernetes.tools import SECRET_KEY, ToolSize, channel_key, tool_manifests, tools_url
-from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, trainer_manifests
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.reward_checks import runs_code
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import KubernetesSection, Recipe
 from aworld_train.serving import channel, tokens
 
 _TOKEN_SECONDS = 30 * 24 * 3600
@@ -42,6 +43,10 @@ _STARTS_ENVIRONMENT = (
     *("env_file", "data", "runtime"),
 )
 """Keys of ``env`` that say how an environment is started; in the job it runs already."""
+
+JOB_FOLDER = "/etc/aworld-train"
+"""Where the head mounts the ConfigMap of the job."""
+RECIPE_FILE = "recipe.yaml"
 
 
 @dataclass(frozen=True)
@@ -214,3 +219,56 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def trainer_manifests(
+    names: RunNames,
+    section: KubernetesSection,
+    demand: Demand,
+    job: ClusterJob,
+    *,
+    recipe: str,
+    on_gpus: bool,
+    variables: Iterable[str],
+    tools_url: str | None,
+) -> list[dict[str, Any]]:
+    """The ConfigMap and the RayJob (KubeRay), without secrets; ``variables`` are names in the trainer's Secret."""
+    environment = [{"name": JOB_VARIABLES_VARIABLE, "value": ",".join(sorted(variables))}]
+    if tools_url:
+        environment.append({"name": "MCP_SERVER_URL", "value": tools_url})
+    limits: dict[str, Any] = {"cpu": section.cpus, "memory": section.memory}
+    if on_gpus:
+        limits[section.gpu_resource] = demand.gpus_per_node
+    config, ray_job = render(
+        "trainer.yaml",
+        metadata=names.metadata(names.run, "job"),
+        config_metadata=names.metadata(names.job_config, "job"),
+        config={FILE: job.to_json(), RECIPE_FILE: recipe},
+        config_name=names.job_config,
+        entrypoint=shlex.join(job.command(Path(JOB_FOLDER, FILE))),
+        ray_version=section.ray_version,
+        image=section.image,
+        folder=section.folder,
+        claim=section.claim,
+        shared_memory=section.shared_memory,
+        job_folder=JOB_FOLDER,
+        head_labels=names.labels("head"),
+        head_cpus=CPUS_BESIDE + 1,
+        head_env=environment,
+        variables_secret=names.variables,
+        worker_labels=names.labels("trainer"),
+        worker_limits=limits,
+        nodes=demand.nodes,
+        gpus=str(demand.gpus_per_node),
+    )
+    cluster = ray_job["spec"]["rayClusterSpec"]
+    head, worker = (
+        group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])
+    )
+    head |= image_pull(section)
+    worker |= image_pull(section)
+    if section.node_selector:
+        worker["nodeSelector"] = dict(section.node_selector)
+    if section.tolerations:
+        worker["tolerations"] = list(section.tolerations)
+    return [config, ray_job]

@@ -60,11 +60,7 @@ def tools_url(names: RunNames) -> str:
 def tool_manifests(
     names: RunNames, plan: EnvPlan, image: str, size: ToolSize, keys: Iterable[str], pull: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Deployment, Service and NetworkPolicy of the environment.
-
-    The secrets of ``plan`` are not used; ``keys`` are names of variables for its tool servers, which are keys of its
-    Secret.
-    """
+    """Deployment, Service and NetworkPolicy of the environment, whose Secret has the variables in ``keys``."""
     users = [new_user(mapped=False) for _ in range(plan.all_workers)]
     sockets = [_mount(f"socket-{number}", f"{SOCKETS}/{number}") for number in range(plan.all_workers)]
     owners = [(socket["mountPath"], USER) for socket in sockets]

@@ -1,22 +1,28 @@
 """Submits a run to SLURM, follows its job, and runs it inside the job, or inside any allocation of the user's."""
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.errors import Preempted, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions, refuse_second_job
+from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.launch.log_tail import show_line
 from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.allocation import Allocation, current_allocation, nodes_for_run
-from aworld_train.launch.slurm.script import LOG, SCRIPT, job_files
 from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
+from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.device import on_cpu
+from aworld_train.recipe.schema import Recipe
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
 from aworld_train.training.run_files import LAUNCH_FOLDER, has_run
@@ -28,6 +34,11 @@ _POLL_SECONDS = 2.0
 _NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints")
 """Reasons of SLURM's that go away only if the job or the partition is changed (``man squeue``, JOB REASON CODES)."""
 _STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and requeueing
+
+LOG = "job-%j.log"
+"""The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
+_TEMPLATE = "job.sbatch"
+SCRIPT = f"{LAUNCH_FOLDER}/{_TEMPLATE}"
 
 
 class SlurmLauncher:
@@ -185,10 +196,7 @@ def waiting_note(job: str, status: JobStatus) -> str:
 
 
 class _Poll:
-    """Asks SLURM about a job; a controller that is down for a while does not end the waiting.
-
-    ``reason`` says in a sentence why the job does not run yet.
-    """
+    """Asks SLURM about a job, also after a while without answers; ``reason`` says why the job does not run yet."""
 
     def __init__(self, job: str):
         self._job = job
@@ -205,3 +213,48 @@ class _Poll:
         self._answered = time.monotonic()
         self.reason = waiting_note(self._job, status)
         return status.state in (JobState.ended, JobState.unknown)
+
+
+class _Template(Template):
+    """A template whose placeholders are no shell variables."""
+
+    delimiter = "@"
+
+
+def job_files(loaded: LoadedRecipe, folder: Path, runs: Path, *, resume: bool) -> dict[str, str]:
+    template = _Template((files("aworld_train.launch.slurm") / _TEMPLATE).read_text())
+    options = sbatch_options(loaded.recipe, folder.resolve() / LAUNCH_FOLDER)
+    script = template.substitute(
+        name=loaded.recipe.name,
+        options="\n".join(f"#SBATCH {option}" for option in options),
+        setup="\n".join(loaded.recipe.cluster.slurm.setup),
+        command=shlex.join(job_command(folder.resolve() / RECIPE, runs, "slurm", resume=resume)),
+    )
+    return {SCRIPT: script, **job_recipe(loaded)}
+
+
+def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:
+    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence."""
+    cluster, section = recipe.cluster, recipe.cluster.slurm
+    on_gpus = not on_cpu(recipe)
+    cores = section.cpus_per_node
+    options = {
+        "job-name": f"aworld-{recipe.name}",
+        "nodes": cluster.nodes,
+        "ntasks-per-node": 1,
+        "cpus-per-task": cores,
+        "gres": f"gpu:{cluster.gpus_per_node}" if on_gpus else None,
+        "partition": section.partition,
+        "account": section.account,
+        "time": section.time,
+        "signal": f"B:USR1@{section.save_before}",
+        # A percent sign of the path is doubled, because SLURM takes one for a placeholder.
+        "output": f"{str(folder).replace('%', '%%')}/{LOG}",
+        "open-mode": "append",
+    }
+    return [
+        *(f"--{name}={shlex.quote(str(value))}" for name, value in options.items() if value is not None),
+        *(("--exclusive",) if cores is None else ()),
+        "--requeue",
+        *section.options,
+    ]

@@ -4,7 +4,6 @@ Such an agent gets the address of its episode's session in place of the environm
 Requests are passed on unchanged; the session records calls and losses.
 """
 
-from aworld_train.rollout.tool_gateway.server import ToolGateway, tool_gateway
-from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
-
-__all__ = ["ToolGateway", "ToolGatewaySession", "tool_gateway"]
+from aworld_train.rollout.tool_gateway.server import ToolGateway as ToolGateway
+from aworld_train.rollout.tool_gateway.server import tool_gateway as tool_gateway
+from aworld_train.rollout.tool_gateway.session import ToolGatewaySession as ToolGatewaySession

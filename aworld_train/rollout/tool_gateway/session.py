@@ -138,10 +138,7 @@ class ToolGatewaySession:
     def end_call(
         self, call: Call, failed: bool, outcome: Mapping[str, Any] | None = None, *, replayed: bool = False
     ) -> None:
-        """Count and record how a call ended; only its first end counts.
-
-        ``outcome`` is the JSON-RPC answer that the agent gets; None if there is none from a tool.
-        """
+        """Count and record how a call first ended: ``outcome`` is the JSON-RPC answer, None if no tool gave one."""
         waits.end(call.wait)
         if call.open:
             call.open = False

@@ -76,8 +76,7 @@ class WorkerClient:
     ) -> "_VerifiedRequest":
         """A context with the worker's response to a request, its body not read yet.
 
-        Entering it raises NotTheWorker where another program has answered, and ClientError or OSError without an
-        answer.
+        Entering it raises NotTheWorker if another program has answered, ClientError or OSError without an answer.
         """
         proof = self.channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
@@ -119,10 +118,7 @@ class WorkerClient:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def reset(self, failed: aiohttp.ClientSession | None = None) -> None:
-        """Disconnect, so that the worker ends all its sessions, and connect again.
-
-        Not if ``failed`` was replaced since.
-        """
+        """Disconnect, so that the worker ends all its sessions, and connect again; not if ``failed`` was replaced."""
         if failed is not None and failed is not self._http:
             return
         http, self._http = self._http, None  # first, so that no request gets a closed client

@@ -20,11 +20,10 @@ from aiohttp import web
 from aworld_train.serving.channel import VARIABLE, Channel
 from aworld_train.serving.manifest import Manifest, from_json
 from aworld_train.serving.worker import desktop
-from aworld_train.serving.worker.app import Worker
+from aworld_train.serving.worker.app import Worker, WorkerSocket
 from aworld_train.serving.worker.cleaning import Cleaner, ContainerCleaner, ProcessCleaner
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 from aworld_train.serving.worker.egress import ProxyPort, proxy_port, proxy_variables
-from aworld_train.serving.worker.endpoint import WorkerSocket
 from aworld_train.serving.worker.launcher import CommandPaths, Spawner, end_worker
 from aworld_train.serving.worker.relay import Relay
 from aworld_train.serving.worker.wipe import SharedResources, reap_children

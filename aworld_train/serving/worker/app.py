@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -21,7 +22,6 @@ from aiohttp.typedefs import Handler
 from aworld_train.serving.channel import CHECK_HEADER, Channel
 from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
-from aworld_train.serving.worker.endpoint import WorkerSocket
 from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
 from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART, Spawner
 from aworld_train.serving.worker.relay import Relay, RelayedSession
@@ -35,6 +35,32 @@ STATE_SECONDS = 2.0
 HANGS_SECONDS = 30.0
 """A worker whose event loop is blocked for this long is ended, and started again."""
 _KEEP_ALIVE_SECONDS = 10.0
+
+
+class WorkerSocket:
+    """The socket at which the worker is reached; if another file has replaced it, which the gateway does not accept
+    (``serving.channel``), the worker ends, to be started again.
+    """
+
+    def __init__(self, path: str):
+        self.path = Path(path)
+        self._identity: tuple[int, int] | None = None
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def remember(self) -> None:
+        self._identity = self._look()
+
+    def is_own(self) -> bool:
+        return self._identity is not None and self._look() == self._identity
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.lstat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
 
 @dataclass(eq=False)

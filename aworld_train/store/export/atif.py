@@ -74,11 +74,7 @@ class AtifWriter(JsonLinesWriter):
 
 
 class _StepBuilder:
-    """Builds the steps of one conversation.
-
-    Args:
-        exported_nodes: The nodes that an earlier trajectory of the episode has.
-    """
+    """Builds the steps of one conversation, without ``exported_nodes``, which an earlier trajectory has."""
 
     def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):
         self._agent, self._exported_nodes, self._read_blob = agent, exported_nodes, read_blob

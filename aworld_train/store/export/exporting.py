@@ -113,7 +113,7 @@ def _replacing(file: Path, force: bool) -> Iterator[Path]:
 
 
 def _empty_message(store: Store, count: int, condition: str) -> str:
-    name = store.place.name
+    name = store.location.name
     if not count:
         clause = f" that meets {condition!r}" if condition.strip() else ""
         return f"There is nothing to export: {name} has no episode{clause}."

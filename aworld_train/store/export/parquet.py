@@ -129,11 +129,7 @@ def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
 
 
 class _Prompt:
-    """What the model was shown before a call, which begins as a rule with what it was shown before the last one.
-
-    Attributes:
-        texts: The messages of each node.
-    """
+    """What the model was shown before a call, by node; it begins as a rule with what it was shown before the last."""
 
     def __init__(self, agent: StoredAgent):
         self.texts = [

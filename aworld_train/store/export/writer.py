@@ -77,10 +77,7 @@ class JsonLinesWriter(ABC):
 
 
 def json_text(value: Any) -> bytes:
-    """A value as JSON (RFC 8259) in one line, by any notion of a line.
-
-    JSON has no NaN and no infinities: they become null.
-    """
+    """A value as JSON (RFC 8259) in one line, by any notion of a line; NaN and infinities become null."""
     text = json.encode(value)
     for end, escaped in _ENDS_OF_LINES.items():
         text = text.replace(end, escaped)

@@ -21,7 +21,7 @@ from aworld_train.agent import AgentFailed, AgentTimedOut, program
 from aworld_train.agent.program import ProgramAgent
 from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import RecipeError, UsageError
-from aworld_train.recipe.agent_variables import PROVIDED
+from aworld_train.recipe.agent_command import PROVIDED
 from tests.agents import around, question
 from tests.environments import eventually
 

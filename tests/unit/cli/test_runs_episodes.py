@@ -11,7 +11,7 @@ from aworld_train.errors import UsageError
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.stored_runs import make_stored_run, task_row, write_run_files
 
 
@@ -116,7 +116,7 @@ def test_what_a_killed_run_has_left_is_entered_by_the_next_reader(runs: Path) ->
     recorder.close()
     found = json.loads(run("episodes", "one", "--where", "step=9", "--json").stdout)
     assert [(each["id"], each["status"]) for each in found["episodes"]] == [("left", "lost")]
-    place = store_place(runs / "one")
+    place = store_location(runs / "one")
     assert place is not None and not list(place.events.iterdir())
 
 

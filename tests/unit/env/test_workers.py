@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aworld_train.env import workers as module
+from aworld_train.env import backend as module
 
 GIB = 1 << 30
 

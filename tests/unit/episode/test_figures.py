@@ -31,7 +31,7 @@ exec(compile(text.replace("    turns: ", {figure!r} + "    turns: ", 1), spec.or
 from aworld_train.store.database import Database
 from aworld_train.store.loading import load
 from aworld_train.store.reading import Store
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from aworld_train.training.episode_counts import EpisodeCounts
 from aworld_train.view.episodes import episode_json, list_json
 from tests.stored_runs import StoreRecorder, parse_keep, Redactor, task_row
@@ -42,10 +42,10 @@ recorder.begin("new", recorder.task(task_row(0, 2, 3)), step=9, phase="train", a
 figures = module.EpisodeFigures(outcome="answered", longest_result=70, reward=1.0, turns=2)
 recorder.end("new", figures, None)
 recorder.close()
-database = Database(store_place(run))
+database = Database(store_location(run))
 load(database, final=True)
 database.close()
-with Store(store_place(run)) as store:
+with Store(store_location(run)) as store:
     assert store.ids("longest_result>=70") == ["new"]
     assert store.ids(sort="longest_result", descending=True)[0] == "new"
     listed = list_json(store.episodes("step=9"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.adapter.episodes.files import write_files
-from aworld_train.launch.slurm.script import SCRIPT, job_files
+from aworld_train.launch.slurm.launcher import SCRIPT, job_files
 from aworld_train.recipe import read
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.env import workers
+from aworld_train.env import backend
 from aworld_train.recipe.env_notes import queue_note
 
 GAIA = "gaia/qwen3-8b-8gpu"
@@ -11,9 +11,9 @@ GAIA = "gaia/qwen3-8b-8gpu"
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(backend.os, "cpu_count", lambda: 16)
     monkeypatch.setattr(
-        workers.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 128 << 30})
+        backend.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 128 << 30})
     )
 
 
@@ -59,5 +59,5 @@ def test_the_ready_recipes_queue_within_their_limit_on_machines_of_their_size(
 ) -> None:
     """16 cores beside one GPU, 96 beside eight, as clouds have them."""
     recipe = recipes.load(name)
-    monkeypatch.setattr(workers.os, "cpu_count", lambda: 16 if recipe.cluster.gpus_per_node == 1 else 96)
+    monkeypatch.setattr(backend.os, "cpu_count", lambda: 16 if recipe.cluster.gpus_per_node == 1 else 96)
     assert "longer" not in str(queue_note(recipe))

@@ -7,9 +7,8 @@ from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.chat_client import EndpointAddress
 from aworld_train.rollout.chat_completion import ChatAnswer
-from aworld_train.rollout.chat_endpoint import ChatEndpoint
+from aworld_train.rollout.chat_endpoint import ChatEndpoint, RecordedAnswers
 from aworld_train.rollout.model import SamplingParams
-from aworld_train.rollout.recorded_answers import RecordedAnswers
 from tests.openai_stub import Message as Answer
 from tests.openai_stub import OpenAIStub, RecordedRequest, Unavailable, calls, says
 

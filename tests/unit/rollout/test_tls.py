@@ -2,7 +2,7 @@
 
 import ssl
 
-from aworld_train.rollout.tls import tls_context
+from aworld_train.rollout.http_client import tls_context
 
 
 def test_clients_share_one_context_which_checks_certificates() -> None:

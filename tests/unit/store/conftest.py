@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from tests.postgres_server import PostgresServer
 
 
@@ -18,9 +18,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """A new store, once in each kind of database."""
     url = request.getfixturevalue("postgres").url if request.param == "postgresql" else None
-    found = store_place(tmp_path / "run", url=url, make=True)
+    found = store_location(tmp_path / "run", url=url, make=True)
     assert found is not None
     return found

@@ -17,14 +17,14 @@ from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StoreLocation
 from tests.stored_runs import record_episode, task_row
 
 LONG = "".join(random.Random(3).choice("abcdefghijklmnop") for _ in range(20_000))
 """No compression brings it below the 2,704 bytes of a row of PostgreSQL's indexes."""
 
 
-def recorder(place: StorePlace) -> StoreRecorder:
+def recorder(place: StoreLocation) -> StoreRecorder:
     return StoreRecorder(place.folder.parent, parse_keep("all"), Redactor())
 
 
@@ -70,7 +70,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-def entered(place: StorePlace, hostile: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+def entered(place: StoreLocation, hostile: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
     """The figures of an episode that was entered between two others of its frame, and the reasons of refusals."""
     writer, reasons = recorder(place), list[str]()
     ids = [play(writer, 0), play(writer, 1, **hostile), play(writer, 2)]
@@ -90,13 +90,13 @@ def entered(place: StorePlace, hostile: dict[str, Any]) -> tuple[list[str], dict
 
 @pytest.mark.parametrize("name", HELD)
 def test_what_databases_do_not_hold_as_it_is_is_stored_in_a_form_that_they_do(
-    place: StorePlace, name: str
+    place: StoreLocation, name: str
 ) -> None:
     reasons, _ = entered(place, HELD[name])
     assert reasons == []
 
 
-def test_long_names_that_begin_alike_stay_apart(place: StorePlace) -> None:
+def test_long_names_that_begin_alike_stay_apart(place: StoreLocation) -> None:
     writer = recorder(place)
     for number in range(2):
         play(writer, number, content=agent_content(tool=f"{LONG}{number}"))
@@ -111,13 +111,13 @@ def test_long_names_that_begin_alike_stay_apart(place: StorePlace) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_episode_that_is_refused_says_why_and_holds_up_no_other(place: StorePlace, name: str) -> None:
+def test_an_episode_that_is_refused_says_why_and_holds_up_no_other(place: StoreLocation, name: str) -> None:
     reasons, figures = entered(place, REFUSED[name])
     assert len(reasons) == 1
     assert reasons[0] in figures["cause"]
 
 
-def test_what_is_kept_of_a_refused_outcome_is_short(place: StorePlace) -> None:
+def test_what_is_kept_of_a_refused_outcome_is_short(place: StoreLocation) -> None:
     writer = recorder(place)
     episode = play(writer, 0, figures={"outcome": LONG, "turns": 1 << 63})
     writer.close()
@@ -128,13 +128,13 @@ def test_what_is_kept_of_a_refused_outcome_is_short(place: StorePlace) -> None:
         assert store.episode(episode).head.figures.outcome == LONG[:50]
 
 
-def test_a_task_that_is_refused_keeps_its_episodes(place: StorePlace) -> None:
+def test_a_task_that_is_refused_keeps_its_episodes(place: StoreLocation) -> None:
     reasons, figures = entered(place, {"row": task_row(2**63, 2, 3)})
     assert len(reasons) == 1
     assert figures.get("cause") is None
 
 
-def test_a_loader_tells_a_refusal_once_and_goes_on(place: StorePlace) -> None:
+def test_a_loader_tells_a_refusal_once_and_goes_on(place: StoreLocation) -> None:
     notes: list[str] = []
     writer = recorder(place)
     for number in range(3):
@@ -162,7 +162,7 @@ def test_a_loader_tells_a_refusal_once_and_goes_on(place: StorePlace) -> None:
         assert store.count() == 4
 
 
-def test_a_loader_that_meets_the_unexpected_says_so_and_tries_again(place: StorePlace) -> None:
+def test_a_loader_that_meets_the_unexpected_says_so_and_tries_again(place: StoreLocation) -> None:
     notes: list[str] = []
     failures = [RuntimeError("a surprise")]
 
@@ -180,7 +180,7 @@ def test_a_loader_that_meets_the_unexpected_says_so_and_tries_again(place: Store
     assert len(notes) == 2
 
 
-def test_a_database_that_cannot_take_any_episode_is_waited_for(place: StorePlace) -> None:
+def test_a_database_that_cannot_take_any_episode_is_waited_for(place: StoreLocation) -> None:
     writer = recorder(place)
     episode = play(writer, 0, content=agent_content())
     writer.close()

@@ -28,7 +28,7 @@ from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from tests import warm
 from tests.postgres_server import PostgresServer
 from tests.stored_runs import make_stored_run, record_episode, row_mask, task_row
@@ -36,7 +36,7 @@ from tests.stored_runs import make_stored_run, record_episode, row_mask, task_ro
 ROUNDS = 8
 
 
-def recorder(place: StorePlace, keep: str = "all", *patterns: str) -> StoreRecorder:
+def recorder(place: StoreLocation, keep: str = "all", *patterns: str) -> StoreRecorder:
     return StoreRecorder(place.folder.parent, parse_keep(keep), Redactor(patterns))
 
 
@@ -47,7 +47,7 @@ def record(recorder: StoreRecorder, attempt: int, step: int = 1, phase: str = "t
     )
 
 
-def statuses(place: StorePlace) -> dict[str, int]:
+def statuses(place: StoreLocation) -> dict[str, int]:
     with Store(place) as store:
         counts: dict[str, int] = {}
         for head in store.episodes(superseded=True):
@@ -55,7 +55,7 @@ def statuses(place: StorePlace) -> dict[str, int]:
         return counts
 
 
-def test_loading_again_enters_nothing_twice(place: StorePlace) -> None:
+def test_loading_again_enters_nothing_twice(place: StoreLocation) -> None:
     writer = recorder(place)
     record(writer, 0)
     writer.close()
@@ -74,7 +74,7 @@ def test_loading_again_enters_nothing_twice(place: StorePlace) -> None:
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20], ids=["many files", "one file"])
 def test_what_the_trainer_says_waits_for_what_the_players_say(
-    place: StorePlace, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch, max_bytes: int
 ) -> None:
     monkeypatch.setattr(event_files_module, "MAX_FILE_BYTES", max_bytes)
     trainer, player = recorder(place), recorder(place)
@@ -109,7 +109,7 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(
     ],
 )
 def test_the_advantage_of_an_episode_is_the_mean_over_the_tokens_of_its_rows(
-    place: StorePlace, rows: list[tuple[float | None, int]], advantage: float | None
+    place: StoreLocation, rows: list[tuple[float | None, int]], advantage: float | None
 ) -> None:
     writer = recorder(place)
     record(writer, 0)
@@ -136,7 +136,7 @@ def test_the_advantage_of_an_episode_is_the_mean_over_the_tokens_of_its_rows(
     ],
 )
 def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_on(
-    place: StorePlace, treatments: list[str], trained: int
+    place: StoreLocation, treatments: list[str], trained: int
 ) -> None:
     writer = recorder(place)
     task = writer.task(task_row(0, 2, 3))
@@ -154,7 +154,7 @@ def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_o
         assert [head.attempt for head in store.episodes("trained_step=1")] == [trained]
 
 
-def test_groups_that_are_dropped_have_the_reason_where_an_episode_has_none(place: StorePlace) -> None:
+def test_groups_that_are_dropped_have_the_reason_where_an_episode_has_none(place: StoreLocation) -> None:
     writer = recorder(place)
     record(writer, 0)
     episode = uuid.uuid4().hex
@@ -171,7 +171,7 @@ def test_groups_that_are_dropped_have_the_reason_where_an_episode_has_none(place
     assert {each.treatment for each in figures} == {"dropped"}
 
 
-def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> None:
+def test_a_group_is_dropped_once_its_episodes_have_ended(place: StoreLocation) -> None:
     writer, trainer = recorder(place), recorder(place)
     episode = uuid.uuid4().hex
     writer.begin(episode, writer.task(task_row(0, 2, 3)), step=1, phase="train", attempt=0, key="uid1-0_0")
@@ -191,7 +191,7 @@ def test_a_group_is_dropped_once_its_episodes_have_ended(place: StorePlace) -> N
         assert (head.figures.treatment, head.figures.cause) == ("dropped", "too few")
 
 
-def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StorePlace) -> None:
+def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StoreLocation) -> None:
     writer = recorder(place)
     for attempt in (0, 1, 10):
         record(writer, attempt)
@@ -206,7 +206,7 @@ def test_an_episode_that_is_left_out_has_a_reason_of_its_own(place: StorePlace) 
     assert reasons == {0: "too few", 1: "too old", 10: "not over after 5 seconds"}
 
 
-def test_rows_of_a_step_s_later_updates_come_after_the_others(place: StorePlace) -> None:
+def test_rows_of_a_step_s_later_updates_come_after_the_others(place: StoreLocation) -> None:
     writer = recorder(place)
     for attempt in (0, 1):
         record(writer, attempt)
@@ -219,7 +219,7 @@ def test_rows_of_a_step_s_later_updates_come_after_the_others(place: StorePlace)
         assert [store.trained_row(1, position)[0].head.attempt for position in (0, 1)] == [0, 1]
 
 
-def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
+def test_episodes_of_a_dead_process_are_closed(place: StoreLocation) -> None:
     writer = recorder(place)
     task = writer.task(task_row(0, 2, 3))
     writer.begin("abc", task, step=1, phase="train", attempt=0, key="uid_0")
@@ -234,7 +234,7 @@ def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
         assert store.episode("abc").content is None
 
 
-def test_a_resumed_run_sets_aside_what_it_plays_again(place: StorePlace) -> None:
+def test_a_resumed_run_sets_aside_what_it_plays_again(place: StoreLocation) -> None:
     writer = recorder(place)
     for attempt, (step, phase) in enumerate(
         [(0, "val"), (1, "train"), (1, "val"), (2, "train"), (3, "train")]
@@ -252,7 +252,7 @@ def test_a_resumed_run_sets_aside_what_it_plays_again(place: StorePlace) -> None
 
 
 def test_what_a_lost_step_had_trained_is_still_to_be_trained_and_what_is_played_again_is_set_aside(
-    place: StorePlace,
+    place: StoreLocation,
 ) -> None:
     writer = recorder(place)
     for attempt in (0, 1, 10):
@@ -281,7 +281,7 @@ def test_what_a_lost_step_had_trained_is_still_to_be_trained_and_what_is_played_
     assert statuses(place) == {"superseded": 3, "ended": 1}
 
 
-def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
+def test_the_store_reads_back_what_was_recorded(place: StoreLocation) -> None:
     run = place.folder.parent
     make_stored_run(run.parent, "run", url=place.url)
     with Store(place) as store:
@@ -295,7 +295,7 @@ def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
         assert len({episode.head.id for episode, _ in positions.values()}) == 36
 
 
-def test_only_failures_keep_their_content(place: StorePlace) -> None:
+def test_only_failures_keep_their_content(place: StoreLocation) -> None:
     writer = recorder(place, "failures")
     ids = [record(writer, attempt) for attempt in range(4)]
     writer.close()
@@ -307,7 +307,7 @@ def test_only_failures_keep_their_content(place: StorePlace) -> None:
         assert store.count() == 4
 
 
-def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
+def test_a_secret_is_nowhere_in_the_database(place: StoreLocation) -> None:
     writer = recorder(place, "all", r"key-[0-9]+")
     ids = [record(writer, attempt, say="the key-12345 \0 \ud800") for attempt in range(4)]
     writer.close()
@@ -324,9 +324,9 @@ def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
 _RECORD = """
 import asyncio, sys, itertools
 from pathlib import Path
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.unit.store.test_loading import record, recorder
-place = store_place(Path(sys.argv[1]))
+place = store_location(Path(sys.argv[1]))
 writer = recorder(place)
 for attempt in itertools.count(int(sys.argv[2])):
     record(writer, attempt)
@@ -338,16 +338,16 @@ _LOAD = """
 import sys, time
 from pathlib import Path
 from aworld_train.store.database import Database
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from aworld_train.store.loading import load
-database = Database(store_place(Path(sys.argv[1]), url=sys.argv[2] or None))
+database = Database(store_location(Path(sys.argv[1]), url=sys.argv[2] or None))
 print("loads", flush=True)
 while True:
     load(database)
 """
 
 
-def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePlace) -> None:
+def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StoreLocation) -> None:
     rng = random.Random(7)
     run = str(place.folder.parent)
     written: set[int] = set()
@@ -402,7 +402,7 @@ def _started(program: str, *arguments: str) -> tuple[warm.Program, IO[str]]:
 def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
     server = PostgresServer()
     try:
-        place = store_place(tmp_path / "run", url=server.url, make=True)
+        place = store_location(tmp_path / "run", url=server.url, make=True)
         assert place is not None
         notes: list[str] = []
         loader = StoreLoader(lambda: Database(place), notes.append, seconds=0.1)
@@ -522,7 +522,7 @@ def test_a_load_that_is_under_way_at_the_end_is_waited_for(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
-def test_loading_while_a_run_goes_on_computes_after_it_and_nothing_else_does(place: StorePlace) -> None:
+def test_loading_while_a_run_goes_on_computes_after_it_and_nothing_else_does(place: StoreLocation) -> None:
     seen: list[tuple[bool, int]] = []
 
     def loaded(database: Database) -> None:
@@ -543,7 +543,7 @@ def test_loading_while_a_run_goes_on_computes_after_it_and_nothing_else_does(pla
     assert set(seen) == {(True, 19), (False, own)}
 
 
-def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StorePlace) -> None:
+def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StoreLocation) -> None:
     writer = recorder(place)
     writer.end("nobody", EpisodeFigures(outcome="answered"), None)
     record(writer, 0)

@@ -14,14 +14,14 @@ from aworld_train.errors import UsageError
 from aworld_train.store import migrate, tables
 from aworld_train.store.database import Database
 from aworld_train.store.reading import Store
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from tests.stored_runs import make_stored_run
 
 
-def place_of_old_database(folder: Path, runs: Path) -> StorePlace:
+def place_of_old_database(folder: Path, runs: Path) -> StoreLocation:
     """The store of a run, in the first form of the tables, with the rows of a run made now."""
-    new = store_place(make_stored_run(runs, "new", steps=1, tasks=2, attempts=2))
-    old = store_place(folder, make=True)
+    new = store_location(make_stored_run(runs, "new", steps=1, tasks=2, attempts=2))
+    old = store_location(folder, make=True)
     assert new is not None and old is not None
     config = Config()
     config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
@@ -72,7 +72,7 @@ def test_a_database_of_the_first_form_is_upgraded_with_its_rows(tmp_path: Path) 
     database.close()
 
 
-def shape(place: StorePlace) -> dict[str, Any]:
+def shape(place: StoreLocation) -> dict[str, Any]:
     """All that makes up the tables of a database."""
     database = Database(place)
     with database.begin() as connection:
@@ -102,7 +102,7 @@ def test_migrations_lead_to_the_tables_that_a_new_run_gets(tmp_path: Path) -> No
     folder = tmp_path / "old"
     folder.mkdir()
     migrated = place_of_old_database(folder, tmp_path / "runs")
-    new = store_place(tmp_path / "runs" / "new")
+    new = store_location(tmp_path / "runs" / "new")
     assert new is not None
     assert shape(migrated) == shape(new)
     assert set(shape(new)) == {table.name for table in tables.metadata.sorted_tables} | {"alembic_version"}
@@ -121,7 +121,7 @@ def test_two_processes_may_make_the_tables_of_a_run_at_once(tmp_path: Path) -> N
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    place = store_place(make_stored_run(tmp_path, steps=0, tasks=1, attempts=1))
+    place = store_location(make_stored_run(tmp_path, steps=0, tasks=1, attempts=1))
     assert place is not None
     database = Database(place)
     with database.begin() as connection:

@@ -9,12 +9,12 @@ from sqlalchemy.engine import Connection
 from aworld_train.store import pruning, tables
 from aworld_train.store.database import Database
 from aworld_train.store.pruning import limit_size, prune
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.stored_runs import make_stored_run, open_store
 
 
 def database_of(run: Path) -> Database:
-    place = store_place(run)
+    place = store_location(run)
     assert place is not None
     return Database(place)
 

@@ -19,7 +19,7 @@ from aworld_train.store.reading import EpisodeHead, EpisodeKey, RowUse, Store, T
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from tests.stored_episodes import branching_content
 from tests.stored_runs import TOOLS, make_stored_run, open_store, task_row
 
@@ -34,7 +34,7 @@ FIGURES = {
 
 
 @pytest.fixture
-def store(place: StorePlace) -> Iterator[Store]:
+def store(place: StoreLocation) -> Iterator[Store]:
     """A run with an episode of each status, of one task, and one of another phase; their ids end with their names."""
     writer = StoreRecorder(place.folder.parent, parse_keep("all"), Redactor())
     database = Database(place)
@@ -356,8 +356,8 @@ def test_the_advantages_of_single_tokens_are_read(tmp_path: Path) -> None:
     assert RowUse() == RowUse(None, None, None, None, ())
 
 
-def _place(folder: Path) -> StorePlace:
-    place = store_place(folder, make=True)
+def _place(folder: Path) -> StoreLocation:
+    place = store_location(folder, make=True)
     assert place is not None
     return place
 

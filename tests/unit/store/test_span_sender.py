@@ -15,7 +15,7 @@ from aworld_train.store import tables
 from aworld_train.store.database import Database
 from aworld_train.store.loading import StoreLoader
 from aworld_train.store.span_sender import SpanSender, headers_from_environment, traces_url
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import make_stored_run
 
@@ -24,7 +24,7 @@ from tests.stored_runs import make_stored_run
 def database(tmp_path: Path) -> Iterator[Database]:
     """The store of a run of eight episodes."""
     folder = make_stored_run(tmp_path, steps=1, tasks=2, attempts=2)
-    place = store_place(folder)
+    place = store_location(folder)
     assert place is not None
     opened = Database(place)
     yield opened
@@ -171,7 +171,7 @@ def test_an_endpoint_that_does_not_answer_holds_nothing_up(database: Database, n
 
 def test_episodes_are_sent_while_the_loader_loads(tmp_path: Path, notes: list[str]) -> None:
     folder = make_stored_run(tmp_path, steps=1, tasks=1, attempts=2)
-    place = store_place(folder)
+    place = store_location(folder)
     assert place is not None
     with OtlpReceiver() as receiver:
         sender = SpanSender(receiver.url, notes.append)

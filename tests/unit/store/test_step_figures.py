@@ -18,13 +18,13 @@ from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
 from aworld_train.store.step_figures import RunFigures, run_figures
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from tests.stored_runs import record_episode, task_row
 
 
 def play(database: Database, step: int, *, first: int = 0, running: bool = False) -> None:
     """Load a step's episodes as while a run continues."""
-    writer = StoreRecorder(database.place.folder.parent, parse_keep("all"), Redactor())
+    writer = StoreRecorder(database.location.folder.parent, parse_keep("all"), Redactor())
     row = task_row(0, 2, step)
     task = writer.task(row)
     for attempt in range(first, first + 4):
@@ -36,7 +36,7 @@ def play(database: Database, step: int, *, first: int = 0, running: bool = False
 
 
 def kept_and_computed(database: Database) -> tuple[RunFigures, RunFigures]:
-    run = database.place.run
+    run = database.location.run
     with database.begin() as connection:
         kept = run_figures(connection, run)
         connection.execute(update(tables.steps).where(tables.steps.c.run == run).values(figures=None))
@@ -47,7 +47,7 @@ def kept_and_computed(database: Database) -> tuple[RunFigures, RunFigures]:
 
 def kept_steps(database: Database) -> set[int]:
     table = tables.steps.c
-    query = select(table.step).where(table.run == database.place.run, table.figures.is_not(None))
+    query = select(table.step).where(table.run == database.location.run, table.figures.is_not(None))
     with database.begin() as connection:
         return set(connection.execute(query).scalars())
 
@@ -64,7 +64,7 @@ CHANGES: list[Callable[[Database], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_kept_is_what_episodes_come_to(
-    place: StorePlace, change: Callable[[Database], object]
+    place: StoreLocation, change: Callable[[Database], object]
 ) -> None:
     database = Database(place)
     for step in range(1, 5):
@@ -83,7 +83,7 @@ def test_what_is_kept_is_what_episodes_come_to(
 
 def test_the_figures_of_a_step_read_no_other_steps(tmp_path: Path) -> None:
     """SQLite knows nothing of a run's size, and would take the index of another order for all of its episodes."""
-    place = store_place(tmp_path, make=True)
+    place = store_location(tmp_path, make=True)
     assert place is not None
     database, statements = Database(place), []
     play(database, 1)

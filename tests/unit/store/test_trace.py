@@ -14,7 +14,7 @@ from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import StorePlace
+from aworld_train.store.store_location import StoreLocation
 from aworld_train.store.trace import TokenOrigin, trace_token
 from tests.stored_episodes import branching_content
 from tests.stored_runs import task_row
@@ -23,7 +23,7 @@ STEP = 5
 ADVANTAGES = [0.5, 0.5, 0.0, -0.25, -0.25, -0.25]
 
 
-def traced(place: StorePlace, treatment: str) -> list[list[TokenOrigin]]:
+def traced(place: StoreLocation, treatment: str) -> list[list[TokenOrigin]]:
     """The origins of all tokens of the two rows of an episode that is used so."""
     writer = StoreRecorder(place.folder.parent, parse_keep("all"), Redactor())
     episode = uuid.uuid4().hex
@@ -52,7 +52,7 @@ def traced(place: StorePlace, treatment: str) -> list[list[TokenOrigin]]:
         ]
 
 
-def test_tokens_of_an_episode_that_was_trained_on_are_under_its_mask(place: StorePlace) -> None:
+def test_tokens_of_an_episode_that_was_trained_on_are_under_its_mask(place: StoreLocation) -> None:
     first, second = traced(place, "trained")
     assert [origin.under_mask for origin in first] == [False, False, True, True, False, True, True, True]
     assert [origin.advantage for origin in first] == [None, None, 0.5, 0.5, None, -0.25, -0.25, -0.25]
@@ -62,13 +62,13 @@ def test_tokens_of_an_episode_that_was_trained_on_are_under_its_mask(place: Stor
 
 @pytest.mark.parametrize("treatment", ["masked", ""])
 def test_no_token_of_an_episode_that_was_not_trained_on_is_under_the_mask(
-    place: StorePlace, treatment: str
+    place: StoreLocation, treatment: str
 ) -> None:
     origins = [origin for row in traced(place, treatment) for origin in row]
     assert {(origin.under_mask, origin.advantage) for origin in origins} == {(False, None)}
 
 
-def test_a_token_has_its_place_its_call_and_its_weights(place: StorePlace) -> None:
+def test_a_token_has_its_place_its_call_and_its_weights(place: StoreLocation) -> None:
     first, second = traced(place, "trained")
     assert [origin.token_id for origin in first] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [(origin.node, origin.place) for origin in first] == [

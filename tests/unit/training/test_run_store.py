@@ -16,7 +16,7 @@ from aworld_train.store.loading import load
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 from aworld_train.store.retention import parse_keep
-from aworld_train.store.store_location import StorePlace, store_place
+from aworld_train.store.store_location import StoreLocation, store_location
 from aworld_train.training import run_store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_files import lock_folder
@@ -48,7 +48,7 @@ def play(run: Path, index: int = 0) -> None:
 
 def stored(run: Path) -> int:
     """How many episodes are in the run's database."""
-    place = store_place(run)
+    place = store_location(run)
     if place is None:
         return 0
     database = Database(place)
@@ -126,7 +126,7 @@ def test_the_store_is_limited_to_its_size_where_it_has_one(
     assert set(limits) == {2.5e9} and notes == []
 
 
-def unreachable(place: StorePlace) -> Database:
+def unreachable(place: StoreLocation) -> Database:
     raise StoreUnreachable("gone")
 
 
@@ -139,7 +139,7 @@ def databases(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     events: list[str] = []
 
     class Noted(Database):
-        def __init__(self, place: StorePlace):
+        def __init__(self, place: StoreLocation):
             events.append("opened")
             super().__init__(place)
 
@@ -191,12 +191,12 @@ def test_a_run_without_a_store_has_none(run: Path) -> None:
 def test_a_database_elsewhere_is_found_by_the_recipe(
     run: Path, monkeypatch: pytest.MonkeyPatch, section: object
 ) -> None:
-    store_place(run, url="postgresql://somewhere", make=True)
+    store_location(run, url="postgresql://somewhere", make=True)
     with pytest.raises(UsageError, match=rf"The episodes of {run.name} are in a database that its recipe"):
         find_run_store(recorded(run, section))
     urls: list[str | None] = []
 
-    def noted(place: StorePlace) -> Database:
+    def noted(place: StoreLocation) -> Database:
         urls.append(place.url)
         return unreachable(place)
 
@@ -210,7 +210,7 @@ def test_a_database_elsewhere_is_found_by_the_recipe(
 def test_no_store_is_made_where_none_is_kept(run: Path, notes: list[str]) -> None:
     with RunStore(run, StoreSection(keep="off"), notes.append):
         pass
-    assert store_place(run) is None and notes == []
+    assert store_location(run) is None and notes == []
 
 
 @pytest.mark.parametrize(("status", "expected_notes"), [(200, []), (503, [NOT_SENT])])

@@ -7,13 +7,13 @@ from sqlalchemy import select
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database
-from aworld_train.store.store_location import store_place
+from aworld_train.store.store_location import store_location
 from tests.stored_runs import make_stored_run, open_store
 
 
 def test_a_list_in_order_of_time_is_read_from_an_index_alone(tmp_path: Path) -> None:
     folder = make_stored_run(tmp_path, "one", steps=1)
-    place = store_place(folder)
+    place = store_location(folder)
     assert place is not None
     database = Database(place)
     columns = tables.episodes.c

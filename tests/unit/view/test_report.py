@@ -10,8 +10,7 @@ import pytest
 
 from aworld_train.image_files import shown_image_type
 from aworld_train.training.recorded_run import open_run
-from aworld_train.view.bundle import bundled
-from aworld_train.view.page_file import page
+from aworld_train.view.page_file import bundled, page
 from aworld_train.view.report import sample_episodes, write_report
 from tests.run_folders import make_run
 from tests.stored_runs import make_stored_run

@@ -297,8 +297,7 @@ class ContinuousBatcher:
     def _ends_with_stop(self, request: GenerationRequest) -> bool:
         """Whether the last token completes a stop text.
 
-        Only the tokens that the longest stop text can span are decoded, a byte each, with some before them that the
-        first one's text may depend on.
+        Only the tokens that the longest stop text can span, and those that its text may depend on, are decoded.
         """
         if self._text_of is None:
             return False

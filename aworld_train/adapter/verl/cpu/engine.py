@@ -18,8 +18,10 @@ from verl.workers.engine.utils import postprocess_batch_func
 
 from aworld_train.adapter.verl import logprobs  # noqa: F401  takes the place of VeRL's own
 from aworld_train.adapter.verl.attention import TRIE
-from aworld_train.adapter.verl.cpu import trie_attention  # noqa: F401  makes it known to transformers
-from aworld_train.adapter.verl.cpu.threads import threads_per_process
+from aworld_train.adapter.verl.cpu import (
+    threads_per_process,
+    trie_attention,  # noqa: F401  makes it known to transformers
+)
 from aworld_train.adapter.verl.cpu.token_trie import Pass, Row, TokenTrie, at_least, passes, token_trie
 
 

@@ -99,8 +99,7 @@ def sample(
     generator: torch.Generator,
     own_generators: Sequence[torch.Generator | None] = (),
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw one token per row of ``logits`` (``[batch, vocabulary]``); returns ids and float32 log-probabilities,
-    ``[batch]``.
+    """Draw one token per row of ``logits`` ``[batch, vocabulary]``; returns ids and log-probabilities, ``[batch]``.
 
     ``own_generators`` replace ``generator`` in rows that have one; rows with temperature 0 use neither.
     """

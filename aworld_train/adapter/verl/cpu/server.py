@@ -15,9 +15,9 @@ import torch
 from verl.workers.config import HFModelConfig, RolloutConfig
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train.adapter.verl.cpu import threads_per_process
 from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, GenerationRequest
 from aworld_train.adapter.verl.cpu.sampling import GenerationParams
-from aworld_train.adapter.verl.cpu.threads import threads_per_process
 
 _MEMORY_SHARE = 0.15  # of the machine's memory for keys and values, over all replicas on it
 

@@ -8,8 +8,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes.files import episode_files, to_yaml, write_files
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.episodes.settings import read_settings
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 
 
 def test_both_files_are_in_the_folder_and_are_written_again(tmp_path: Path) -> None:

@@ -13,17 +13,15 @@ from msgspec.structs import replace
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.episodes import player
-from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.agent import EpisodeAgent, McpAgent
 from aworld_train.adapter.episodes.external_agent import ExternalAgent
-from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.player import _NEVER_ASKED, EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
-from aworld_train.episode.outcome import Outcome
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout import react
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.images import TEXT_ONLY

@@ -14,9 +14,8 @@ from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.episode.message import Message
-from aworld_train.episode.outcome import Outcome
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.episode.score import ScoreOutcome, ScoreResult
-from aworld_train.episode.treatment import Treatment
 from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.endpoint import EndpointFailed

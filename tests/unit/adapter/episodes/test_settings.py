@@ -16,8 +16,7 @@ from aworld_train.adapter.episodes.settings import (
     read_settings,
     settings_from,
 )
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.recipe.schema import TreatmentSection
 from aworld_train.rollout.cassette import NoTools
 from aworld_train.rollout.endpoint import Endpoint, Failover

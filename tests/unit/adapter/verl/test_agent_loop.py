@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.agent import McpAgent
 from aworld_train.adapter.episodes.record import EpisodeRecord
 from aworld_train.adapter.verl import agent_loop
 from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS

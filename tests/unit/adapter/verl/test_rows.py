@@ -8,8 +8,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from aworld_train.adapter.episodes.player import FinishedEpisode
 from aworld_train.adapter.verl.agent_loop import EpisodeRow, output_rows
-from aworld_train.episode.outcome import Outcome
-from aworld_train.episode.treatment import Treatment
+from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.model import WeightVersions
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from aworld_train.adapter.verl.cpu.threads import threads_per_process
+from aworld_train.adapter.verl.cpu import threads_per_process
 
 
 @pytest.mark.parametrize(("processes", "threads"), [(0, 6), (1, 6), (2, 3), (4, 1), (7, 1)])

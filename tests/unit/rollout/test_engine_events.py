@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import docker
-from aworld_train.env.engine_events import killed_from_outside
+from aworld_train.rollout.loss_evidence import killed_from_outside
 
 DIED, ENDED = ("die", "137"), ("die", "70")
 

@@ -11,9 +11,9 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import EpisodeModel
 from aworld_train.adapter.episodes.files import episode_files, write_files
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.play_single import SingleEpisode, close_store, play_row
 from aworld_train.adapter.episodes.reference_agents import OracleAgent
 from aworld_train.adapter.episodes.settings import read_settings
-from aworld_train.adapter.episodes.single import SingleEpisode, close_store, play_row
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.store.events import EpisodeBegun
 from tests.stored_runs import task_row, written_events
