@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import framework_of
+from aworld_train.adapter.base import MAX_SAMPLERS, framework_of
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.attention import VARLEN_MODULE
 from aworld_train.adapter.verl.command import verl_environment
@@ -94,7 +94,7 @@ def test_what_the_recipe_says_is_what_verl_is_told(
                 "actor_rollout_ref.hybrid_engine": False,
                 f"{ROLLOUT}.n_gpus_per_node": 2,
                 f"{ROLLOUT}.checkpoint_engine.backend": "objects",
-                "ray_kwargs.ray_init.num_gpus": 3,
+                "ray_kwargs.ray_init.num_gpus": 1 + MAX_SAMPLERS,
                 "algorithm.rollout_correction.rollout_is": "sequence",
             },
         ),
@@ -286,7 +286,7 @@ def test_processes_are_forks_where_the_ray_is_the_run_s_own_and_there_is_no_gpu(
 TAUGHT = ("trainer.method=distill", "distill.teacher=org/teacher")
 
 
-@pytest.mark.parametrize(("mode", "gpus"), [("sync", 2), ("separate_async", 3)])
+@pytest.mark.parametrize(("mode", "gpus"), [("sync", 2), ("separate_async", 2 + MAX_SAMPLERS)])
 def test_a_teacher_has_an_engine_and_a_gpu_of_its_own(tmp_path: Path, mode: str, gpus: int) -> None:
     from verl.utils.config import omega_conf_to_dataclass
 
