@@ -81,9 +81,11 @@ def synthesize_command(
     from aworld_train.cli.evaluate import read_endpoint
     from aworld_train.evaluation.plan import WITHOUT_TRAINING
     from aworld_train.evaluation.synthesis.synthesize import PREFIX, SynthesisPlan, synthesize
+    from aworld_train.evaluation.synthesis.tasks import read_seeds
     from aworld_train.evaluation.synthesis.verdicts import Bounds
     from aworld_train.training.progress import progress_for
 
+    read_seeds(seeds, "")  # what is wrong with them is said before the endpoint is asked for its model
     own_name = name or recipes.read(recipe, [*(overrides or ()), *WITHOUT_TRAINING]).recipe.name
     plan = SynthesisPlan(
         recipe=recipe,

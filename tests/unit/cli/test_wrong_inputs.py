@@ -80,6 +80,7 @@ INPUTS = [
     ("runs logs one", 2, "no log"),
     ("runs logs one --follow --lines 3", 2, "give one of them"),
     ("runs stop one", 2, "No process works"),
+    ("runs samplers one 2", 2, "trainer.mode: sync"),
     ("runs watch oen", 2, "Did you mean 'one'?"),
     ("runs watch one", 2, "one is completed, so no training can be watched"),
     ("runs reproduce one --out recipe.yaml", 2, "recipe.yaml exists"),
