@@ -53,7 +53,8 @@ _MEANINGS = {
 class Treatment(Enum):
     """``trained`` on; ``masked``: it counts in its group's baseline alone; or ``dropped``: it counts nowhere.
 
-    Without a score, without its process, or in a group that is too small, an episode is always dropped.
+    The recipe's ``rollout.treatment`` says it for each outcome. Without a score, without its process, or in a group
+    that is too small, an episode is dropped, whatever the recipe says.
     """
 
     trained = "trained"

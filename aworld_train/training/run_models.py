@@ -32,7 +32,10 @@ class RunModel:
 
 
 def run_model(recipe: Recipe, runs: Path = RUNS, run_dir: Path | None = None) -> RunModel | None:
-    """What a recipe's ``model.path`` means if it names a run below ``runs``, or is the folder of one; else None."""
+    """What a recipe's ``model.path`` means if it names a run below ``runs``, or is the folder of one; else None.
+
+    ``run_dir`` is the folder of the run that starts from it.
+    """
     run = _named_run(recipe.model.path, runs)
     if run is None:
         return None

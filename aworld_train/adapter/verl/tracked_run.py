@@ -68,7 +68,8 @@ def take_back_later_steps(folder: Path, first_step: int) -> None:
 def repeat_earlier_steps(run_dir: Path) -> None:
     """Give W&B the steps of earlier starts that it lacks.
 
-    An offline record begins anew with every start, and the one before has no end if its run was killed.
+    An offline record begins anew with every start, and the end of the one before is lost if its run was
+    killed. So the newest one holds the whole run.
     """
     import wandb
 
