@@ -5,9 +5,14 @@ tools returned. A turn follows from the conversation alone, so any number of epi
 
     python scripts/files_solver.py 8123 &    # prints its address; without a port it takes any that is free
     aworld-train eval recipe.yaml --model-url http://127.0.0.1:8123/v1
+
+With --mistakes 0.6, six of ten documents of the kinds `MISTAKEN` are opened with a wrong tool: transcripts for a model
+that is to know its tools by half.
 """
 
+import argparse
 import json
+import random
 import re
 import socket
 import sys
@@ -32,6 +37,11 @@ READERS = {
     "zip": "extract_archive",
 }
 """The tool that reads a file, by the ending of its name."""
+
+MISTAKEN, WRONG_TOOL = ("docx", "epub", "pdf", "pptx"), "extract_csv_content"
+"""Kinds of documents that are also opened with a wrong tool, and that tool, which can read none of them."""
+
+_MISTAKES = web.AppKey("mistakes", float)
 
 _DIGITS = {
     **{"zero": "0", "oh": "0", "one": "1", "won": "1", "two": "2", "to": "2", "too": "2", "three": "3"},
@@ -62,23 +72,41 @@ Steps = Generator[Call, str, str]
 Row = dict[str, str]
 
 
-def next_message(messages: Sequence[Message]) -> Message:
-    """The assistant's next message: a call of a tool, or the answer."""
+def next_message(messages: Sequence[Message], mistakes: float = 0.0) -> Message:
+    """The assistant's next message: a call of a tool, or the answer.
+
+    ``mistakes`` is the share of questions about one document of a kind in `MISTAKEN` in which the wrong tool is called.
+    """
     question = next(_text(message) for message in messages if message["role"] == "user")
     results = [_text(message) for message in messages if message["role"] == "tool"]
+    one_document = re.search(r"of \w+ in \S+\.(\w+),", question)
+    is_mistaken = one_document and one_document[1] in MISTAKEN and random.Random(question).random() < mistakes
+    if is_mistaken and results:
+        return {"role": "assistant", "content": "Found: nothing\n<answer> unknown</answer>"}
     steps = solve(question)
     try:
         call = next(steps)
         for result in results:
             call = steps.send(result)
+        if is_mistaken:
+            call = call._replace(tool=WRONG_TOOL)
     except StopIteration as end:
-        return {"role": "assistant", "content": f"<answer>{end.value}</answer>"}
+        return {"role": "assistant", "content": _with_evidence(question, results[-1], end.value)}
     except (LookupError, ArithmeticError, ValueError, RuntimeError) as error:
         # Of a row that is not in the result, a generator makes a RuntimeError.
         return {"role": "assistant", "content": f"<answer>{type(error).__name__}: {error}</answer>"}
     function = {"name": call.tool, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": f"call_{len(results)}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [tool_call]}
+
+
+def _with_evidence(question: str, result: str, answer: str) -> str:
+    """A place is answered below the question and the row that names it, which small models learn to copy."""
+    asked = re.search(r"which \w+ does (.+?) belong to\?", question)
+    row = asked and re.search(rf"{re.escape(asked[1])}\W+(?:\w+\W+)?{re.escape(answer)}", result)
+    if not asked or not row:
+        return f"<answer>{answer}</answer>"
+    return f"Asked: {asked[0]} Found: {row[0]}\n<answer> {answer}</answer>"
 
 
 def solve(question: str) -> Steps:
@@ -240,7 +268,7 @@ def _text(message: Message) -> str:
 
 async def _complete(request: web.Request) -> web.Response:
     body = await request.json()
-    message = next_message(body["messages"])
+    message = next_message(body["messages"], request.app[_MISTAKES])
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     return web.json_response(
         {
@@ -258,10 +286,15 @@ def main() -> None:
     async def models(_: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": "files-solver", "object": "model"}]})
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int, nargs="?", default=0)
+    parser.add_argument("--mistakes", type=float, default=0.0, metavar="SHARE")
+    arguments = parser.parse_args()
     app = web.Application(client_max_size=1 << 26)
+    app[_MISTAKES] = arguments.mistakes
     app.router.add_post("/v1/chat/completions", _complete)
     app.router.add_get("/v1/models", models)
-    with socket.create_server(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 0)) as server:
+    with socket.create_server(("127.0.0.1", arguments.port)) as server:
         sys.stdout.write(f"http://127.0.0.1:{server.getsockname()[1]}/v1\n")
         sys.stdout.flush()
         web.run_app(app, sock=server, print=None)

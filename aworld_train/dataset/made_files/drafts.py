@@ -5,7 +5,7 @@ All files of a draft have its own name in their paths, so no two tasks share a d
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aworld_train.dataset.made_files.kinds import (
     PICTURES,
@@ -67,12 +67,14 @@ class Drafting(NamedTuple):
         name: Of this draft alone.
         at: The folder of attachments, as tools see it.
         tags: The tags that it may have.
+        max_rows: Of the list in a document.
     """
 
     rng: Random
     name: str
     at: str
     tags: frozenset[str]
+    max_rows: int
 
     def choose(self, names: Sequence[str]) -> str:
         if not (allowed := [name for name in names if name in self.tags]):
@@ -90,7 +92,7 @@ class Drafting(NamedTuple):
             text = f"Which number is said in the recording {self.at}/{file}, digit by digit?"
             return Draft(text, number, {file: speech(number)}, file, (kind, "spoken"))
         question_name = self.choose(tuple(QUESTIONS))
-        table, content = make_document(self.rng, kind)
+        table, content = self._document(kind)
         question, answer = QUESTIONS[question_name](table, self.rng)
         text = f"According to the list of {table.topic.things} in {self.at}/{file}, {question}"
         return Draft(text, answer, {file: content}, file, (kind, question_name))
@@ -105,7 +107,7 @@ class Drafting(NamedTuple):
         lists, tables, kinds = {}, [], []
         for number, year in enumerate(years):
             kind = self.choose(_READ_EXACTLY)
-            table, content = make_document(self.rng, kind, topic=topic, year=year)
+            table, content = self._document(kind, topic=topic, year=year)
             kinds.append(kind)
             tables.append(table)
             stem = f"{self.name}-{number}" if way == NOTE else f"{topic.things}-{year}"
@@ -133,13 +135,13 @@ class Drafting(NamedTuple):
         way, question_name = self.choose((FOLDER, ARCHIVE)), self.choose(tuple(JOINS))
         groups = self.rng.sample(PLACES["latin"], 5)
         kind = self.choose(_READ_EXACTLY)
-        table, content = make_document(self.rng, kind, groups=groups)
+        table, content = self._document(kind, groups=groups)
         topic = table.topic
         other = self.rng.choice([other for other in TOPICS if other != topic])
         other_kind = self.choose(_READ_EXACTLY)
         lists = {
             f"{topic.things}.{kind}": content,
-            f"{other.things}.{other_kind}": make_document(self.rng, other_kind, topic=other)[1],
+            f"{other.things}.{other_kind}": self._document(other_kind, topic=other)[1],
         }
         fees: dict[str, dict[str, int]] = {}
         for letter in "ab":
@@ -161,12 +163,15 @@ class Drafting(NamedTuple):
             way, dict(sorted(lists.items())), f"{topic.things}.{kind}", text, answer, tags
         )
 
+    def _document(self, kind: str, **options: Any) -> tuple[Table, bytes]:
+        return make_document(self.rng, kind, self.max_rows, **options)
+
     def _shown_thing(self, way: str) -> Draft:
         """The name of a thing is in a picture, or one of its numbers is said, and the list has what is asked."""
         kind = self.choose(_READ_EXACTLY)
         rows: list[tuple[Value, ...]] = []
         while not rows:  # not every table has a number that can be said
-            table, content = make_document(self.rng, kind)
+            table, content = self._document(kind)
             topic = table.topic
             index = next(n for n, column in enumerate(topic.columns) if not column.has_tenths)
             rows = [row for row in table.rows if way == PICTURE or can_say(row[2 + index])]

@@ -25,7 +25,7 @@ ENCODINGS = (
 )
 """Encodings of text files, each with the script of the places in it, which a few lines are enough to tell apart."""
 
-_MIN_ROWS = 4
+MIN_ROWS, MAX_ROWS = 4, 24
 _PDF_LINES = 12
 _ESCAPED = str.maketrans({"(": r"\(", ")": r"\)"})
 _FONT_PIXELS = 40
@@ -45,12 +45,12 @@ class Kind(NamedTuple):
     """How a kind of document shows a table of so many rows at most."""
 
     write: Callable[[Table], bytes]
-    max_rows: int = 24
+    max_rows: int = MAX_ROWS
 
 
-def make_document(rng: Random, kind: str, **options: Any) -> tuple[Table, bytes]:
+def make_document(rng: Random, kind: str, max_rows: int, **options: Any) -> tuple[Table, bytes]:
     """A table and the document that shows it; ``options`` are those of `make_table`."""
-    count = rng.randint(_MIN_ROWS, TABLES[kind].max_rows)
+    count = rng.randint(MIN_ROWS, min(max_rows, TABLES[kind].max_rows))
     if kind == "txt" and not options.get("groups"):
         encoding, script = rng.choice(ENCODINGS)
         table = make_table(rng, count=count, script=script, **options)

@@ -10,7 +10,7 @@ from itertools import count
 from random import Random
 
 from aworld_train.dataset.made_files.drafts import FOLDER, LEVELS, TAGS, Drafting
-from aworld_train.dataset.made_files.kinds import CannotMake
+from aworld_train.dataset.made_files.kinds import MAX_ROWS, MIN_ROWS, CannotMake
 from aworld_train.dataset.prompts.gaia import gaia_prompts
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import DEFAULT_SCHEMA
@@ -29,6 +29,9 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
     _check_known("--tag", options.tags, [tag for tags in TAGS for tag in tags])
     # Where none of a sort is asked for, such as of kinds of documents, all of it are.
     tags = frozenset(tag for sort in TAGS for tag in (set(sort) & set(options.tags) or sort))
+    max_rows = MAX_ROWS if options.max_rows is None else options.max_rows
+    if max_rows < MIN_ROWS:
+        raise UsageError(f"--max-rows {max_rows}: lists have {MIN_ROWS} rows at least.")
     schema = options.answer_schema or DEFAULT_SCHEMA
     system, compose = gaia_prompts(schema)
     at = options.attachments_at.rstrip("/")
@@ -44,7 +47,7 @@ def files(options: SourceOptions) -> Iterator[Task | Dropped]:
         identity = f"files-{options.seed}-{number}"
         name = hashlib.sha256(identity.encode()).hexdigest()[:_NAME_DIGITS]
         try:
-            draft = LEVELS[level](Drafting(Random(identity), name, at, tags))
+            draft = LEVELS[level](Drafting(Random(identity), name, at, tags, max_rows))
         except CannotMake as reason:
             dropped += 1
             yield Dropped("", number, identity, str(reason))

@@ -54,6 +54,13 @@ def _read_text(name: str, path: str | Path) -> str:
     return text
 
 
+def read_max_rows(value: str | int) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"--max-rows {value!r} is not a whole number.") from None
+
+
 def _option(default: Any, key: str, panel: str, metavar: str, help: str, **more: Any) -> Any:
     metadata = {"option": UserOption(key, panel, metavar, help, **more)}
     if callable(default):
@@ -101,6 +108,9 @@ class SourceOptions:
         "T",
         "files: kinds of documents, ways to them and questions to make (csv, zip, total, ...); repeatable.",
         convert=tuple,
+    )
+    max_rows: int | None = _option(
+        None, "max_rows", INPUT, "N", "files: most rows of a document's list (24).", convert=read_max_rows
     )
     scorer: str | None = _option(None, "scorer", SCORING, "NAME", "Scorer of every task.")
     answer_schema: str | None = _option(

@@ -83,6 +83,16 @@ def test_all_levels_kinds_and_questions_come_up() -> None:
     assert sum(", " in task.answer for task in tasks) > 60
 
 
+def test_lists_have_as_many_rows_as_are_asked_for_at_most(tmp_path: Path) -> None:
+    for max_rows, expected in ((None, range(4, 25)), (6, range(4, 7)), (4, range(4, 5))):
+        folder = tmp_path / str(max_rows)
+        options = SourceOptions(limit=100, levels=("1",), tags=("csv",), max_rows=max_rows, workspace=folder)
+        assert len(made(options)) == 100
+        assert {path.read_text().count("\n") - 1 for path in folder.rglob("*.csv")} == set(expected)
+    with pytest.raises(UsageError, match="--max-rows 3: lists have 4 rows at least"):
+        made(SourceOptions(max_rows=3))
+
+
 def made(options: SourceOptions) -> list[Task]:
     return [task for task in files(options) if isinstance(task, Task)]
 

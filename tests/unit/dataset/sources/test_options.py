@@ -16,6 +16,7 @@ VALUES = {
     "system_prompt": "system.txt",
     "choices_prompt": "choices.txt",
     "encoding": "cp1252",
+    "max_rows": "6",
 }
 SOURCE = """
 from pathlib import Path
