@@ -1,0 +1,93 @@
+"""The way to a GAIA agent in miniature by its script: short here, and whole where slow tests run."""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import warm
+from tests.environments import need_docker
+from tests.locations import REPOSITORY
+
+pytestmark = pytest.mark.e2e
+
+RIGHT_TOOLS = {
+    "csv": "extract_csv_content",
+    "docx": "extract_docx_content",
+    "epub": "extract_epub_content",
+    "html": "extract_html_content",
+    "pdf": "convert_document_to_markdown",
+    "pptx": "extract_pptx_content",
+}
+RUNGS = ("base", "sft", "rl", "distill")
+
+
+def climb(folder: Path, *arguments: str) -> str:
+    """What the script says; its data, models and runs are in the folder."""
+    command = ["scripts/gaia-mini.sh", "--out", str(folder), *arguments]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+    return done.stdout + done.stderr
+
+
+def summary_of(folder: Path, name: str) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((folder / "runs" / name / "summary.json").read_text())
+    return summary
+
+
+def called_tools(transcripts: Path) -> Counter[tuple[str, str]]:
+    """How often a document of a kind was opened with a tool."""
+    conversations = [json.loads(line)["messages"] for line in transcripts.read_text().splitlines()]
+    calls = [
+        call["function"] for one in conversations for message in one for call in message.get("tool_calls", ())
+    ]
+    return Counter((call["arguments"]["file_path"].rpartition(".")[2], call["name"]) for call in calls)
+
+
+@pytest.mark.timeout(1200)
+def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
+    short = ("--backend", "process", "--limit", "40", "trainer.steps=2", "trainer.val_every=0", "rollout.n=2")
+    said = climb(tmp_path, *short)
+    assert all(f"eval-{rung}-seed0" in said for rung in RUNGS)
+    calls = called_tools(tmp_path / "transcripts.jsonl")
+    assert {tool for _, tool in calls} == set(RIGHT_TOOLS.values())
+    assert sum(calls.values()) == 30
+    for rung in ("sft", "rl", "distill"):
+        summary = summary_of(tmp_path, f"files-cpu-{rung}-seed0")
+        assert (summary["status"], summary["steps_done"]) == ("completed", 2)
+    assert {summary_of(tmp_path, f"eval-{rung}-seed0")["n"] for rung in RUNGS} == {10}
+    assert "Training" not in climb(tmp_path, *short)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rewards_teach_which_tool_reads_which_document(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """At least 20 points more than before, through the tools that can read the documents."""
+    need_docker()
+    folder = tmp_path_factory.getbasetemp() / "gaia-mini"  # data and transcripts are those of the first seed
+    climb(folder, "--seed", str(seed))
+    accuracy = {rung: summary_of(folder, f"eval-{rung}-seed{seed}")["accuracy"] for rung in RUNGS}
+    assert accuracy["rl"] >= accuracy["sft"] + 0.2, accuracy
+    right = folder / f"right-{seed}.jsonl"
+    options = (
+        "--format",
+        "messages",
+        "--where",
+        "reward>=1",
+        "--runs",
+        str(folder / "runs"),
+        "--out",
+        str(right),
+    )
+    done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl-seed{seed}", *options)
+    assert done.returncode == 0, done.stderr
+    through = sum(count for (kind, tool), count in called_tools(right).items() if RIGHT_TOOLS[kind] == tool)
+    assert through >= 0.9 * len(right.read_text().splitlines()) > 0
