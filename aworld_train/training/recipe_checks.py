@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,11 @@ def recipe_checks(
     return [
         *([Check(missing_for_training), Check(framework_faults)] if training else []),
         *([Check(all_file_faults)] if files else []),
-        *([Check(teacher_faults, sections=("model", "distill"))] if files and training else []),
+        *(
+            [Check(partial(teacher_faults, runs=runs), sections=("model", "distill"))]
+            if files and training
+            else []
+        ),
         Check(_reward_faults, sections=("reward", "endpoints")),
         Check(agent_faults, sections=("agent",)),
     ]

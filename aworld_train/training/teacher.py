@@ -5,11 +5,12 @@ beside them are never asked for.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from aworld_train.adapter.base import TrainingFramework, find, model_directory
-from aworld_train.errors import ModelError, RecipeError, suggestion
+from aworld_train.errors import AworldTrainError, ModelError, RecipeError, suggestion
 from aworld_train.model.check import check_model
 from aworld_train.model.files import is_hub_name, local_folder
 from aworld_train.model.vocabulary import tokens_of
@@ -17,15 +18,17 @@ from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
-from aworld_train.training.run_models import RUNS
+from aworld_train.training.run_models import RUNS, with_run_model
 
 _KEY = "`distill.teacher`"
 _MAX_SHOWN = 3
 
 
-def teacher_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+def teacher_faults(recipe: Recipe, runs: Path = RUNS) -> Iterator[tuple[KeyPath, str]]:
     if recipe.teacher is None:
         return
+    with suppress(AworldTrainError):  # which the check of `model.path` names
+        recipe = with_run_model(recipe, runs)
     try:
         with_teacher(recipe, find(recipe.trainer.framework))
     except RecipeError as error:

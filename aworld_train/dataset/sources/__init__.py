@@ -51,7 +51,9 @@ SOURCES: dict[str, SourceEntry] = {
     "hf": _entry("hf:hf", _TABLE | {"part", "config"}, "a Hugging Face dataset by name or directory"),
     "arithmetic": _entry("arithmetic:arithmetic", set(), "made-up expressions, no file"),
     "files": _entry(
-        "files:files", {"levels", "tags", "max_rows", "attachments_at"}, "documents that it makes, and asks about"
+        "files:files",
+        {"levels", "tags", "max_rows", "attachments_at"},
+        "documents that it makes, and asks about",
     ),
 }
 

@@ -16,10 +16,10 @@ from aworld_train.training.teacher import teacher_faults, with_teacher
 from tests.unit.adapter.verl.test_checkpoints import checkpoint
 
 
-def taught_by(teacher: str) -> Recipe:
+def taught_by(teacher: str, student: str = str(SHIPPED)) -> Recipe:
     return recipes.load(
         {
-            "model": {"path": str(SHIPPED)},
+            "model": {"path": student},
             "trainer": {"method": "distill"},
             "distill": {"teacher": teacher},
         }
@@ -56,6 +56,13 @@ def test_a_run_stands_for_its_last_whole_checkpoint(run: Path) -> None:
     assert found(inside.format(2)) == inside.format(2)
     (run / "checkpoints" / "global_step_3" / "data.pt").unlink()
     assert found("runs/teacher") == inside.format(2)
+
+
+def test_a_student_may_be_named_by_its_run_too(run: Path) -> None:
+    (run / "recipe.yaml").write_text("name: teacher\n")
+    assert list(teacher_faults(taught_by("runs/teacher", student="runs/teacher"))) == []
+    # Where that is no run, the check of the model says so.
+    assert list(teacher_faults(taught_by("runs/teacher", student="runs/student"))) == []
 
 
 def test_a_model_of_the_hub_keeps_its_name() -> None:
