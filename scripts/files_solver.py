@@ -38,7 +38,7 @@ READERS = {
 }
 """The tool that reads a file, by the ending of its name."""
 
-MISTAKEN, WRONG_TOOL = ("docx", "epub", "pdf", "pptx"), "extract_csv_content"
+MISTAKEN, WRONG_TOOL = ("docx", "epub", "pptx"), "extract_csv_content"
 """Kinds of documents that are also opened with a wrong tool, and that tool, which can read none of them."""
 
 _MISTAKES = web.AppKey("mistakes", float)

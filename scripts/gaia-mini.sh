@@ -15,7 +15,7 @@ Takes 25 minutes once the image of the tools is built. What is done is not done 
 
   --seed N       another model and other orders of the tasks, which stay the same
   --backend B    docker, or process: the tools are plain processes; docker where an engine answers, if not given
-  --limit N      so many documents and questions, of which a quarter is held out; 800 if not given
+  --limit N      so many documents and questions, of which a seventh is held out; 1400 if not given
   --out FOLDER   where data, models and runs are; .cache/gaia-mini-BACKEND if not given
   KEY=VALUE      changes to all recipes, such as trainer.steps=4
 
@@ -23,7 +23,7 @@ Environment: as scripts/quickstart.sh --help says.
 END
 }
 
-seed=0 backend="" limit=800 out="" overrides=()
+seed=0 backend="" limit=1400 out="" overrides=()
 while (($#)); do
     case $1 in
         -h | --help) usage && exit ;;
@@ -83,8 +83,8 @@ rung() {
 # evaluate NAME MODEL: on the held-out questions.
 evaluate() {
     local name=$1$suffix
-    completed "eval-$name" || step "Evaluating $name." aworld-train eval "$recipes/files-cpu-rl.yaml" --name "$name" \
-        model.path="$2" "${overrides[@]}"
+    completed "eval-$name" || step "Evaluating $name." aworld-train eval "$recipes/files-cpu-rl.yaml" \
+        --name "$name" model.path="$2" "${overrides[@]}"
 }
 
 if [[ ! -f $data/dataset.json ]]; then
@@ -93,7 +93,7 @@ if [[ ! -f $data/dataset.json ]]; then
     for kind in csv docx epub html pdf pptx; do tags+=(--tag "$kind"); done
     [[ $backend == docker ]] || attachments=$PWD/$data/attachments
     step "Making $limit documents and questions." aworld-train dataset build files --level 1 --tag place "${tags[@]}" \
-        --max-rows 6 --limit "$limit" --split train=0.75,val=0.25 --system-prompt system.txt --out "$data" \
+        --max-rows 6 --limit "$limit" --split train=0.857,val=0.143 --system-prompt system.txt --out "$data" \
         --attachments-at "$attachments"
 fi
 if [[ ! -f transcripts.jsonl ]]; then
@@ -106,12 +106,15 @@ if [[ ! -f transcripts.jsonl ]]; then
     done
     resume=()
     [[ ! -d runs/eval-solver ]] || resume=(--resume)
-    step "The solver plays three quarters of them." aworld-train eval "$recipes/files-cpu-rl.yaml" --name solver \
+    step "The solver plays six sevenths of them." aworld-train eval "$recipes/files-cpu-rl.yaml" --name solver \
         --model-url "$(cat solver.url)" dataset.val="$data/train.parquet" "${overrides[@]}" ${resume[@]+"${resume[@]}"}
     kill "$solver"
     step "Keeping what it did." aworld-train runs export eval-solver --format messages --out transcripts.jsonl
 fi
-[[ -f $model/config.json ]] || step "Making $model." python "$scripts/files_model.py" transcripts.jsonl "$model" --seed "$seed"
+if [[ ! -d $model ]]; then
+    step "Making $model." python "$scripts/files_model.py" transcripts.jsonl "$model.partial" --seed "$seed"
+    mv -- "$model.partial" "$model"
+fi
 [[ -f data/files-rows/train.parquet ]] || step "Making rows of tokens." aworld-train dataset rows --file transcripts.jsonl \
     --model "$model" --held-out 0.05 --out data/files-rows
 rung sft model.path="$model" dataset.train=data/files-rows/train.parquet dataset.val=data/files-rows/val.parquet

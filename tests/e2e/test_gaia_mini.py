@@ -51,7 +51,8 @@ def called_tools(transcripts: Path) -> Counter[tuple[str, str]]:
 
 @pytest.mark.timeout(1200)
 def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
-    short = ("--backend", "process", "--limit", "40", "trainer.steps=2", "trainer.val_every=0", "rollout.n=2")
+    sizes = ("batch_size=4", "microbatch_size=8", "steps=2", "val_every=0")
+    short = ("--backend", "process", "--limit", "40", "rollout.n=2", *(f"trainer.{size}" for size in sizes))
     said = climb(tmp_path, *short)
     assert all(f"eval-{rung}-seed0" in said for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")

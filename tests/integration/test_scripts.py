@@ -17,6 +17,7 @@ SCRIPTS = [
     "scripts/_setup.sh",
     "scripts/quickstart.sh",
     "scripts/test.sh",
+    "scripts/gaia-mini.sh",
     "scripts/gpu-proof.sh",
     ".ci/run",
     ".ci/engine.sh",

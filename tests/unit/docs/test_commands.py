@@ -34,6 +34,7 @@ pytest.importorskip("verl", reason="needs the extra cpu or gpu")
 ELSEWHERE = (
     # What whole commands match, what they need, and the test that executes such a command (or checks what it names).
     (r"scripts/quickstart\.sh.*", "a training", "tests/integration/test_scripts.py"),
+    (r"scripts/gaia-mini\.sh.*", "a training", "tests/e2e/test_gaia_mini.py"),
     (r"scripts/test\.sh.*", "all tests, this one too", "tests/integration/test_scripts.py"),
     (r"scripts/gpu-proof\.sh", "a GPU", "tests/e2e/test_gpu_proof.py"),
     (r"(\S*pip|uv|python3\.11|source) .*", "a package index", "tests/integration/test_scripts.py"),

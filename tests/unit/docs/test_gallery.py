@@ -21,7 +21,8 @@ def test_a_recipe_has_its_commands_and_its_curve_or_what_it_needs(name: str) -> 
     header = re.findall(r"(?m)^#   (.+)$", recipes.shipped()[name].read_text("utf-8"))
     (block,) = blocks_of(section, PAGE)
     assert block.text.splitlines() == header
-    pictures = [REPOSITORY / f"docs/images/gallery-{name}-{theme}.png" for theme in ("light", "dark")]
+    run = name.rpartition("/")[2]
+    pictures = [REPOSITORY / f"docs/images/gallery-{run}-{theme}.png" for theme in ("light", "dark")]
     if on_cpu(recipes.load(name)) and "No curve was\nmeasured" not in section:
         assert all(f"images/{picture.name}" in section and picture.is_file() for picture in pictures)
     else:

@@ -46,7 +46,7 @@ def test_the_share_of_wrong_tools_is_of_some_kinds_alone_and_the_same_every_time
     question = next(
         text
         for n in range(9)
-        if tool_called(text := QUESTION.format(f"{n}.pdf"), 0.6) == "extract_csv_content"
+        if tool_called(text := QUESTION.format(f"{n}.docx"), 0.6) == "extract_csv_content"
     )
     assert answered(question, "Error", mistakes=0.6)["content"].endswith("<answer> unknown</answer>")
 
