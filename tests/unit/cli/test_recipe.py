@@ -268,6 +268,7 @@ def test_list_has_recipes_by_what_they_run_on_and_bases_apart() -> None:
     assert kinds["gaia/qwen3-8b-8gpu"] == "gpus" and kinds["gaia/qwen3-32b-multinode"] == "multinode"
     assert {name for name, kind in kinds.items() if kind == "base"} == {
         "base/cpu",
+        "base/files-cpu",
         "base/gpu-1",
         "base/gpu-8",
         "base/judged",

@@ -30,10 +30,11 @@ def test_verl_builds_what_a_supervised_recipe_composes(
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig
 
-    composed: Any = OmegaConf.create(compose(recipes.load(name), tmp_path))
+    recipe = recipes.load(name)
+    composed: Any = OmegaConf.create(compose(recipe, tmp_path))
     engine, optimizer = omega_conf_to_dataclass(composed.engine), omega_conf_to_dataclass(composed.optim)
     assert isinstance(engine, FSDPEngineConfig) and isinstance(optimizer, FSDPOptimizerConfig)
-    assert (engine.strategy, optimizer.lr) == ("fsdp2", 1e-3)
+    assert (engine.strategy, optimizer.lr) == ("fsdp2", recipe.trainer.lr)
 
 
 @pytest.mark.parametrize("name", READY)
