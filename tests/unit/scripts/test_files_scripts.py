@@ -12,7 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 QUESTION = "According to the list of ferries in /attachments/{}, which harbour does Misty Heron belong to?"
-SENTENCES = "a.docx: 2 lines\n\nMisty Heron: harbour Lund, capacity 380.\n\nRusty Tiger: harbour Oslo, capacity 12."
+SENTENCES = (
+    "a.docx: 2 lines\n\nMisty Heron: harbour Lund, capacity 380.\n\nRusty Tiger: harbour Oslo, capacity 12."
+)
 
 
 def answered(question: str, *results: str, mistakes: float = 0.0) -> dict[str, Any]:
