@@ -49,19 +49,19 @@ def called_tools(transcripts: Path) -> Counter[tuple[str, str]]:
     return Counter((call["arguments"]["file_path"].rpartition(".")[2], call["name"]) for call in calls)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
     sizes = ("batch_size=4", "microbatch_size=8", "steps=2", "val_every=0")
     short = ("--backend", "process", "--limit", "40", "rollout.n=2", *(f"trainer.{size}" for size in sizes))
     said = climb(tmp_path, *short)
-    assert all(f"eval-{rung}-seed0" in said for rung in RUNGS)
+    assert all(f"eval-{rung}" in said for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")
     assert {tool for _, tool in calls} == set(RIGHT_TOOLS.values())
-    assert sum(calls.values()) == 30
+    assert sum(calls.values()) == 34
     for rung in ("sft", "rl", "distill"):
-        summary = summary_of(tmp_path, f"files-cpu-{rung}-seed0")
+        summary = summary_of(tmp_path, f"files-cpu-{rung}")
         assert (summary["status"], summary["steps_done"]) == ("completed", 2)
-    assert {summary_of(tmp_path, f"eval-{rung}-seed0")["n"] for rung in RUNGS} == {10}
+    assert {summary_of(tmp_path, f"eval-{rung}")["n"] for rung in RUNGS} == {6}
     assert "Training" not in climb(tmp_path, *short)
 
 
@@ -75,7 +75,8 @@ def test_rewards_teach_which_tool_reads_which_document(
     need_docker()
     folder = tmp_path_factory.getbasetemp() / "gaia-mini"  # data and transcripts are those of the first seed
     climb(folder, "--seed", str(seed))
-    accuracy = {rung: summary_of(folder, f"eval-{rung}-seed{seed}")["accuracy"] for rung in RUNGS}
+    suffix = f"-seed{seed}" if seed else ""
+    accuracy = {rung: summary_of(folder, f"eval-{rung}{suffix}")["accuracy"] for rung in RUNGS}
     assert accuracy["rl"] >= accuracy["sft"] + 0.2, accuracy
     right = folder / f"right-{seed}.jsonl"
     options = (
@@ -88,7 +89,7 @@ def test_rewards_teach_which_tool_reads_which_document(
         "--out",
         str(right),
     )
-    done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl-seed{seed}", *options)
+    done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl{suffix}", *options)
     assert done.returncode == 0, done.stderr
     through = sum(count for (kind, tool), count in called_tools(right).items() if RIGHT_TOOLS[kind] == tool)
     assert through >= 0.9 * len(right.read_text().splitlines()) > 0
