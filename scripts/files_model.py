@@ -4,8 +4,8 @@
 
 It has 0.6 million parameters, and knows nothing of tools or documents. Its tokenizer is made of the words of the
 transcripts. Its first layers hold the circuit by which language models continue what they have read before
-(https://arxiv.org/abs/2209.11895), which a model this small does not find in minutes: heads of the first layer look one and
-two tokens back, and heads of the second at what came after the same one or two tokens. All else is random.
+(https://arxiv.org/abs/2209.11895), which a model this small does not find in minutes: heads of the first layer look one
+and two tokens back, and heads of the second at what came after the same one or two tokens. All else is random.
 """
 
 import argparse
