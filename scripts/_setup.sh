@@ -38,6 +38,16 @@ interrupted() {
 }
 trap interrupted INT TERM
 
+# step SAYING COMMAND...: a command that fails says why, so only its exit code is passed on.
+step() {
+    local code=0
+    say "$1"
+    shift
+    "$@" >/dev/null || code=$?
+    ((code != 130)) || interrupted
+    ((code == 0)) || exit "$code"
+}
+
 # set_up EXTRAS: leaves .venv with aworld-train[EXTRAS] installed, and first on PATH. What it has just installed is compiled
 # in the background, for some seconds more.
 set_up() {

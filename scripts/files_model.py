@@ -13,25 +13,25 @@ import json
 import math
 import re
 import sys
-from importlib.resources import files
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from aworld_train.model import tokenizer as tiny
 from aworld_train.model.portable import make_portable
 
-HIDDEN, HEADS, LAYERS, CONTEXT = 128, 4, 3, 1024
+HIDDEN, HEADS, LAYERS = 128, 4, 3
 ROPE_BASE = 1e7
-"""So high that half of a head's dimensions hardly turn with the distance: those by which tokens are compared."""
+"""So high that half of a head's dimensions hardly turn with the distance: those by which tokens are slow_dimensions."""
 EMBEDDING_SCALE = 0.06
 PREVIOUS_TOKEN_LOGIT = 13.0  # of each of the turning pairs, before softmax
 TURNING_PAIRS = 6
 MATCH_SCALE = 8.0
 COPY_SCALE = 0.5
+SLOW_TURN = 0.003  # radians a token
 OTHER_SCALE = 0.3  # of what the other heads and the layers between add
 
 _HEX_PAIR = r"(?<=/|[0-9a-f]{2}|\n)[0-9a-f]{2}(?=[0-9a-f]*\.[a-z]{3})"
@@ -40,15 +40,7 @@ WORDS = rf"{_LABEL}|{_HEX_PAIR}| ?[A-Za-z]+| ?\d{{1,2}}|\n|[^A-Za-z\d\n]+?(?= ?[
 """Names of files in pairs of digits, the label of a sentence with its colon, else words with the space before them."""
 
 
-def make_tokenizer(texts: list[str], template: str) -> PreTrainedTokenizerFast:
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(WORDS), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    bpe.decoder = decoders.ByteLevel()
+def make_tokenizer(texts: Sequence[str], template: str) -> Any:
     # Each number and each pair is one token, whichever of them the transcripts have.
     numbers = [
         f"{space}{number:0{digits}}"
@@ -57,28 +49,7 @@ def make_tokenizer(texts: list[str], template: str) -> PreTrainedTokenizerFast:
         for number in range(10**digits)
     ]
     pairs = [f"/{pair:02x}00000000.csv" for pair in range(256)]
-    trainer = trainers.BpeTrainer(
-        vocab_size=4096,
-        min_frequency=3,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    pieces = [
-        piece
-        for text in texts
-        for piece in re.split("|".join(map(re.escape, (*tiny.SPECIAL, *tiny.MARKUP))), text)
-    ]
-    bpe.train_from_iterator([*pieces, *3 * numbers, *3 * pairs], trainer)
-    bpe.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in tiny.SPECIAL])
-    bpe.add_tokens([AddedToken(token, special=False, normalized=False) for token in tiny.MARKUP])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
-        eos_token=tiny.TURN_END,
-        pad_token=tiny.END_OF_TEXT,
-        clean_up_tokenization_spaces=False,
-        model_max_length=CONTEXT,
-        chat_template=template,
-    )
+    return tiny.train(texts, WORDS, template, also=3 * (numbers + pairs), min_frequency=3)
 
 
 def make_model(tokenizer: Any, seed: int) -> Qwen2ForCausalLM:
@@ -91,7 +62,7 @@ def make_model(tokenizer: Any, seed: int) -> Qwen2ForCausalLM:
         intermediate_size=HIDDEN * 3 // 2,
         tie_word_embeddings=True,
         initializer_range=EMBEDDING_SCALE,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=tiny.CONTEXT,
         rope_theta=ROPE_BASE,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -108,50 +79,49 @@ def make_model(tokenizer: Any, seed: int) -> Qwen2ForCausalLM:
 def set_copying_heads(model: Qwen2ForCausalLM) -> None:
     """The first two layers continue a sequence that was read before.
 
-    The first layer's heads 0 and 1 attend to the token 1 and 2 places back, by biases that rotary embeddings turn, and
-    write what it is into directions of their own. The second layer's even heads attend to tokens after one that is the
-    same as the newest, its odd heads to those two places after one that is the same as the newest but one; all write
-    what they find as the next token.
+    The first layer's heads 0 and 1 attend to the token one and two places back, by biases that rotary embeddings turn,
+    and write what it is into directions of their own. The second layer's even heads attend to tokens after one that is
+    the same as the newest, its odd heads to those two places after one that is the same as the newest but one; all
+    write what they find as the next token.
     """
     size = HIDDEN // HEADS
-    turns = ROPE_BASE ** (
-        -torch.arange(size // 2) / (size // 2)
-    )  # radians a token, of each pair of dimensions
-    still = [pair for pair in range(size // 2) if turns[pair] < 3 / CONTEXT]
-    compared = [*still, *(pair + size // 2 for pair in still)]
-    count = len(compared)
+    # Radians a token, of each pair of dimensions.
+    turns = ROPE_BASE ** (-torch.arange(size // 2) / (size // 2))
+    slow_pairs = [pair for pair in range(size // 2) if turns[pair] < SLOW_TURN]
+    slow_dimensions = [*slow_pairs, *(pair + size // 2 for pair in slow_pairs)]
+    count = len(slow_dimensions)
     identity, written, copied = _directions(count), _directions(2 * count), _directions(HIDDEN)
-    places = written[:count], written[count:]
+    previous_tokens = written[:count], written[count:]
     for layer in model.model.layers:
         layer.self_attn.o_proj.weight *= OTHER_SCALE
         layer.mlp.down_proj.weight *= OTHER_SCALE
-    before, after = (layer.self_attn for layer in model.model.layers[:2])
-    pull = math.sqrt(PREVIOUS_TOKEN_LOGIT * math.sqrt(size))
+    first, second = (layer.self_attn for layer in model.model.layers[:2])
+    amplitude = math.sqrt(PREVIOUS_TOKEN_LOGIT * math.sqrt(size))
     for back in (1, 2):
         head = slice((back - 1) * size, back * size)
-        for projection in (before.q_proj, before.k_proj, before.v_proj):
+        for projection in (first.q_proj, first.k_proj, first.v_proj):
             projection.weight[head] = 0
         for pair in range(TURNING_PAIRS):
-            first, second = head.start + pair, head.start + pair + size // 2
-            before.k_proj.bias[first] = pull
-            before.q_proj.bias[first] = pull * math.cos(back * turns[pair])
-            before.q_proj.bias[second] = -pull * math.sin(back * turns[pair])
+            real, imaginary = head.start + pair, head.start + pair + size // 2
+            first.k_proj.bias[real] = amplitude
+            first.q_proj.bias[real] = amplitude * math.cos(back * turns[pair])
+            first.q_proj.bias[imaginary] = -amplitude * math.sin(back * turns[pair])
         start = head.start
-        before.v_proj.weight[start : start + count] = identity
-        before.o_proj.weight[:, head] = 0
-        before.o_proj.weight[:, start : start + count] = (
-            places[back - 1].T * EMBEDDING_SCALE * math.sqrt(HIDDEN / count)
+        first.v_proj.weight[start : start + count] = identity
+        first.o_proj.weight[:, head] = 0
+        first.o_proj.weight[:, start : start + count] = (
+            previous_tokens[back - 1].T * EMBEDDING_SCALE * math.sqrt(HIDDEN / count)
         )
     for number in range(HEADS):
         head = slice(number * size, (number + 1) * size)
-        asked, known = (identity, places[0]) if number % 2 == 0 else places
-        for projection, directions in ((after.q_proj, asked), (after.k_proj, known)):
+        query_space, key_space = (identity, previous_tokens[0]) if number % 2 == 0 else previous_tokens
+        for projection, directions in ((second.q_proj, query_space), (second.k_proj, key_space)):
             projection.weight[head] = 0
-            projection.weight[[head.start + place for place in compared]] = directions * math.sqrt(
-                MATCH_SCALE
+            projection.weight[[head.start + dimension for dimension in slow_dimensions]] = (
+                directions * math.sqrt(MATCH_SCALE)
             )
-        after.v_proj.weight[head] = copied[head]
-        after.o_proj.weight[:, head] = copied[head].T * COPY_SCALE
+        second.v_proj.weight[head] = copied[head]
+        second.o_proj.weight[:, head] = copied[head].T * COPY_SCALE
 
 
 def _directions(count: int) -> torch.Tensor:
@@ -167,14 +137,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)
-    template = files("aworld_train.model").joinpath("chat_template.jinja").read_text("utf-8")
     # The schemas of tools, which a model this small learns nothing from, are left out of its prompts.
     template = re.sub(
-        r"\{%- if tools -%\}.*?\{%- elif has_system", "{%- if has_system", template, flags=re.DOTALL
+        r"\{%- if tools -%\}.*?\{%- elif has_system",
+        "{%- if has_system",
+        tiny.read_template(),
+        flags=re.DOTALL,
     )
-    renderer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), chat_template=template)
     with arguments.transcripts.open(encoding="utf-8") as lines:
-        texts = [renderer.apply_chat_template(json.loads(line)["messages"], tokenize=False) for line in lines]
+        texts = [tiny.render(json.loads(line)["messages"], template) for line in lines]
     tokenizer = make_tokenizer(texts, template)
     model = make_model(tokenizer, arguments.seed)
     model.save_pretrained(arguments.out)

@@ -102,11 +102,13 @@ def next_message(messages: Sequence[Message], mistakes: float = 0.0) -> Message:
 
 def _with_evidence(question: str, result: str, answer: str) -> str:
     """A place is answered below the question and the row that names it, which small models learn to copy."""
-    asked = re.search(r"which \w+ does (.+?) belong to\?", question)
-    row = asked and re.search(rf"{re.escape(asked[1])}\W+(?:\w+\W+)?{re.escape(answer)}", result)
-    if not asked or not row:
+    place_question = re.search(r"which \w+ does (.+?) belong to\?", question)
+    row = place_question and re.search(
+        rf"{re.escape(place_question[1])}\W+(?:\w+\W+)?{re.escape(answer)}", result
+    )
+    if not place_question or not row:
         return f"<answer>{answer}</answer>"
-    return f"Asked: {asked[0]} Found: {row[0]}\n<answer> {answer}</answer>"
+    return f"Asked: {place_question[0]} Found: {row[0]}\n<answer> {answer}</answer>"
 
 
 def solve(question: str) -> Steps:

@@ -11,8 +11,8 @@ questions about files, has a solver play them with the tools of gaia-mcp-server,
 and trains it on what the solver did (recipes/gaia/files-cpu-sft), by rewards (files-cpu-rl), and by distillation
 (files-cpu-distill). Each of the four models is evaluated on 200 questions about other documents, and compared.
 
-Takes half an hour once the image of the tools is built. What is done is not done again: a run that was interrupted goes
-on.
+Takes 30 to 45 minutes once the image of the tools is built. What is done is not done again: a run that was interrupted
+goes on.
 
   --seed N       another model and other orders of the tasks, which stay the same
   --backend B    docker, or process: the tools are plain processes; docker where an engine answers, if not given
@@ -42,7 +42,7 @@ while (($#)); do
     shift
 done
 [[ $seed =~ ^[0-9]+$ ]] || die 2 "--seed needs a whole number, not '$seed'."
-
+seed=$((10#$seed))
 [[ $backend =~ ^(docker|process|)$ ]] || die 2 "--backend is docker or process, not '$backend'."
 
 cd -- "$root"
@@ -58,16 +58,6 @@ recipes=$root/recipes/gaia scripts=$root/scripts data=data/files suffix=""
 ((seed == 0)) || suffix=-seed$seed
 model=models/files$suffix
 overrides=(env.backend="$backend" ${overrides[@]+"${overrides[@]}"})
-
-# step SAYING COMMAND...: a command that fails says why, so only its exit code is passed on.
-step() {
-    local code=0
-    say "$1"
-    shift
-    "$@" >/dev/null || code=$?
-    ((code != 130)) || interrupted
-    ((code == 0)) || exit "$code"
-}
 
 completed() { grep -q '"status": "completed"' "runs/$1/summary.json" 2>/dev/null; }
 
@@ -98,11 +88,13 @@ if [[ ! -f $data/dataset.json ]]; then
         --attachments-at "$attachments"
 fi
 if [[ ! -f transcripts.jsonl ]]; then
+    rm -f solver.url
     python "$scripts/files_solver.py" --mistakes 0.6 >solver.url &
-    solver=$!
+    solver=$! limit_s=$((SECONDS + 60))
     trap 'kill "$solver" 2>/dev/null || true' EXIT
     until [[ -s solver.url ]]; do
         kill -0 "$solver" 2>/dev/null || die 1 "The solver ended; the reason is above."
+        ((SECONDS < limit_s)) || die 1 "The solver did not start in 60 seconds."
         sleep 0.2
     done
     resume=()
@@ -110,6 +102,7 @@ if [[ ! -f transcripts.jsonl ]]; then
     step "The solver plays six sevenths of them." aworld-train eval "$recipes/files-cpu-rl.yaml" --name solver \
         --model-url "$(cat solver.url)" dataset.val="$data/train.parquet" "${overrides[@]}" ${resume[@]+"${resume[@]}"}
     kill "$solver"
+    trap - EXIT
     step "Keeping what it did." aworld-train runs export eval-solver --format messages --out transcripts.jsonl
 fi
 if [[ ! -d $model ]]; then

@@ -20,8 +20,9 @@ COLOURS = 64
 
 def main(runs: Path) -> None:
     """Draw each run that has the name of a ready recipe; its own picture is light again at the end."""
+    names = {name.rpartition("/")[2] for name in recipes.shipped()}
     for run in find_runs(runs):
-        if run.name not in {name.rpartition("/")[2] for name in recipes.shipped()}:
+        if run.name not in names:
             continue
         for theme, style in THEMES.items():
             with rc_context(style):

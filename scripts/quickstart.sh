@@ -67,16 +67,6 @@ else
     set_up cpu
 fi
 
-# step SAYING COMMAND...: a command that fails says why, so only its exit code is passed on.
-step() {
-    local code=0
-    say "$1"
-    shift
-    "$@" >/dev/null || code=$?
-    ((code != 130)) || interrupted
-    ((code == 0)) || exit "$code"
-}
-
 train() {
     # The tasks do not depend on the seed, so that runs with different seeds are measured alike.
     if [[ -f data/arithmetic/dataset.json ]]; then

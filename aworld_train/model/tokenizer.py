@@ -4,6 +4,7 @@ Byte-level BPE whose words are the runs of text between digits, operators and li
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,24 +30,57 @@ CONTEXT = 2048  # context length in tokens that the model declares; an episode h
 
 def build() -> Any:
     """Train the tokenizer, a `PreTrainedTokenizerFast`; it is the same every time, whatever the model's seed."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    template = read_template()
+    text = render(conversation(ArithmeticTask("1+1", "2"), with_tool=True), template, [CALCULATOR])
+    return train([text], ISOLATED, template)
 
-    bpe = Tokenizer(models.BPE())
+
+def train(
+    texts: Sequence[str], words: str, template: str, *, also: Sequence[str] = (), min_frequency: int = 0
+) -> Any:
+    """A byte-level BPE tokenizer of rendered conversations.
+
+    ``words`` is a pattern of what never merges with its neighbours; ``also`` has words beside those of the texts.
+    """
+    from tokenizers import AddedToken, Regex, decoders, pre_tokenizers, trainers
+
+    bpe = _empty()
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(ISOLATED), "isolated"),
+            pre_tokenizers.Split(Regex(words), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     bpe.decoder = decoders.ByteLevel()
     # Training ends when no pair repeats any more, which is far below this size.
     trainer = trainers.BpeTrainer(
-        vocab_size=4096, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=4096,
+        min_frequency=min_frequency,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
-    bpe.train_from_iterator(_phrases(), trainer)
+    # Cut at the added tokens, because the trainer would merge across them.
+    added_tokens = "|".join(map(re.escape, (*SPECIAL, *MARKUP)))
+    bpe.train_from_iterator(
+        [*(piece for text in texts for piece in re.split(added_tokens, text)), *also], trainer
+    )
     bpe.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     bpe.add_tokens([AddedToken(token, special=False, normalized=False) for token in MARKUP])
-    return _wrap(bpe)
+    return _wrap(bpe, template)
+
+
+def render(
+    messages: Sequence[Mapping[str, Any]], template: str, tools: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """A conversation as text, before there is a tokenizer of its own."""
+    text: str = _wrap(_empty(), template).apply_chat_template(
+        list(messages), tools=list(tools) or None, tokenize=False
+    )
+    return text
+
+
+def read_template() -> str:
+    return files("aworld_train.model").joinpath("chat_template.jinja").read_text("utf-8")
 
 
 def save(tokenizer: Any, folder: Path) -> None:
@@ -57,19 +91,13 @@ def save(tokenizer: Any, folder: Path) -> None:
     settings.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
 
 
-def _phrases() -> list[str]:
-    """The text of an episode, cut at the added tokens, because the trainer would merge across them."""
+def _empty() -> Any:
     from tokenizers import Tokenizer, models
 
-    example_task = ArithmeticTask("1+1", "2")
-    renderer = _wrap(Tokenizer(models.BPE()))
-    text = renderer.apply_chat_template(
-        conversation(example_task, with_tool=True), tools=[CALCULATOR], tokenize=False
-    )
-    return re.split("|".join(map(re.escape, (*SPECIAL, *MARKUP))), text)
+    return Tokenizer(models.BPE())
 
 
-def _wrap(bpe: Any) -> Any:
+def _wrap(bpe: Any, template: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
@@ -78,5 +106,5 @@ def _wrap(bpe: Any) -> Any:
         pad_token=END_OF_TEXT,
         clean_up_tokenization_spaces=False,
         model_max_length=CONTEXT,
-        chat_template=files("aworld_train.model").joinpath("chat_template.jinja").read_text("utf-8"),
+        chat_template=template,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files_solver import READERS
 
 from tests import warm
 from tests.environments import need_docker
@@ -15,14 +16,7 @@ from tests.locations import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 
-RIGHT_TOOLS = {
-    "csv": "extract_csv_content",
-    "docx": "extract_docx_content",
-    "epub": "extract_epub_content",
-    "html": "extract_html_content",
-    "pdf": "convert_document_to_markdown",
-    "pptx": "extract_pptx_content",
-}
+KINDS = ("csv", "docx", "epub", "html", "pdf", "pptx")
 RUNGS = ("base", "sft", "rl", "distill")
 
 
@@ -53,10 +47,10 @@ def called_tools(transcripts: Path) -> Counter[tuple[str, str]]:
 def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
     sizes = ("batch_size=4", "microbatch_size=8", "steps=2", "val_every=0")
     short = ("--backend", "process", "--limit", "40", "rollout.n=2", *(f"trainer.{size}" for size in sizes))
-    said = climb(tmp_path, *short)
-    assert all(f"eval-{rung}" in said for rung in RUNGS)
+    output = climb(tmp_path, *short)
+    assert all(f"eval-{rung}" in output for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")
-    assert {tool for _, tool in calls} == set(RIGHT_TOOLS.values())
+    assert {tool for _, tool in calls} == {READERS[kind] for kind in KINDS}
     assert sum(calls.values()) == 34
     for rung in ("sft", "rl", "distill"):
         summary = summary_of(tmp_path, f"files-cpu-{rung}")
@@ -85,11 +79,11 @@ def test_rewards_teach_which_tool_reads_which_document(
         "--where",
         "reward>=1",
         "--runs",
-        str(folder / "runs"),
+        f"{folder}/runs",
         "--out",
-        str(right),
+        f"{right}",
     )
     done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl{suffix}", *options)
     assert done.returncode == 0, done.stderr
-    through = sum(count for (kind, tool), count in called_tools(right).items() if RIGHT_TOOLS[kind] == tool)
+    through = sum(count for (kind, tool), count in called_tools(right).items() if READERS[kind] == tool)
     assert through >= 0.9 * len(right.read_text().splitlines()) > 0

@@ -94,8 +94,8 @@ async def test_the_recipe_s_sampling_wins_over_what_an_agent_asks_for_which_is_s
         SamplingParams(0.7, 0.9, 20, ("END",)),
         SamplingParams(0.7, 0.9, 20, top_logprobs=2),
     ]
-    said = [record.args for record in caplog.records if record.name == episodes.log.name]
-    assert said == [("temperature", 0.7), ("top_k", 20), ("top_p", 0.9)]
+    ignored = [record.args for record in caplog.records if record.name == episodes.log.name]
+    assert ignored == [("temperature", 0.7), ("top_k", 20), ("top_p", 0.9)]
 
 
 async def test_each_turn_of_an_episode_has_random_numbers_of_its_own() -> None:

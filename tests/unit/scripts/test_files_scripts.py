@@ -31,8 +31,8 @@ def tool_called(question: str, mistakes: float) -> str:
 
 
 def test_a_place_is_answered_below_the_row_that_names_it() -> None:
-    said = answered(QUESTION.format("a.docx"), SENTENCES)["content"]
-    asked, row, answer = re.fullmatch(r"Asked: (.+\?) Found: (.+)\n<answer>(.+)</answer>", said).groups()  # type: ignore[union-attr]
+    message = answered(QUESTION.format("a.docx"), SENTENCES)["content"]
+    asked, row, answer = re.fullmatch(r"Asked: (.+\?) Found: (.+)\n<answer>(.+)</answer>", message).groups()  # type: ignore[union-attr]
     assert (asked in QUESTION, row in SENTENCES, answer.strip()) == (True, True, "Lund")
 
 

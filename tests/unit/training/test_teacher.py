@@ -61,7 +61,7 @@ def test_a_run_stands_for_its_last_whole_checkpoint(run: Path) -> None:
 def test_a_student_may_be_named_by_its_run_too(run: Path) -> None:
     (run / "recipe.yaml").write_text("name: teacher\n")
     assert list(teacher_faults(taught_by("runs/teacher", student="runs/teacher"))) == []
-    # Where that is no run, the check of the model says so.
+    # A run that does not exist is reported by the check of `model.path`.
     assert list(teacher_faults(taught_by("runs/teacher", student="runs/student"))) == []
 
 
