@@ -6,8 +6,8 @@ tools returned. A turn follows from the conversation alone, so any number of epi
     python scripts/files_solver.py 8123 &    # prints its address; without a port it takes any that is free
     aworld-train eval recipe.yaml --model-url http://127.0.0.1:8123/v1
 
-With --mistakes 0.6, six of ten documents of the kinds `MISTAKEN` are opened with a wrong tool: transcripts for a model
-that is to know its tools by half.
+With --mistakes 0.6, six of ten documents of the kinds `MISTAKEN` are opened with a wrong tool: transcripts for a
+model that is to know its tools by half.
 """
 
 import argparse
@@ -38,7 +38,7 @@ READERS = {
 }
 """The tool that reads a file, by the ending of its name."""
 
-MISTAKEN, WRONG_TOOL = ("docx", "epub", "pptx"), "extract_csv_content"
+MISTAKEN, WRONG_TOOL = ("docx", "epub", "html", "pptx"), "extract_csv_content"
 """Kinds of documents that are also opened with a wrong tool, and that tool, which can read none of them."""
 
 _MISTAKES = web.AppKey("mistakes", float)
@@ -48,7 +48,6 @@ _DIGITS = {
     **{"four": "4", "for": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "ate": "8", "nine": "9"},
 }
 """Digits by the words that a recogniser of speech writes for them."""
-_SENTENCE = re.compile(r"^(\S.*?): (.+?)\.?$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+)(?: \(\w+\))? ([^,]+)")
 _ATTRIBUTES = re.compile(r'(\w+)="([^"]*)"')
 
@@ -97,7 +96,9 @@ def next_message(messages: Sequence[Message], mistakes: float = 0.0) -> Message:
         return {"role": "assistant", "content": f"<answer>{type(error).__name__}: {error}</answer>"}
     function = {"name": call.tool, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": f"call_{len(results)}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [tool_call]}
+    # The file is named once more before its tool, so that small models see its kind where they choose.
+    content = f"File: {call.argument}" if one_document else None
+    return {"role": "assistant", "content": content, "tool_calls": [tool_call]}
 
 
 def _with_evidence(question: str, result: str, answer: str) -> str:
@@ -260,7 +261,11 @@ def rows_of(result: str) -> list[Row]:
     if "<?xml" in result:
         return [dict(_ATTRIBUTES.findall(line)) for line in result.splitlines() if line.startswith("  <")]
     text = result.partition("\n")[2]  # below the tool's line about the file
-    return [{"name": name, **dict(_FIELD.findall(fields))} for name, fields in _SENTENCE.findall(text)]
+    # A row is a name, a colon and fields. In pictures a colon is sometimes missed: then the field that comes first in
+    # other rows says where the name ends.
+    first_fields = "|".join(set(re.findall(r": (\w+) ", text)))
+    sentences = re.findall(rf"(?m)^(\S.*?)(?:: |[;.,]? (?=(?:{first_fields}) \S+, ))(.+?)\.?$", text)
+    return [{"name": name, **dict(_FIELD.findall(fields))} for name, fields in sentences]
 
 
 def _text(message: Message) -> str:

@@ -11,7 +11,7 @@ questions about files, has a solver play them with the tools of gaia-mcp-server,
 and trains it on what the solver did (recipes/gaia/files-cpu-sft), by rewards (files-cpu-rl), and by distillation
 (files-cpu-distill). Each of the four models is evaluated on 200 questions about other documents, and compared.
 
-Takes 30 to 45 minutes once the image of the tools is built. What is done is not done again: a run that was interrupted
+Takes half an hour on two cores once the image of the tools is built. What is done is not done again: a run that was interrupted
 goes on.
 
   --seed N       another model and other orders of the tasks, which stay the same

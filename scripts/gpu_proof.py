@@ -14,6 +14,7 @@ figure, and is written anew after each. On a CPU the first part is done with a t
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -30,7 +31,6 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != REPOSITORY / "scripts"]
 
 from aworld_train.atomic import write_text  # noqa: E402
 
@@ -239,15 +239,14 @@ def command_of(pid: str) -> str:
 def build_model(folder: Path, name: str, device: str) -> None:
     """Make a model in a process of its own, so that its memory on the GPU is free afterwards."""
     import torch
+    from small_models import make_model
+    from tiny_model import make_tokenizer
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from aworld_train.model import attempt, tokenizer
-    from aworld_train.model.transcripts import TranscriptEncoder
-
     torch.manual_seed(0)
-    encoder = TranscriptEncoder(tokenizer.build())
+    tokenizer = make_tokenizer()
     if device == "cpu":
-        model = attempt.new_model(encoder.tokenizer, 0)
+        model = make_model(tokenizer, layers=2, seed=0)
     else:
         config = Qwen3Config(
             **SHAPES[name],
@@ -256,32 +255,35 @@ def build_model(folder: Path, name: str, device: str) -> None:
             num_key_value_heads=8,
             max_position_embeddings=40_960,
             bos_token_id=None,
-            eos_token_id=encoder.tokenizer.eos_token_id,
-            pad_token_id=encoder.tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
         )
         with torch.device(device):
             model = Qwen3ForCausalLM(config).to(torch.bfloat16 if name == "long" else torch.float32)
-    loss = warm_up(model, encoder, device) if name != "long" else None
+    loss = warm_up(model, tokenizer, device) if name != "long" else None
     model.to(torch.float32 if device == "cpu" else torch.bfloat16).save_pretrained(folder)
-    encoder.tokenizer.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     sys.stdout.write(json.dumps({"parameters": model.num_parameters(), "loss": loss}))
 
 
-def warm_up(model: Any, encoder: Any, device: str) -> float:
+def warm_up(model: Any, tokenizer: Any, device: str) -> float:
     """Let the model see what episodes look like; returns the last loss."""
     import torch
+    from tiny_model import CALCULATOR, ArithmeticTask, conversation
 
-    from aworld_train.model import tasks
+    from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
+    from aworld_train.rollout.conversation_rows import conversation_rows, read_conversation
+    from aworld_train.rollout.template import ChatTemplate
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=WARM_UP_RATE[device], fused=True)
-    examples, _ = tasks.gather(None, None, 0)
-    for step in range(WARM_UP_STEPS[device]):
-        batch = [
-            encoder.encode(task, with_tool=True)
-            for task in (
-                examples[(step * WARM_UP_BATCH + place) % len(examples)] for place in range(WARM_UP_BATCH)
-            )
-        ]
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    tasks = (ArithmeticTask(task.subject, task.answer) for task in arithmetic_tasks(0))
+    for _ in range(WARM_UP_STEPS[device]):
+        conversations = (
+            read_conversation({"messages": conversation(task, with_tool=True), "tools": [CALCULATOR]})
+            for task in itertools.islice(tasks, WARM_UP_BATCH)
+        )
+        batch = [row for each in conversations for row in conversation_rows(template, each)]
         length = max(len(each.ids) for each in batch)
         ids = torch.tensor([[*each.ids, *[0] * (length - len(each.ids))] for each in batch])
         labels = torch.tensor(

@@ -6,12 +6,12 @@ usage() {
     cat <<'END'
 usage: scripts/quickstart.sh [--seed N] [--engine vllm] [KEY=VALUE ...]
 
-From a fresh checkout to a trained agent: makes .venv, a dataset and a small model, and runs recipes/quickstart.yaml.
+From a fresh checkout to a trained agent: makes .venv and a dataset, copies a small model, and runs
+recipes/quickstart.yaml.
 Needs no GPU, 6 GB of disk and about four minutes on two cores, one of them for the installation. What is done is
 not done again: a run that was interrupted goes on, and of one that is complete the result is shown.
 
-  --seed N    another small model, which is made in two minutes and trained with another seed, as the run
-              quickstart-seedN; 0 is the recipe as it is
+  --seed N    trained with another seed, as the run quickstart-seedN; 0 is the recipe as it is
   --engine vllm  samples with vLLM on CPU, as the run quickstart-vllm: takes 3 GB more of disk, in .venv-vllm, and a
               minute to start; the default, transformers, is for processors
   KEY=VALUE   changes to the recipe, such as name=long trainer.steps=30; paths are relative to the repository
@@ -46,10 +46,10 @@ done
 seed=$((10#$seed))
 [[ $engine == transformers || $engine == vllm ]] || die 2 "--engine is transformers or vllm, not '$engine'."
 
-model=models/tiny default_name=quickstart recipe=(recipes/quickstart.yaml)
+default_name=quickstart recipe=(recipes/quickstart.yaml)
 if ((seed)); then
-    model+=-seed$seed default_name+=-seed$seed
-    recipe+=(model.path="$model" trainer.seed="$seed")
+    default_name+=-seed$seed
+    recipe+=(trainer.seed="$seed")
 fi
 if [[ $engine == vllm ]]; then
     default_name+=-vllm
@@ -74,13 +74,7 @@ train() {
     else
         step "Making the dataset data/arithmetic." aworld-train dataset build arithmetic --out data/arithmetic
     fi
-    if ((seed)); then
-        step "Making the small model $model, unless it is there (a minute or two)." \
-            aworld-train model tiny --out "$model" --seed "$seed" \
-            --train data/arithmetic/train.parquet --val data/arithmetic/val.parquet
-    else
-        step "Copying the small model to $model, unless it is there." aworld-train model tiny --out "$model"
-    fi
+    step "Copying the small model to models/tiny, unless it is there." aworld-train model tiny --out models/tiny
     if [[ -f $run/recipe.yaml ]]; then
         step "Going on with the run in $run." aworld-train train "${recipe[@]}" --resume
     else

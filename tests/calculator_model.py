@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.episode.images import Image
-from aworld_train.model import tokenizer
 from aworld_train.rollout.formats import FORMATS, read_turn
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.template import ChatTemplate
+from tests.models import shipped_tokenizer
 
 SKILL = "skill.txt"
 """The file of a model's directory with its skill, a whole number."""
@@ -20,7 +20,7 @@ class CalculatorModel:
     max_top_logprobs = 0
 
     def __init__(self, path: Path):
-        self.name, self.tokenizer = path.name, tokenizer.build()
+        self.name, self.tokenizer = path.name, shipped_tokenizer()
         self.skill = int((path / SKILL).read_text())
         self.template = ChatTemplate(self.tokenizer, (self.tokenizer.eos_token_id,), {})
 

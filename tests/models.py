@@ -1,6 +1,8 @@
-"""Models for tests of the engine: random, seeded, and as small as a Qwen3 can be."""
+"""Models for tests: random, seeded, and as small as a Qwen3 can be; and the tokenizer of the one that is shipped."""
 
 from typing import Any
+
+from aworld_train.model.tiny import SHIPPED
 
 
 def tiny_qwen3(vocabulary: int, **options: Any) -> Any:
@@ -20,3 +22,15 @@ def tiny_qwen3(vocabulary: int, **options: Any) -> Any:
         **{"head_dim": 8, **options},
     )
     return Qwen3ForCausalLM(config).eval()
+
+
+def shipped_tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(SHIPPED, local_files_only=True)
+
+
+def tiny_qwen3_of(tokenizer: Any) -> Any:
+    """One that ends its turns as the tokenizer does."""
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    return tiny_qwen3(len(tokenizer), max_position_embeddings=65_536, **ids)

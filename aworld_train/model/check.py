@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aworld_train.errors import ModelError, UsageError
-from aworld_train.model.files import is_hub_name, local_folder, read_json
+from aworld_train.json_lines import read_json
+from aworld_train.model.files import is_hub_name, local_folder
 from aworld_train.recipe.locate import commands_for
 from aworld_train.recipe.schema import CassetteMode, Recipe
 from aworld_train.recipe.tree import KeyPath

@@ -1,12 +1,11 @@
 """Where a model's files are on this machine: its directory, or the snapshot of a model on the hub in the cache."""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from aworld_train.errors import ModelError, one_line
+from aworld_train.json_lines import read_json
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_OF_EVERY_TOKENIZER = "tokenizer_config.json"
@@ -40,12 +39,19 @@ def local_folder(model: str | None) -> Path | None:
     return Path(file).parent if isinstance(file, str) else None
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+def vocabulary_of(folder: Path) -> dict[str, int] | None:
+    """The number of each token, added ones included; None without a `tokenizer.json` that has them.
+
+    By the files alone: the library that loads a tokenizer takes seconds to import.
+    """
+    content = read_json(folder / "tokenizer.json")
+    model = content.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, list):  # of pieces with their scores
+        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    if not isinstance(vocabulary, dict):
+        return None
+    return {**vocabulary, **{token["content"]: token["id"] for token in content.get("added_tokens") or ()}}
 
 
 def fetch(model: str, say: Callable[[str], None]) -> bool:

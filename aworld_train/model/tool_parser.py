@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aworld_train.errors import ModelError
-from aworld_train.model.files import local_folder, read_json
+from aworld_train.json_lines import read_json
+from aworld_train.model.files import local_folder
 from aworld_train.rollout.formats.choose import Choice, choose
 
 # Marks the assistant's tokens for training, in templates made for it; an extension of Jinja in transformers.
@@ -57,12 +58,11 @@ def _render(source: str, **variables: Any) -> str:
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
     environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
-    environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+    environment.globals |= {
+        "raise_exception": _refuse,
+        "strftime_now": lambda layout: datetime.now().strftime(layout),
+    }
     return environment.from_string(_GENERATION.sub(r"{#\1 \2#}", source)).render(**variables)
-
-
-def _now(layout: str) -> str:
-    return datetime.now().strftime(layout)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -13,7 +13,6 @@ from aworld_train.rollout.tool_selection import ALL_TOOLS, ToolSelection
 from aworld_train.rollout.tools import ToolServer, tool_headers
 
 _QUESTION = [{"role": "user", "content": "Hello"}]
-Tools = Sequence[Mapping[str, Any]]
 
 
 def tool_tokens(
@@ -59,7 +58,7 @@ async def _listed(
     return tools
 
 
-def _length(tokenizer: Any, tools: Tools) -> int:
+def _length(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> int:
     # Some templates leave tools out for a list of another type, and some fail without any.
     listed = json.loads(json.dumps(tools)) or None
     tokens = tokenizer.apply_chat_template(

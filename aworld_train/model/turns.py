@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train import module_process
-from aworld_train.model.files import local_folder, read_json
+from aworld_train.json_lines import read_json
+from aworld_train.model.files import local_folder
 
 if TYPE_CHECKING:
     from aworld_train.rollout.template import ChatTemplate
@@ -53,13 +54,14 @@ def chat_template(model: str, options: Mapping[str, Any]) -> "ChatTemplate":
     from aworld_train.rollout.template import ChatTemplate
 
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
-    ends = sorted({tokenizer.eos_token_id, *_generation_ends(model)} - {None})
+    ends = sorted({tokenizer.eos_token_id, *end_tokens(model)} - {None})
     return ChatTemplate(tokenizer, ends, options)
 
 
-def _generation_ends(model: str) -> list[int]:
+def end_tokens(model: str) -> tuple[int, ...]:
+    """The tokens that end a turn by the model's generation configuration; none if the model has no such file."""
     ends = read_json(Path(model) / "generation_config.json").get("eos_token_id")
-    return [ends] if isinstance(ends, int) else list(ends or ())
+    return (ends,) if isinstance(ends, int) else tuple(ends or ())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from aworld_train.model import tokenizer as tiny_tokenizer
+from tests.models import shipped_tokenizer
 
 
 @pytest.fixture
@@ -12,5 +12,5 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "hub" / "models--some--model"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text("abc")
-    tiny_tokenizer.build().save_pretrained(model / "snapshots" / "abc")
+    shipped_tokenizer().save_pretrained(model / "snapshots" / "abc")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

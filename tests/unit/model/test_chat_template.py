@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
 
-from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, conversation
+from tiny_model import CALCULATOR, ArithmeticTask, conversation
+
+from tests.models import shipped_tokenizer
 from tests.properties import examples
 
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 Message = dict[str, Any]
 
 

@@ -8,17 +8,16 @@ import pytest
 
 pytest.importorskip("verl")
 
+from tiny_model import CALCULATOR, ArithmeticTask, conversation
 from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.utils.tokenizer.continuous_token import QwenContinuousTokenBuilder
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from aworld_train.episode.message import Message
-from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, TranscriptEncoder, conversation
 from aworld_train.rollout.template import ChatTemplate
+from tests.models import shipped_tokenizer
 
-TOKENIZER = tiny_tokenizer.build()
-ENCODER = TranscriptEncoder(TOKENIZER)
+TOKENIZER = shipped_tokenizer()
 TASK = ArithmeticTask("12.5*(3-1)", "25")
 
 
@@ -28,11 +27,19 @@ def builder() -> Any:
 
 def assistant_turns(task: ArithmeticTask) -> list[list[int]]:
     """The ids that the assistant samples in its two turns."""
-    episode = ENCODER.encode(task, with_tool=True)
-    first = episode.mask.index(1)
-    first_end = episode.mask.index(0, first)
-    second = episode.mask.index(1, first_end)
-    return [episode.ids[first:first_end], episode.ids[second : episode.mask.index(0, second)]]
+    call = json.dumps({"name": "calculator", "arguments": {"expression": task.expression}})
+    texts = (f"<tool_call>\n{call}\n</tool_call><|im_end|>", f"<answer>{task.value}</answer><|im_end|>")
+    return [TOKENIZER.encode(text) for text in texts]
+
+
+def prompt(task: ArithmeticTask) -> list[int]:
+    ids: list[int] = TOKENIZER.apply_chat_template(
+        conversation(task, with_tool=True)[:1],
+        tools=[CALCULATOR],
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    return ids
 
 
 def test_the_qwen_builder_is_chosen_and_accepts_the_tokenizer() -> None:
@@ -57,7 +64,7 @@ def test_going_on_turn_by_turn_gives_the_tokenised_conversation() -> None:
     messages = conversation(TASK, with_tool=True)
     call, answer = assistant_turns(TASK)
     ids = template().initial(read(messages[:1]), [CALCULATOR])
-    assert ids == ENCODER.prompt(TASK.expression)
+    assert ids == prompt(TASK)
     ids += call
     ids += continued(messages[:2], messages[2:3], call)
     whole = TOKENIZER.apply_chat_template(messages, tools=[CALCULATOR], tokenize=False)
@@ -68,7 +75,7 @@ def test_several_results_and_a_following_question_go_on_as_well() -> None:
     results = [{"role": "tool", "content": content} for content in "12"]
     new = [*results, {"role": "user", "content": "And 1+1?"}]
     call, _ = assistant_turns(TASK)
-    ids = ENCODER.prompt(TASK.expression) + call
+    ids = prompt(TASK) + call
     ids += continued(conversation(TASK, with_tool=True)[:2], new, call)
     messages = [*conversation(TASK, with_tool=True)[:2], *new]
     text = TOKENIZER.apply_chat_template(

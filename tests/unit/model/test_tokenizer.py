@@ -1,5 +1,6 @@
 """The tiny model's tokenizer: short episodes, any text, and markup that is visible to parsers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
 
-from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, CHARACTERS, ArithmeticTask, conversation
+from small_models import MARKUP, SPECIAL, save_model
+from tiny_model import CALCULATOR, ArithmeticTask, conversation, make_tokenizer
 
-TOKENIZER = tiny_tokenizer.build()
+from tests.models import shipped_tokenizer, tiny_qwen3_of
+
+TOKENIZER = shipped_tokenizer()
+CHARACTERS = "0123456789.+-*/()"
 EPISODE = conversation(ArithmeticTask("48/2", "24"), with_tool=True)
 
 
@@ -52,13 +56,13 @@ def test_a_line_break_is_one_token_alone_and_after_the_end_of_a_turn() -> None:
     assert encode("?\n\nA") == [*encode("?"), line_break, line_break, *encode("A")]
 
 
-@pytest.mark.parametrize("token", tiny_tokenizer.MARKUP)
+@pytest.mark.parametrize("token", MARKUP)
 def test_markup_is_one_token_that_decoding_keeps(token: str) -> None:
     (only,) = encode(token)
     assert TOKENIZER.decode([only], skip_special_tokens=True) == token
 
 
-@pytest.mark.parametrize("token", tiny_tokenizer.SPECIAL)
+@pytest.mark.parametrize("token", SPECIAL)
 def test_special_tokens_are_one_token_that_decoding_can_leave_out(token: str) -> None:
     (only,) = encode(token)
     assert TOKENIZER.decode([only], skip_special_tokens=True) == ""
@@ -71,17 +75,17 @@ def test_a_turn_ends_the_sequence_and_padding_is_something_else() -> None:
     assert TOKENIZER.unk_token is None
 
 
-def test_it_is_the_same_every_time() -> None:
-    assert tiny_tokenizer.build().backend_tokenizer.to_str() == TOKENIZER.backend_tokenizer.to_str()
+def test_it_is_the_one_that_is_made() -> None:
+    made = make_tokenizer()
+    assert made.get_vocab() == TOKENIZER.get_vocab()
+    assert made.chat_template == TOKENIZER.chat_template
+    assert json.loads(made.backend_tokenizer.to_str()) == json.loads(TOKENIZER.backend_tokenizer.to_str())
 
 
 def test_a_saved_model_directory_loads_it_unchanged(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from aworld_train.model import attempt
-
-    attempt.new_model(TOKENIZER, seed=0).save_pretrained(tmp_path)
-    TOKENIZER.save_pretrained(tmp_path)
+    save_model(tiny_qwen3_of(TOKENIZER), TOKENIZER, tmp_path)
     loaded: Any = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     text = TOKENIZER.apply_chat_template(EPISODE, tools=[CALCULATOR], tokenize=False)
     assert loaded.apply_chat_template(EPISODE, tools=[CALCULATOR], tokenize=False) == text

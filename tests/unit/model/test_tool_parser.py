@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import ModelError
-from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.tool_parser import check_tool_parser
+from tests.models import shipped_tokenizer
 
 SEED = (
     "{%- for message in messages %}{{ bos_token }}{{ message.content }}{% for call in message.tool_calls %}"
@@ -22,7 +22,7 @@ SEED = (
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
-    tiny_tokenizer.build().save_pretrained(folder)
+    shipped_tokenizer().save_pretrained(folder)
     return folder
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from aworld_train.model.files import vocabulary_of
 from aworld_train.model.tiny import SHIPPED
-from aworld_train.model.vocabulary import tokens_of
 
 
 def test_the_tokens_are_those_of_the_loaded_tokenizer() -> None:
-    assert tokens_of(SHIPPED) == AutoTokenizer.from_pretrained(SHIPPED).get_vocab()
+    assert vocabulary_of(SHIPPED) == AutoTokenizer.from_pretrained(SHIPPED).get_vocab()
 
 
 def test_pieces_with_scores_are_numbered_in_their_order(tmp_path: Path) -> None:
@@ -20,11 +20,11 @@ def test_pieces_with_scores_are_numbered_in_their_order(tmp_path: Path) -> None:
         "added_tokens": [{"content": "<end>", "id": 7}],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    assert tokens_of(tmp_path) == {"<unk>": 0, "a": 1, "<end>": 7}
+    assert vocabulary_of(tmp_path) == {"<unk>": 0, "a": 1, "<end>": 7}
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"model": {}}', '{"model": 1}'])
 def test_a_folder_without_them_has_none(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
-    assert tokens_of(tmp_path) is None
+    assert vocabulary_of(tmp_path) is None
