@@ -1,8 +1,8 @@
 """Runs with a store, made without a model: episodes with all that the store can hold."""
 
-import hashlib
 import json
 import random
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def record_episode(
     say: str,
 ) -> str:
     """Report one episode from its begin to its end; returns its id."""
-    episode = hashlib.sha256(f"{id(recorder)} {step} {index} {attempt}".encode()).hexdigest()[:16]
+    episode = uuid.uuid4().hex[:16]
     key = f"uid{step}-{index}_{attempt}" if phase == "train" else ""
     recorder.begin(episode, task, step=step, phase=phase, attempt=attempt, key=key)
     timed_out, with_tool = attempt > 2, attempt in (0, 2)

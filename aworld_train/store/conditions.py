@@ -63,9 +63,7 @@ class _Token:
 
 def where(condition: str) -> ColumnElement[bool]:
     """A condition as SQL over episodes joined with their tasks; an empty one is true."""
-    if not condition.strip():
-        return true()
-    return _ConditionParser(condition).parse()
+    return _ConditionParser(condition).parse() if condition.strip() else true()
 
 
 def compared_values(condition: str) -> list[tuple[str, str]]:
@@ -94,8 +92,6 @@ def contains_text(text: str) -> ColumnElement[bool]:
 
 
 class _ConditionParser:
-    """Reads a condition by recursive descent."""
-
     def __init__(self, condition: str):
         self._condition = condition
         if len(condition) > _MAX_CHARS:
@@ -191,13 +187,10 @@ class _ConditionParser:
             return self._suspicion(name, operator, value)
         if name.text in _TOOL_NAMES:
             return self._tool(name, operator, value)
-        if name.text in _CALL_NAMES:
-            return self._any(tables.calls, tables.calls.c.finish_reason, name, operator, value)
-        return self._unknown(name)
-
-    def _unknown(self, name: _Token) -> NoReturn:
-        hint = suggestion(name.text, NAMES, f" There are {', '.join(NAMES)}.")
-        self._fail(f"there is no {name.text!r}.{hint}", name)
+        if name.text not in _CALL_NAMES:
+            hint = suggestion(name.text, NAMES, f" There are {', '.join(NAMES)}.")
+            self._fail(f"there is no {name.text!r}.{hint}", name)
+        return self._any(tables.calls, tables.calls.c.finish_reason, name, operator, value)
 
     def _number(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
         if not operator:

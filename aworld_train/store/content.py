@@ -60,7 +60,8 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def token_ids(self) -> list[int]:
-        return unpacked_tokens(self.tokens)
+        ids: list[int] = np.frombuffer(self.tokens, "<i4").tolist()
+        return ids
 
     @property
     def token_logprobs(self) -> list[float]:
@@ -122,8 +123,6 @@ class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Everything of an episode that is not a figure."""
-
     agents: tuple[StoredAgent, ...] = ()
     tool_calls: tuple[ToolCallRecord, ...] = ()
     rows: tuple[StoredRow, ...] = ()
@@ -163,11 +162,6 @@ def image_digests(messages: Sequence[Message]) -> set[str]:
 
 def packed_tokens(tokens: Sequence[int]) -> bytes:
     return np.asarray(tokens, "<i4").tobytes()
-
-
-def unpacked_tokens(data: bytes) -> list[int]:
-    ids: list[int] = np.frombuffer(data, "<i4").tolist()
-    return ids
 
 
 def packed_floats(values: Sequence[float]) -> bytes:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import (
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
+from aworld_train.store.making_tables import make_tables
 from aworld_train.store.store_location import StoreLocation
 
 _BUSY_SECONDS = 30.0
@@ -46,11 +47,7 @@ class ValuesRefused(Exception):
 
 
 class Database:
-    """A connection pool to a store's database.
-
-    Args:
-        read_only: Whether to open it for reading; then it must be there, in the newest form.
-    """
+    """A connection pool to a store's database; with ``read_only`` its tables must be there."""
 
     def __init__(self, location: StoreLocation, *, read_only: bool = False):
         self.location = location
@@ -68,12 +65,7 @@ class Database:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction.
-
-        Raises:
-            StoreUnreachable: The database does not answer, or went away.
-            ValuesRefused: It does not hold these values. Nothing of the transaction holds, in both cases.
-        """
+        """A transaction, of which nothing holds after StoreUnreachable (it went away) or ValuesRefused."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -91,23 +83,19 @@ class Database:
         self.engine.dispose()
 
     def blob(self, connection: Connection, digest: str) -> bytes | None:
-        """The bytes of a blob; None where it is missing."""
         data = connection.execute(
             select(tables.blobs.c.data).where(tables.blobs.c.digest == digest)
         ).scalar_one_or_none()
         return None if data is None else decompressed(data)
 
     def _prepare(self) -> None:
-        """Make the tables, or bring them to the newest form, and enter the run."""
-        from aworld_train.store.migrate import upgrade
-
         with self.engine.connect() as connection:
             if self.is_sqlite:
-                upgrade(connection)
+                make_tables(connection)
             else:
                 connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})"))
                 try:
-                    upgrade(connection)
+                    make_tables(connection)
                 finally:
                     connection.rollback()
                     connection.execute(sqlalchemy.text(f"SELECT pg_advisory_unlock({_SCHEMA_LOCK})"))
@@ -187,4 +175,4 @@ def _is_refusal(error: StatementError) -> bool:
 def brief(error: Exception) -> str:
     """An error in one line, a database's in its own words, without the statement and its values."""
     text = str(error.orig) if isinstance(error, StatementError) else str(error)
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:300] or type(error).__name__

@@ -39,8 +39,6 @@ _decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[
 
 
 class EventWriter:
-    """Appends events to files in a folder, from a thread of its own."""
-
     def __init__(self, folder: Path):
         self._folder = folder
         self._queue: deque[bytes] = deque()
@@ -146,7 +144,7 @@ class EventWriter:
         descriptor = os.open(
             self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        # Held until this process ends, however it ends: see `is_open`.
+        # Held until this process ends, however it ends: see `is_locked`.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -177,17 +175,6 @@ def event_files(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def is_open(file: Path) -> bool:
-    try:
-        with file.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def has_successor(file: Path, files: Sequence[Path]) -> bool:
     """Whether the process that wrote a file has gone on to another one, and so never writes into it again."""
     writer, number = _writer_and_number(file)
@@ -202,13 +189,11 @@ def _writer_and_number(file: Path) -> tuple[str, int]:
 
 
 def _frame(events: Sequence[bytes]) -> bytes:
-    """A frame with encoded events, which become an array of MessagePack."""
     payload = compressed(_ARRAY.pack(0xDC, len(events)) + b"".join(events))
     return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 
 def _tell(is_written: "asyncio.Future[None]", error: OSError | None) -> None:
-    """Tell the loop that waits that events are written or cannot be."""
 
     def tell() -> None:
         if is_written.done():

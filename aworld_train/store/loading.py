@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
 from sqlalchemy import JSON, ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
 
+from aworld_train.atomic import is_locked
 from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief
-from aworld_train.store.event_files import event_files, has_successor, is_open, read_events
+from aworld_train.store.event_files import event_files, has_successor, read_events
 from aworld_train.store.events import (
     Blob,
     EpisodeBegun,
@@ -35,11 +37,12 @@ from aworld_train.store.events import (
     TaskSeen,
 )
 from aworld_train.store.step_figures import keep_figures, mark_changed
-from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end_values, task_row
+from aworld_train.store.table_rows import Rows, add_content_rows, end_values
 
 _BATCH_BYTES = 4 << 20
 _NICENESS = 19
 _JOIN_SECONDS = 60
+_KEYS_AT_ONCE = 500
 # Which columns these set, their parameters say.
 _UPDATE_EPISODE = update(tables.episodes).where(tables.episodes.c.id == bindparam("episode"))
 _UPDATE_ROW = update(tables.rows).where(
@@ -78,7 +81,7 @@ def load(
     for file in files:
         # What waits still for the episodes of another process stays.
         is_loaded = next(read_events(file, loaded.get(file.name, 0), 1), None) is None
-        if is_loaded and (has_successor(file, files) or (final and not is_open(file))):
+        if is_loaded and (has_successor(file, files) or (final and not is_locked(file))):
             _remove(database, file, loaded)
     keep_figures(database, final=final)
     return count
@@ -134,6 +137,30 @@ def _supersede(connection: Connection, condition: ColumnElement[bool]) -> int:
         .values(status="superseded", trained_step=None)
     )
     return int(result.rowcount)
+
+
+def attempts_by_status(database: Database, phase: str) -> dict[str, bool | None]:
+    """Whether each attempt of a phase that is not set aside has a score, by its key; None for one under way."""
+    columns = tables.episodes.c
+    query = select(columns.key, columns.status, columns.accuracy).where(
+        columns.run == database.location.run, columns.phase == phase, columns.status != "superseded"
+    )
+    with database.begin() as connection:
+        return {
+            row.key: row.accuracy is not None if row.status == "ended" else None
+            for row in connection.execute(query)
+        }
+
+
+def set_aside(database: Database, phase: str, keys: Iterable[str]) -> None:
+    """Mark attempts as ``superseded``, because they are made again."""
+    table, ordered, run = tables.episodes.c, sorted(keys), database.location.run
+    with database.begin() as connection:
+        for begin in range(0, len(ordered), _KEYS_AT_ONCE):
+            keys_at_once = table.key.in_(ordered[begin : begin + _KEYS_AT_ONCE])
+            made_again = and_(table.run == run, table.phase == phase, keys_at_once)
+            mark_changed(connection, run, made_again)
+            _supersede(connection, made_again)
 
 
 class StoreLoader:
@@ -280,7 +307,6 @@ def _load_frames(
 
 
 def _enter_alone(database: Database, event: Event, final: bool, refused: Callable[[str], None]) -> None:
-    """Enter one event; what the database refuses of it is left out."""
     try:
         with database.begin() as connection:
             _enter(connection, database, [event], final)
@@ -338,9 +364,10 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
             case Blob():
                 rows[tables.blobs].append({"digest": event.digest, "data": compressed(event.data)})
             case TaskSeen():
-                rows[tables.tasks].append(task_row(run, event))
+                rows[tables.tasks].append(asdict(event) | {"run": run, "row": compressed(event.row.encode())})
             case EpisodeBegun():
-                rows[tables.episodes].append(begun_row(run, event))
+                begun = {"run": run, "status": "running", "has_content": False}
+                rows[tables.episodes].append(asdict(event) | begun)
             case EpisodeEnded():
                 ends.append(end_values(event))
                 if event.content is not None:
@@ -403,7 +430,6 @@ def _insert_all(connection: Connection, insert: Any, values: list[dict[str, Any]
 
 
 def _insert(database: Database, table: Table) -> Any:
-    """SQLite's and PostgreSQL's INSERT, which have ON CONFLICT in common."""
     return sqlite.insert(table) if database.is_sqlite else postgresql.insert(table)
 
 
@@ -443,7 +469,6 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
 
 
 def _weighted_mean(values: Sequence[tuple[float, int]]) -> float | None:
-    """The mean of pairs of a value and its weight; None where nothing has weight."""
     weight = sum(count for _, count in values)
     return sum(value * count for value, count in values) / weight if weight else None
 
@@ -482,12 +507,12 @@ def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[s
     table = tables.episodes
     episodes: dict[str, str] = {}
     ordered = sorted(keys)
-    for begin in range(0, len(ordered), 500):
+    for begin in range(0, len(ordered), _KEYS_AT_ONCE):
         rows = connection.execute(
             select(table.c.key, table.c.id)
             .where(
                 table.c.run == run,
-                table.c.key.in_(ordered[begin : begin + 500]),
+                table.c.key.in_(ordered[begin : begin + _KEYS_AT_ONCE]),
                 table.c.status == "ended",
                 func.coalesce(table.c.treatment, "") != Treatment.dropped.value,
             )

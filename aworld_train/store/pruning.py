@@ -1,5 +1,6 @@
 """Removes texts and tokens of episodes from a store; their figures stay, so that counts and curves stay true."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, delete, func, select, text, update
@@ -20,8 +21,6 @@ _LIMIT_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed."""
-
     episodes: int
     blobs: int
     bytes: int
@@ -81,7 +80,6 @@ def _remove(connection: Connection, run: str, episodes: list[str]) -> None:
 
 
 def _remove_unused_blobs(connection: Connection) -> int:
-    """Remove the blobs that no content refers to: prompts, images and tools of episodes that were removed."""
     used: set[str] = set()
     for data in connection.execute(
         select(tables.contents.c.data).execution_options(yield_per=_CHUNK)
@@ -93,10 +91,8 @@ def _remove_unused_blobs(connection: Connection) -> int:
         data = connection.execute(
             select(tables.blobs.c.data).where(tables.blobs.c.digest == digest)
         ).scalar_one()
-        try:
+        with suppress(ValueError):  # of an image, or of the tools' schemas
             used |= image_digests(decoded_node(decompressed(data)).messages)
-        except ValueError:
-            continue  # an image, or the tools' schemas
     unused = sorted(known - used)
     for begin in range(0, len(unused), _CHUNK):
         connection.execute(

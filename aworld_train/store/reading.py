@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
@@ -27,6 +28,8 @@ from aworld_train.store.database import Database
 from aworld_train.store.step_figures import RunFigures, run_figures
 from aworld_train.store.store_location import StoreLocation
 
+ReadBlob = Callable[[str], bytes | None]
+"""Reads a blob by its digest; None where it is missing."""
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _MAX_COUNTED = 10_000
@@ -40,21 +43,11 @@ _SORTED_FIGURES = [
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name] for name in ("began", "step", "accuracy", "advantage", *_SORTED_FIGURES)
 } | {"index": tables.tasks.c.index}
-"""What a list of episodes can be sorted by."""
 
 
 @dataclass(frozen=True)
 class EpisodeHead:
-    """An episode, as a list shows it.
-
-    Attributes:
-        status: ``running``, ``ended``, ``lost`` or ``superseded``.
-        phase: ``train``, ``val`` or ``rollout``.
-        attempt: Its number among the task's episodes in this step.
-        began: Unix time, seconds, as ``ended``.
-        trained_step: The step that trained on it, with ``advantage`` as the mean over its tokens.
-        figures: Those that are columns of ``tables.episodes``.
-    """
+    """An episode, as a list shows it, with times in Unix time; ``advantage`` is the mean over its trained tokens."""
 
     id: str
     task: str
@@ -88,11 +81,7 @@ _HEAD_FIELDS = tuple(field.name for field in fields(EpisodeHead) if field.name !
 
 @dataclass(frozen=True)
 class RowUse:
-    """How training used a row of an episode; None where no step trained on it.
-
-    ``masked_in`` of its tokens were under the mask, with ``advantage`` as their mean; ``advantages`` are of each token
-    of the response, empty where all under the mask are equal.
-    """
+    """How training used a row of an episode (see ``TrainedRow``); None where no step trained on it."""
 
     trained_step: int | None = None
     position: int | None = None
@@ -219,7 +208,7 @@ class Store:
 
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         task, episode = tables.tasks.c, tables.episodes.c
-        is_played = and_(self._is_used(), episode.task == task.id)
+        is_played = and_(*self._tests("", "", False), episode.task == task.id)
         # One by one, so that SQLite reads the episodes of a page's tasks alone.
         figures = [
             select(figure).where(is_played).scalar_subquery().label(name)
@@ -247,11 +236,8 @@ class Store:
             .order_by(columns.began, columns.id)
         )
         with self._database.begin() as connection:
-            for row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
-                yield (
-                    EpisodeKey(row.id, row.task, row.attempt, row.began, row.ended),
-                    figures_of(row.figures or {}),
-                )
+            for *key, figures in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
+                yield EpisodeKey(*key), figures_of(figures or {})
 
     def task_rows(self) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
         """The tasks, in the order of the dataset: which they are, and their dataset's rows."""
@@ -303,25 +289,24 @@ class Store:
                 raise UsageError(
                     f"{reason} {name!r} in {self.location.folder.parent}. `runs episodes` lists them."
                 )
-            return self._whole(connection, [dict(rows[0])], _Blobs(self._database, connection))[0]
+            return self._whole(connection, [dict(rows[0])])[0]
 
     def whole_episodes(self, ids: Sequence[str]) -> Iterator[StoredEpisode]:
         """The episodes with these ids and everything, in their order; those that do not exist are left out.
 
         Some are read at a time, which takes a fraction of the time that they take one by one.
         """
-        own = self._joined(_head_query(tables.episodes.c.figures)).where(
-            tables.episodes.c.run == self.location.run
-        )
+        columns = tables.episodes.c
+        own = self._joined(_head_query(columns.figures)).where(columns.run == self.location.run)
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
             batch = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
                 if self._database.is_sqlite:  # what is read once and mapped would stay in memory
                     connection.exec_driver_sql("PRAGMA mmap_size=0")
-                rows = connection.execute(own.where(tables.episodes.c.id.in_(batch))).mappings()
+                rows = connection.execute(own.where(columns.id.in_(batch))).mappings()
                 by_id = {row["id"]: dict(row) for row in rows}
                 ordered = [by_id[episode] for episode in batch if episode in by_id]
-                episodes = self._whole(connection, ordered, _Blobs(self._database, connection))
+                episodes = self._whole(connection, ordered)
             yield from episodes
 
     def blob(self, digest: str) -> bytes | None:
@@ -359,19 +344,13 @@ class Store:
             return rows
 
     def _records(self, query: Any, searched: str = "") -> list[dict[str, Any]]:
-        """The rows of a query by the names of their columns."""
         return [dict(row._mapping) for row in self._rows(query, searched)]
 
-    def _is_used(self) -> ColumnElement[bool]:
-        """The run's episodes but those that a resumed run has played again."""
-        return and_(tables.episodes.c.run == self.location.run, tables.episodes.c.status != "superseded")
-
-    def _whole(
-        self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
-    ) -> list[StoredEpisode]:
-        """Episodes whose heads and figures were read, with all the rest."""
+    def _whole(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> list[StoredEpisode]:
+        """Episodes whose heads and figures were read, with all the rest; what they share is read once."""
         ids = [row["id"] for row in rows]
-        contents = _contents(connection, ids, blobs)
+        read_blob = cache(partial(self._database.blob, connection))
+        contents = _contents(connection, ids, read_blob)
         uses = _row_uses(connection, ids)
         task_rows = self._task_rows(connection, {row["task"] for row in rows})
         episodes = []
@@ -386,7 +365,7 @@ class Store:
                     task_rows[head.task],
                     content,
                     uses.get(head.id, []),
-                    _tools(content, blobs),
+                    _tools(content, read_blob),
                 )
             )
         return episodes
@@ -439,7 +418,6 @@ class Store:
 
 
 def _order(sort: str, descending: bool) -> tuple[Any, Any]:
-    """An order, in which ids decide between equals."""
     if sort not in SORTS:
         raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
     column, name = SORTS[sort], tables.episodes.c.id
@@ -470,51 +448,36 @@ def _head(columns: Mapping[str, Any]) -> EpisodeHead:
     return EpisodeHead(**{name: columns[name] for name in _HEAD_FIELDS}, figures=figures)
 
 
-class _Blobs:
-    """The blobs that some episodes have in common, each read once."""
-
-    def __init__(self, database: Database, connection: Connection):
-        self._database, self._connection = database, connection
-        self._read: dict[str, bytes | None] = {}
-
-    def get(self, digest: str) -> bytes | None:
-        if digest not in self._read:
-            self._read[digest] = self._database.blob(self._connection, digest)
-        return self._read[digest]
-
-
-def _contents(connection: Connection, ids: Sequence[str], blobs: _Blobs) -> dict[str, EpisodeContent]:
-    """The contents that are kept, by episode, with the nodes that are shared filled in."""
+def _contents(connection: Connection, ids: Sequence[str], read_blob: ReadBlob) -> dict[str, EpisodeContent]:
     table = tables.contents.c
     query = select(table.episode, table.data).where(table.episode.in_(ids))
     return {
-        name: _filled(decoded_content(decompressed(data)), blobs)
+        name: _filled(decoded_content(decompressed(data)), read_blob)
         for name, data in connection.execute(query).all()
     }
 
 
-def _filled(content: EpisodeContent, blobs: _Blobs) -> EpisodeContent:
+def _filled(content: EpisodeContent, read_blob: ReadBlob) -> EpisodeContent:
     agents = tuple(
-        changed(agent, nodes=tuple(_filled_node(node, blobs) for node in agent.nodes))
+        changed(agent, nodes=tuple(_filled_node(node, read_blob) for node in agent.nodes))
         for agent in content.agents
     )
     return changed(content, agents=agents)
 
 
-def _filled_node(node: StoredNode, blobs: _Blobs) -> StoredNode:
+def _filled_node(node: StoredNode, read_blob: ReadBlob) -> StoredNode:
     if not node.shared:
         return node
-    data = blobs.get(node.shared)
+    data = read_blob(node.shared)
     if data is None:
         return changed(node, redacted=True)
     shared = decoded_node(data)
     return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
 
 
-def _tools(content: EpisodeContent | None, blobs: _Blobs) -> dict[str, Any]:
-    """The tools' schemas that an episode's calls name, by digest."""
+def _tools(content: EpisodeContent | None, read_blob: ReadBlob) -> dict[str, Any]:
     digests = {call.tools for agent in content.agents for call in agent.calls} - {""} if content else set()
-    schemas = {digest: blobs.get(digest) for digest in digests}
+    schemas = {digest: read_blob(digest) for digest in digests}
     return {digest: json.loads(data) for digest, data in schemas.items() if data is not None}
 
 

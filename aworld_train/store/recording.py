@@ -72,14 +72,12 @@ class StoreRecorder:
         self._writer.add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
 
     def blob(self, data: bytes) -> str:
-        """Report bytes that several episodes have in common; returns their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if self._is_new(digest):
             self._writer.add(Blob(digest, data))
         return digest
 
     def end(self, episode: str, figures: EpisodeFigures, content: EpisodeContent | None) -> None:
-        """Report that an episode is over; ``content`` is None for one that is not kept."""
         redacted = figures_of(self.redactor.tree(to_builtins(figures)))
         self._writer.add(EpisodeEnded(episode, time.time(), redacted, content))
 

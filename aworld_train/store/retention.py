@@ -13,8 +13,6 @@ KEEP_FORMS = "all, failures, sample:SHARE (as sample:0.1) or off"
 
 
 class KeepKind(StrEnum):
-    """The forms of ``store.keep``."""
-
     all = "all"
     failures = "failures"
     sample = "sample"
@@ -23,8 +21,6 @@ class KeepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Keep:
-    """What ``store.keep`` says; ``share`` is that of ``sample``."""
-
     kind: KeepKind
     share: float = 1.0
 

@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from aworld_train.errors import DependencyMissing, UsageError
 from aworld_train.network import is_near
 from aworld_train.store import tables
-from aworld_train.store.database import Database, StoreUnreachable
+from aworld_train.store.database import Database, StoreUnreachable, brief
 from aworld_train.store.export.spans import PROVIDER, Span, episode_spans
 from aworld_train.store.reading import Store
 
@@ -47,21 +47,12 @@ class SpanSender:
     ``note`` is called with a sentence for people: once when the endpoint goes away, and when it is back.
     """
 
-    def __init__(
-        self,
-        url: str,
-        note: Callable[[str], None],
-        *,
-        model: str = "",
-        headers: Mapping[str, str] | None = None,
-    ):
+    def __init__(self, url: str, note: Callable[[str], None], *, model: str = ""):
         self._url, self._name = traces_url(url)
         check_otlp()
-        if headers is None:
-            headers = headers_from_environment()
         self._client = httpx.Client(
             timeout=_TIMEOUT,
-            headers={**headers, "Content-Type": "application/x-protobuf"},
+            headers={**headers_from_environment(), "Content-Type": "application/x-protobuf"},
             trust_env=not is_near(self._url),
         )
         self._note, self._model = note, model
@@ -131,9 +122,14 @@ class SpanSender:
         with Store(database.location) as store:
             for name in names:
                 try:
-                    traces[name] = self._encoded(store, name)
+                    spans = episode_spans(store.episode(name), run=store.location.name, model=self._model)
+                    traces[name] = encoded_spans(spans, run=store.location.name)
                 except (ValueError, msgspec.MsgspecError, UsageError) as error:
-                    self._refuse(name, f"it cannot be read ({_brief(error)})")
+                    self._mark([name], _REFUSED)
+                    self._note_refusal(
+                        f"The spans of episode {name} are not at the OTLP endpoint: it cannot be read "
+                        f"({brief(error)}). Others are sent."
+                    )
         for batch in _batches(traces):
             self._send(batch, {name: traces[name] for name in batch})
         return True
@@ -152,13 +148,6 @@ class SpanSender:
             for name in names:
                 self._send([name], {name: traces[name]})
 
-    def _refuse(self, name: str, reason: str) -> None:
-        """Mark an episode as refused, and report the first."""
-        self._mark([name], _REFUSED)
-        self._note_refusal(
-            f"The spans of episode {name} are not at the OTLP endpoint: {reason}. Others are sent."
-        )
-
     def _note_refusal(self, sentence: str) -> None:
         if not self._has_refused:
             self._has_refused = True
@@ -169,7 +158,7 @@ class SpanSender:
         try:
             response = self._client.post(self._url, content=body)
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
-            raise EndpointAway(_brief(error)) from error
+            raise EndpointAway(brief(error)) from error
         code = response.status_code
         if code in _ABOUT_ENDPOINT or code >= 500 or 300 <= code < 400:
             raise EndpointAway(f"it answers {code}")
@@ -211,10 +200,6 @@ class SpanSender:
             connection.execute(
                 update(tables.episodes).where(tables.episodes.c.id.in_(names)).values(spans_sent=value)
             )
-
-    def _encoded(self, store: Store, name: str) -> bytes:
-        run = store.location.name
-        return encoded_spans(episode_spans(store.episode(name), run=run, model=self._model), run=run)
 
 
 def traces_url(url: str) -> tuple[str, str]:
@@ -283,8 +268,7 @@ def encoded_spans(spans: Sequence[Span], *, run: str) -> bytes:
         if span.error is not None:
             message.status.code = 2  # STATUS_CODE_ERROR of trace.proto
             message.status.message = span.error
-    data: bytes = request.SerializeToString()
-    return data
+    return bytes(request.SerializeToString())
 
 
 def rejected_spans(answer: bytes) -> int:
@@ -324,7 +308,3 @@ def _batches(traces: Mapping[str, bytes]) -> list[list[str]]:
         batches[-1].append(name)
         size += len(data)
     return batches
-
-
-def _brief(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -8,7 +8,6 @@ from pathlib import Path
 from aworld_train.atomic import write_text
 
 STORE_FOLDER = "store"
-"""The folder of a run that holds its database and its events."""
 EVENTS_FOLDER = "events"
 _DATABASE = "episodes.db"
 _IDENTITY = "run.json"
@@ -47,7 +46,6 @@ def store_location(run_folder: Path, *, url: str | None = None, make: bool = Fal
 
 
 def is_elsewhere(location: StoreLocation) -> bool:
-    """Whether the run's episodes are in a database outside its folder."""
     return _identity(location.folder, "in") not in (None, _DATABASE)
 
 

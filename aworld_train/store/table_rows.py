@@ -3,30 +3,20 @@
 import hashlib
 from typing import Any
 
-from msgspec.structs import asdict
 from sqlalchemy.schema import Table
 
 from aworld_train.episode.figures import COLUMNS
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
 from aworld_train.store.content import EpisodeContent, encoded
-from aworld_train.store.events import EpisodeBegun, EpisodeEnded, TaskSeen
+from aworld_train.store.events import EpisodeEnded
 
 Rows = dict[Table, list[dict[str, Any]]]
 _MAX_SEARCHED_CHARS = 8_000
 _MAX_NAME_CHARS = 200
 
 
-def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
-    return asdict(task) | {"run": run, "row": compressed(task.row.encode())}
-
-
-def begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
-    return asdict(begun) | {"run": run, "status": "running", "has_content": False}
-
-
 def end_values(event: EpisodeEnded) -> dict[str, Any]:
-    """What the end of an episode sets in its row, which ``episode`` names."""
     figures = event.figures
     weights = figures.weights or (None, None)
     return {name: getattr(figures, name) for name in COLUMNS} | {

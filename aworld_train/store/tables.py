@@ -1,4 +1,4 @@
-"""The tables of the store. Their newest form is here; ``migrations`` leads older databases to it.
+"""The tables of the store, which ``database.make_tables`` makes.
 
 Figures that people filter by are columns. Texts and tokens are in ``contents``, one compressed value an episode; what
 episodes have in common (tasks' prompts, tools' schemas, images) is in ``blobs``, once.

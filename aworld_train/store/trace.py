@@ -15,14 +15,8 @@ from aworld_train.store.reading import EpisodeHead, Store
 class TokenOrigin:
     """A token of a training row, and everything that it comes from.
 
-    Attributes:
-        position: The row's place in the step's batch.
-        token: The token's place in the row, prompt included.
-        token_id: Its id; None where a secret was redacted.
-        under_mask: Whether it was trained on.
-        place: Its place among the node's tokens.
-        call_number: The number of the model call that sampled it among its agent's; None for context.
-        weights: First and last version of the weights that may have sampled it.
+    It is at ``token`` in its row and at ``place`` in its node; ``token_id`` is None where a secret was redacted,
+    ``call_number`` for context. ``weights`` are the first and last version that may have sampled it.
     """
 
     step: int

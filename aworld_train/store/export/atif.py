@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from msgspec import Raw, json
 
 from aworld_train.episode.message import Message
 from aworld_train.image_files import data_uri, image_type
-from aworld_train.store.content import StoredAgent
+from aworld_train.store.content import StoredAgent, float_array
 from aworld_train.store.export.conversations import (
-    ReadBlob,
     arguments_value,
     conversation_ends,
     episode_facts,
     image_writer,
 )
 from aworld_train.store.export.writer import JsonLinesWriter
-from aworld_train.store.reading import StoredEpisode
+from aworld_train.store.reading import ReadBlob, StoredEpisode
 
 # As vLLM writes the logarithm of 0, which JSON cannot hold.
 _LEAST_LOGPROB = -9999.0
@@ -85,15 +85,15 @@ class _StepBuilder:
         before: bytes | None = b""  # JSON, because the tokens before a call repeat those before the last
         for number in path:
             begin, node = len(self._steps), self._agent.nodes[number]
-            ids = node.token_ids if node.has_tokens else None
+            ids = json.encode(node.token_ids) if node.has_tokens else None
             for message in node.messages:
                 self._add(message)
             if node.sampled:
                 self._add_call(before, ids, number)
             if ids is None or before is None:
                 before = None
-            elif ids:
-                before += (b"," if before else b"") + json.encode(ids)[1:-1]
+            elif node.token_count:
+                before += (b"," if before else b"") + ids[1:-1]
             if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
@@ -138,7 +138,7 @@ class _StepBuilder:
             result["extra"] = {"name": message.name}
         step.setdefault("observation", {"results": []})["results"].append(result)
 
-    def _add_call(self, before: bytes | None, ids: Sequence[int] | None, number: int) -> None:
+    def _add_call(self, before: bytes | None, ids: bytes | None, number: int) -> None:
         """Complete the step of a sampled node with what is known of its call and the tokens before it."""
         node, call, step = self._agent.nodes[number], self._calls.get(number), self._steps[-1]
         del step["is_copied_context"]
@@ -149,7 +149,7 @@ class _StepBuilder:
         metrics: dict[str, Any] = {
             "prompt_tokens": call.prompt_tokens,
             "completion_tokens": node.token_count,
-            "logprobs": [max(logprob, _LEAST_LOGPROB) for logprob in node.token_logprobs],
+            "logprobs": np.maximum(float_array(node.logprobs or b""), _LEAST_LOGPROB).tolist(),
             "extra": {
                 "seconds": call.seconds,
                 "finish_reason": call.finish_reason,
@@ -162,7 +162,7 @@ class _StepBuilder:
         if before is not None:
             metrics["prompt_token_ids"] = Raw(b"[%b]" % before)
         if ids is not None:
-            metrics["completion_token_ids"] = ids
+            metrics["completion_token_ids"] = Raw(ids)
         step["metrics"] = metrics
 
     def _content(self, message: Message) -> str | list[Mapping[str, Any]]:

@@ -10,12 +10,10 @@ from aworld_train.episode.images import Image
 from aworld_train.episode.message import ImagePart, Message
 from aworld_train.image_files import data_uri
 from aworld_train.store.content import StoredAgent
-from aworld_train.store.reading import EpisodeHead
+from aworld_train.store.reading import EpisodeHead, ReadBlob
 
 _MAX_DEPTH = 32
 _MAX_INTEGER = 2**63 - 1
-ReadBlob = Callable[[str], bytes | None]
-"""Reads a blob of the store by its digest; see ``Store.blob``."""
 
 
 def conversation_ends(agent: StoredAgent) -> list[int]:
@@ -57,7 +55,6 @@ def arguments_value(arguments: str) -> Any:
 
 
 def arguments_object(arguments: str) -> dict[str, Any] | None:
-    """Arguments of a call as an object; None where they are anything else."""
     value = arguments_value(arguments)
     return value if isinstance(value, dict) else None
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from aworld_train.errors import DiskFull, ExportError, UsageError
 from aworld_train.store.export.formats import ExportFormat
@@ -25,11 +24,8 @@ INSPECT_SUFFIX = ".eval"
 
 @dataclass(frozen=True)
 class ExportCounts:
-    """What an export holds; ``bytes`` is the size of the file.
-
-    Attributes:
-        entries: How many model calls (parquet), conversations (messages, atif) or samples (inspect).
-        without_content: Episodes that meet the condition and of which no texts are kept.
+    """What an export holds: ``entries`` are model calls, conversations or samples; of episodes ``without_content`` that
+    meet the condition no texts are kept.
     """
 
     episodes: int
@@ -52,7 +48,8 @@ def export(
     episodes = store.ids(condition)
     entries = exported = 0
     with _replacing(file, force) as temporary:
-        writer = _writer(form, temporary, run)
+        module, name = _WRITERS[form]
+        writer: ExportWriter = getattr(import_module(f"{__package__}.{module}"), name)(temporary, run)
         try:
             for number, episode in enumerate(store.whole_episodes(episodes), 1):
                 if episode.content is not None:
@@ -69,13 +66,6 @@ def export(
                 writer.abandon()
             raise
     return ExportCounts(exported, entries, len(episodes) - exported, file.stat().st_size)
-
-
-def _writer(form: ExportFormat, file: Path, run: ExportedRun) -> ExportWriter:
-    module, name = _WRITERS[form]
-    writer: Any = getattr(import_module(f"{__package__}.{module}"), name)
-    instance: ExportWriter = writer(file, run)
-    return instance
 
 
 def _check_file(file: Path, form: ExportFormat, force: bool) -> None:

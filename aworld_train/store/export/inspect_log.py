@@ -6,6 +6,7 @@ attempt, others are numbered through all steps.
 """
 
 import math
+import statistics
 import tempfile
 import zipfile
 from collections import Counter, defaultdict
@@ -19,13 +20,12 @@ from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
 from aworld_train.image_files import data_uri
 from aworld_train.store.content import ModelCall, StoredAgent
 from aworld_train.store.export.conversations import (
-    ReadBlob,
     arguments_object,
     episode_facts,
     image_writer,
 )
 from aworld_train.store.export.writer import ExportedRun, json_text
-from aworld_train.store.reading import EpisodeHead, StoredEpisode
+from aworld_train.store.reading import EpisodeHead, ReadBlob, StoredEpisode
 
 SCHEMA_VERSION = 2
 _MAX_SUMMARY_CHARS = 1_000
@@ -49,8 +49,6 @@ _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "nul
 
 
 class InspectWriter:
-    """Writes each sample as it comes, and summaries and counts at the end."""
-
     def __init__(self, file: Path, run: ExportedRun):
         self._run = run
         self._model = run.model or "model"
@@ -109,6 +107,7 @@ class InspectWriter:
 
     def _header(self) -> dict[str, Any]:
         run, scorers, evaluation = self._run, sorted(self._scores), self._run.evaluation
+        sampling = evaluation.sampling if evaluation else {}
         metrics = [{"name": "mean"}, {"name": "stderr"}]
         last = max((max(epochs) for epochs in self._epochs.values()), default=1)
         return {
@@ -131,7 +130,9 @@ class InspectWriter:
                 },
                 "model": self._model,
                 **({"model_base_url": evaluation.model_url} if evaluation and evaluation.model_url else {}),
-                "model_generate_config": _generate_config(evaluation.sampling) if evaluation else {},
+                "model_generate_config": {
+                    name: value for name, value in sampling.items() if name != "top_k" or value > 0
+                },
                 "model_args": {},
                 "config": {"epochs": evaluation.attempts if evaluation else last, "epochs_reducer": ["mean"]},
                 "packages": {"aworld-train": run.version} if run.version else {},
@@ -158,7 +159,8 @@ class InspectWriter:
         by_task = self._scores[scorer]
         scored = sum(map(len, by_task.values()))
         means = [_mean(values) for values in by_task.values()]
-        figures = {"mean": _mean(means), "stderr": _standard_error(means)}
+        error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
+        figures = {"mean": _mean(means), "stderr": error}
         return {
             "name": scorer,
             "scorer": scorer,
@@ -233,7 +235,6 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
 
 
 def _scores(episode: StoredEpisode) -> dict[str, Any]:
-    """The score by its scorer; empty for an episode that has none."""
     head, score = episode.head, episode.content.score if episode.content else None
     value = head.figures.reward
     if head.phase == _EVALUATION and head.accuracy is not None:
@@ -497,18 +498,6 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         elif end > begin:
             merged.append((begin, end))
     return merged
-
-
-def _generate_config(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in sampling.items() if name != "top_k" or value > 0}
-
-
-def _standard_error(values: Sequence[float]) -> float:
-    """Inspect AI's ``stderr``: of the mean over tasks."""
-    mean = _mean(values)
-    if len(values) < 2:
-        return 0.0
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -195,7 +195,6 @@ def _call_row(agent: StoredAgent, number: int, prompt: _Prompt) -> dict[str, Any
 
 
 def _uses_of_nodes(content: EpisodeContent, agent: int, uses: Sequence[RowUse]) -> dict[int, dict[str, Any]]:
-    """How training used the tokens of an agent's sampled nodes, by node."""
     columns_by_node: dict[int, dict[str, Any]] = {}
     for number, (row, use) in enumerate(zip(content.rows, uses, strict=False)):
         if row.agent != agent:

@@ -224,7 +224,6 @@ class _Trace:
         )
 
     def _common(self, operation: str, openinference_kind: str) -> dict[str, Any]:
-        """What every span of the episode has."""
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": PROVIDER,

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import json
 
-from aworld_train.store.export.conversations import ReadBlob
-from aworld_train.store.reading import StoredEpisode
+from aworld_train.store.reading import ReadBlob, StoredEpisode
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,6 @@ class ExportWriter(Protocol):
 
 
 class JsonLinesWriter(ABC):
-    """Writes the objects that ``lines`` makes of each episode."""
-
     def __init__(self, file: Path, run: ExportedRun):
         self.run = run
         self._stream = file.open("wb")
@@ -79,8 +76,9 @@ class JsonLinesWriter(ABC):
 def json_text(value: Any) -> bytes:
     """A value as JSON (RFC 8259) in one line, by any notion of a line; NaN and infinities become null."""
     text = json.encode(value)
-    for end, escaped in _ENDS_OF_LINES.items():
-        text = text.replace(end, escaped)
+    if not text.isascii():
+        for end, escaped in _ENDS_OF_LINES.items():
+            text = text.replace(end, escaped)
     return text
 
 

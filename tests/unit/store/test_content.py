@@ -15,14 +15,13 @@ from aworld_train.store.content import (
     packed_floats,
     packed_tokens,
     unpacked_floats,
-    unpacked_tokens,
 )
 from tests.stored_runs import row_mask, row_tokens
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=50))
 def test_token_ids_come_back(tokens: list[int]) -> None:
-    assert unpacked_tokens(packed_tokens(tokens)) == tokens
+    assert StoredNode(tokens=packed_tokens(tokens)).token_ids == tokens
 
 
 @given(st.lists(st.floats(allow_nan=False), max_size=50))

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.atomic import is_locked
 from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.store import event_files as module
-from aworld_train.store.event_files import EventWriter, event_files, has_successor, is_open, read_events
+from aworld_train.store.event_files import EventWriter, event_files, has_successor, read_events
 from aworld_train.store.events import Blob, EpisodeEnded, Event
 
 
@@ -140,13 +141,13 @@ def test_a_killed_process_leaves_what_it_had_written_and_its_file_is_free(tmp_pa
             assert process.stdout is not None
             process.stdout.readline()
             assert time.monotonic() < deadline
-        assert is_open(event_files(tmp_path)[0])
+        assert is_locked(event_files(tmp_path)[0])
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     found = blobs(tmp_path)
     assert found == [str(number) for number in range(len(found))]
-    assert not is_open(event_files(tmp_path)[0])
+    assert not is_locked(event_files(tmp_path)[0])
 
 
 _WRITE_AND_DIE = """

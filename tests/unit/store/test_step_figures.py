@@ -10,9 +10,8 @@ import pytest
 from sqlalchemy import event, select, update
 
 from aworld_train.store import tables
-from aworld_train.store.attempts import set_aside
 from aworld_train.store.database import Database
-from aworld_train.store.loading import close_running, load, supersede
+from aworld_train.store.loading import close_running, load, set_aside, supersede
 from aworld_train.store.pruning import prune
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
