@@ -23,11 +23,10 @@ from aworld_train import __version__
 from aworld_train.atomic import check_writable, sha256_of
 from aworld_train.dataset.arrays import Numbers, as_integers, numbers
 from aworld_train.dataset.build_report import BuildReport
-from aworld_train.dataset.columns import Family, FamilyIndex
+from aworld_train.dataset.columns import Family, FamilyIndex, table_to_columns, to_columns
 from aworld_train.dataset.dropped_rows import DropList, listed
 from aworld_train.dataset.exclusion import Reference, read_reference, reference_files
 from aworld_train.dataset.external_sort import Spool
-from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.matches import parse_figure_variants
 from aworld_train.dataset.merging import DistinctTasks, Near
 from aworld_train.dataset.mix import Selection, quotas
@@ -39,17 +38,20 @@ from aworld_train.dataset.output import (
     write_manifest,
 )
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
-from aworld_train.dataset.progress import BuildProgress
+from aworld_train.dataset.progress import BuildProgress, known_rows
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.sources.options import user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS, SplitAssignment, cut
+from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError, options_as_arguments
 
 DROPPED = "dropped.jsonl"
 
 MAX_EXAMPLE_CHARS = 300
+BATCH_TASKS = 4096
+BATCH_CHARS = 8 << 20
 
 _MAX_REASONS = 5
 
@@ -111,7 +113,6 @@ def build(
 
 
 def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildReport:
-    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done."""
     plan.check()
     plan = plan.with_shared_options()
     check_replaceable(plan.out)
@@ -141,11 +142,10 @@ class Build:
         # Load all sources first: reading one can take long, and an error in another should be found before.
         sources = [(find_source(source.name), source.options) for source in plan.sources]
         with DropList(self.folder / DROPPED, plan.strict) as drops:
-            with short_lived_tasks():
-                gathered = [self._gather(number, *source, drops) for number, source in enumerate(sources)]
+            seen = [self._gather(number, *source, drops) for number, source in enumerate(sources)]
             self.reference.check_comparable(self.families)
             near = self._near()
-            kept = sum(count.kept for count in gathered)
+            kept = sum(seen) - drops.reasons.total()
             self.progress.begin("finding near-duplicates" if near else "finding repeats", kept)
             self.distinct.find(self.reference, near, drops)
         for options in (source.options for source in plan.sources):
@@ -159,9 +159,9 @@ class Build:
         with ThreadPoolExecutor(max_workers=1) as hasher:
             # Hashing releases the interpreter's lock, so rows are made at the same time.
             files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
-            rows, levels = self._write(self._account(gathered, drops))
+            rows, levels = self._write(self._account(sum(seen), drops))
             self.progress.begin("hashing the files")
-            report = self._report(gathered, drops, rows, levels, files.result())
+            report = self._report(seen, drops, rows, levels, files.result())
         if self.attached:
             self.progress.begin("copying the attachments")
         copy_attachments(
@@ -170,10 +170,40 @@ class Build:
         )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
 
-    def _gather(self, number: int, source: Source, options: SourceOptions, drops: DropList) -> GatheredCounts:
-        self.progress.begin(f"reading {self.plan.sources[number].name}")
+    def _gather(self, number: int, source: Source, options: SourceOptions, drops: DropList) -> int:
+        """Take everything that a source yields; returns how many pieces of input that were."""
+        progress = self.progress
+        progress.begin(f"reading {self.plan.sources[number].name}")
         options = replace(options, workspace=self.folder.parent / f"made-{number}")
-        return gather(source, options, number, self.families, self.spool, drops, self.progress)
+        seen, tasks, size, file = 0, list[Task](), 0, ""
+        for item in source(options):
+            rows, item_file = (
+                (len(item), item.shared[0].file) if isinstance(item, TaskTable) else (1, item.file)
+            )
+            if item_file != file:
+                file, progress.phase, progress.total = (
+                    item_file,
+                    f"reading {item_file}",
+                    known_rows(options.read),
+                )
+            seen += rows
+            progress.rows += rows
+            if isinstance(item, Dropped):
+                drops.drop(item)
+                continue
+            if isinstance(item, Task):
+                tasks.append(item)
+                size += len(item.message) + sum(map(len, item.images))
+                if len(tasks) < BATCH_TASKS and size <= BATCH_CHARS:
+                    continue
+            if tasks:
+                self.spool.add(to_columns(tasks, number, self.families, options.seed))
+                tasks, size = [], 0
+            if isinstance(item, TaskTable):
+                self.spool.add(table_to_columns(item, number, self.families, options.seed))
+        if tasks:
+            self.spool.add(to_columns(tasks, number, self.families, options.seed))
+        return seen
 
     def _near(self) -> Near | None:
         if not (self.plan.dedupe or self.plan.against):
@@ -256,8 +286,8 @@ class Build:
                     written[name] += np.bincount(codes[in_split], minlength=len(families))
         return written
 
-    def _account(self, gathered: Sequence[GatheredCounts], drops: DropList) -> str:
-        seen, counts = sum(count.seen for count in gathered), self.distinct.counts
+    def _account(self, seen: int, drops: DropList) -> str:
+        counts = self.distinct.counts
         reasons = "; ".join(f"{reason}: {count}" for reason, count in drops.reasons.most_common(_MAX_REASONS))
         return (
             f"{seen} pieces of input were seen, {drops.reasons.total()} dropped"
@@ -268,15 +298,14 @@ class Build:
 
     def _report(
         self,
-        gathered: Sequence[GatheredCounts],
+        seen: Sequence[int],
         drops: DropList,
         rows: Mapping[str, int],
         levels: Mapping[str, Mapping[str, int]],
         files: Sequence[Sequence[Mapping[str, str]]],
     ) -> BuildReport:
         plan, counts = self.plan, self.distinct.counts
-        seen = sum(count.seen for count in gathered)
-        kept = seen - drops.reasons.total()
+        kept = sum(seen) - drops.reasons.total()
         examples = [listed(example, MAX_EXAMPLE_CHARS) for example in counts.figure_variant_examples]
         merged: dict[str, Any] = vars(counts) | {"figure_variant_examples": examples}
         return BuildReport(
@@ -284,11 +313,11 @@ class Build:
             sources=[
                 {
                     **source.to_json(),
-                    "seen": count.seen,
+                    "seen": count,
                     "files": read,
                     "unused_columns": source.options.unused_columns,
                 }
-                for source, count, read in zip(plan.sources, gathered, files, strict=True)
+                for source, count, read in zip(plan.sources, seen, files, strict=True)
             ],
             seed=plan.seed,
             limit=plan.limit,
@@ -296,7 +325,7 @@ class Build:
             dedupe=plan.dedupe,
             figure_variants=plan.figure_variants and plan.figure_variants.value,
             against_files=_with_hashes(self.reference.files),
-            seen=seen,
+            seen=sum(seen),
             kept=kept,
             dropped=dict(sorted(drops.reasons.items())),
             **merged,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.faults import RowCheck
-from aworld_train.dataset.lengths import PromptLengths, PromptTokens
+from aworld_train.dataset.lengths import PromptLengths, prompt_lengths, prompt_tokenizer, summary
 from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError, DatasetNotFound
 from aworld_train.recipe.locate import commands_for
@@ -60,8 +60,9 @@ def check_file(
     path = Path(path)
     with open_parquet(path) as file:
         version = check_schema(file.schema_arrow, str(path))
-        tokens = None if model is None else PromptTokens(Path(model), max_prompt_tokens, note)
-        if tokens is not None:
+        tokenizer = None if model is None else prompt_tokenizer(Path(model), note)
+        lengths = Counter[int]()
+        if tokenizer is not None:
             note(f"Counting the tokens of {file.metadata.num_rows:,} prompts.")
         columns = [name for name in COLUMNS if name in file.schema_arrow.names]
         check, counts = RowCheck(str(path)), {name: Counter[str]() for name in _COUNTED}
@@ -69,10 +70,10 @@ def check_file(
         for batch in read_batches(file, path, columns):
             check.add(batch)
             for name, counter in counts.items():
-                counter.update(_counted(batch, name))
-            several_answers += _several_answers(batch)
-            if tokens is not None:
-                tokens.add(batch.column("prompt"))
+                counter.update(value_counts(batch, name))
+            several_answers += count_several_answers(batch)
+            if tokenizer is not None:
+                lengths.update(prompt_lengths(tokenizer, batch.column("prompt").to_pylist()))
     if not check.rows:
         raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return FileSummary(
@@ -82,7 +83,7 @@ def check_file(
         several_answers=several_answers,
         schema_version=version,
         bytes=path.stat().st_size,
-        prompt_tokens=None if tokens is None else tokens.summary(),
+        prompt_tokens=None if tokenizer is None else summary(lengths, max_prompt_tokens),
     )
 
 
@@ -98,29 +99,29 @@ def check_files(paths: Sequence[str | Path]) -> FileSummary:
 
 
 def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
-    """The first rows of a file that training can read, as plain values."""
-    path = Path(path)
-    with open_parquet(path) as file:
-        check_schema(file.schema_arrow, str(path))
-        rows = (row for batch in read_batches(file, path) for row in batch.to_pylist())
-        return list(islice(rows, count))
+    rows = (row for batch in checked_batches(Path(path)) for row in batch.to_pylist())
+    return list(islice(rows, count))
 
 
 def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
     """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values."""
-    path = Path(path)
     ends: list[int] = []
-    with open_parquet(path) as file:
-        check_schema(file.schema_arrow, str(path))
-        for batch in read_batches(file, path):
-            indices = pc.struct_field(batch.column("extra_info"), "index")
-            position = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
-            if position >= 0 and len(batch):
-                return dict(batch.slice(position, 1).to_pylist()[0])
-            ends += [end for end in pc.min_max(indices).as_py().values() if end is not None]
+    for batch in checked_batches(Path(path)):
+        indices = pc.struct_field(batch.column("extra_info"), "index")
+        position = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
+        if position >= 0 and len(batch):
+            return dict(batch.slice(position, 1).to_pylist()[0])
+        ends += [end for end in pc.min_max(indices).as_py().values() if end is not None]
     if not ends:
         raise DatasetError(f"{path} has no rows.")
     raise DatasetNotFound(f"{path} has no task {index}: its tasks are {min(ends)} to {max(ends)}.")
+
+
+def checked_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that training can read."""
+    with open_parquet(path) as file:
+        check_schema(file.schema_arrow, str(path))
+        yield from read_batches(file, path, columns)
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -166,7 +167,8 @@ _COUNTED = {
 }
 
 
-def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
+def value_counts(batch: pa.RecordBatch, name: str) -> dict[str, int]:
+    """How many rows have each value of a column or of a field of ``extra_info``."""
     if name in batch.schema.names:
         values = batch.column(name)
     elif batch.column("extra_info").type.get_field_index(name) >= 0:
@@ -180,7 +182,7 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
     return {str(item["values"]): item["counts"] for item in counts if item["values"] not in (None, "")}
 
 
-def _several_answers(batch: pa.RecordBatch) -> int:
+def count_several_answers(batch: pa.RecordBatch) -> int:
     info = batch.column("extra_info")
     if info.type.get_field_index(GROUND_TRUTHS) < 0:
         return 0

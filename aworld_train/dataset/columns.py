@@ -10,9 +10,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import TEXT_LIST, binaries, lists_of_texts, numbers, texts
-from aworld_train.dataset.digests import DIGEST_BYTES, digest, id_from_key, question_keys
 from aworld_train.dataset.schema import LISTS
-from aworld_train.dataset.tasks import Shared, Task, TaskTable
+from aworld_train.dataset.tasks import (
+    DIGEST_BYTES,
+    Shared,
+    Task,
+    TaskTable,
+    digest,
+    id_from_key,
+    question_key,
+)
 from aworld_train.errors import DatasetError
 
 FLAT = pa.schema(
@@ -110,16 +117,15 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     family_numbers, afters, systems = families.place(source, table)
     families.lists.update(name for name in LISTS if any(getattr(table, name)))
-    subjects = texts(table.subject)
-    keys = question_keys(table.subject, subjects)
-    for position, shared in enumerate(table.shared):
-        if not shared.is_question:
-            keys[position] = table.subject[position].encode()
+    keys = [
+        (question_key(subject) if shared.is_question else subject).encode()
+        for subject, shared in zip(table.subject, table.shared, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(
         [
             binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
             numbers(family_numbers, pa.int32()),
-            subjects,
+            texts(table.subject),
             texts(afters),
             texts(systems),
             texts(table.answer),

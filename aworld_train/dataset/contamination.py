@@ -23,7 +23,7 @@ from rensa import RMinHash
 
 from aworld_train.dataset.arrays import Numbers
 from aworld_train.dataset.exclusion import subjects
-from aworld_train.dataset.matches import THRESHOLD, FigureVariants, MatchKind, QuestionMatch
+from aworld_train.dataset.matches import THRESHOLD, FigureVariants, MatchKind, MatchVerdict, QuestionMatch
 from aworld_train.dataset.near_duplicates import NearDuplicates
 from aworld_train.dataset.prefix_filter import UNKNOWN, RankedSets
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
@@ -37,11 +37,6 @@ _MIN_SHINGLES = MIN_WORDS - _PADDED
 _MIN_QUESTIONS = 6
 _KINDS = list(MatchKind)
 _NO_HASH = np.uint64(0)
-
-
-class MatchVerdict(NamedTuple):
-    match: QuestionMatch
-    is_left_out: bool
 
 
 class QuestionComparison:

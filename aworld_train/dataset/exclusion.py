@@ -10,9 +10,8 @@ import pyarrow as pa
 from aworld_train.dataset.arrays import binaries
 from aworld_train.dataset.check import open_parquet, read_batches
 from aworld_train.dataset.columns import FamilyIndex
-from aworld_train.dataset.digests import DIGEST_BYTES, digest
 from aworld_train.dataset.expressions import ExpressionError, normalize
-from aworld_train.dataset.tasks import TaskKind, question_key
+from aworld_train.dataset.tasks import DIGEST_BYTES, TaskKind, digest, question_key
 from aworld_train.errors import DatasetError
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import Numbers, numbers
-from aworld_train.dataset.digests import DIGEST_BYTES
+from aworld_train.dataset.tasks import DIGEST_BYTES
 
 MAX_HELD_BYTES = 112 << 20
 RUN_BYTES = 32 << 20

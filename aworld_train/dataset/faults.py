@@ -18,6 +18,8 @@ from aworld_train.errors import DatasetError
 
 ROLES = ("system", "user", "assistant", "tool")
 
+_ROLES, _USER, _ZERO = texts(ROLES), text("user"), numbers([0])[0]
+
 Row = dict[str, Any]
 
 
@@ -89,22 +91,6 @@ def _origin(row: Row) -> str:
     return f" ({info['file']}, line {info.get('line')})" if info.get("file") else ""
 
 
-def _no_data_source(batch: pa.RecordBatch) -> Mask:
-    return _empty(batch.column("data_source"))
-
-
-def _no_messages(batch: pa.RecordBatch) -> Mask:
-    return ~as_truths(pc.greater(pc.list_value_length(batch.column("prompt")), _ZERO))
-
-
-def _unknown_role(batch: pa.RecordBatch) -> Mask:
-    return _of_messages(batch, lambda messages: ~as_truths(pc.is_in(_field(messages, "role"), _ROLES)))
-
-
-def _blank_message(batch: pa.RecordBatch) -> Mask:
-    return _of_messages(batch, lambda messages: _blank(_field(messages, "content")))
-
-
 def _ends_otherwise(batch: pa.RecordBatch) -> Mask:
     prompts = batch.column("prompt")
     lengths = pc.list_value_length(prompts)
@@ -116,32 +102,14 @@ def _ends_otherwise(batch: pa.RecordBatch) -> Mask:
     return wrong
 
 
-def _no_answer(batch: pa.RecordBatch) -> Mask:
-    return _blank(_field(batch.column("reward_model"), "ground_truth"))
-
-
-def _hidden_answer(batch: pa.RecordBatch) -> Mask:
-    return ~as_truths(
-        pc.match_substring_regex(_field(batch.column("reward_model"), "ground_truth"), r"[\p{L}\p{N}]")
-    )
-
-
-def _blank_ground_truth(batch: pa.RecordBatch) -> Mask:
-    return _of_ground_truths(batch, lambda lists: _blank(pc.list_flatten(lists)))
-
-
 def _other_ground_truths(batch: pa.RecordBatch) -> Mask:
-    answers = _field(batch.column("reward_model"), "ground_truth")
+    answers = _answers(batch)
 
     def is_answer(lists: pa.Array) -> Mask:
         return as_truths(pc.equal(pc.list_flatten(lists), answers.take(pc.list_parent_indices(lists))))
 
     filled = _of_ground_truths(batch, lambda lists: np.ones(len(pc.list_flatten(lists)), dtype=bool))
     return filled & ~_of_ground_truths(batch, is_answer)
-
-
-def _no_index(batch: pa.RecordBatch) -> Mask:
-    return as_truths(_field(batch.column("extra_info"), "index").is_null())
 
 
 def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.RecordBatch], Mask]:
@@ -177,24 +145,40 @@ def _describe_blank(row: Row) -> str:
 
 
 CHECKS = (
-    FaultCheck(_no_data_source, lambda row: "has no data_source"),
-    FaultCheck(_no_messages, lambda row: "has an empty prompt"),
-    FaultCheck(_unknown_role, _describe_role),
-    FaultCheck(_blank_message, _describe_blank),
+    FaultCheck(lambda batch: _empty(batch.column("data_source")), lambda row: "has no data_source"),
+    FaultCheck(
+        lambda batch: ~as_truths(pc.greater(pc.list_value_length(batch.column("prompt")), _ZERO)),
+        lambda row: "has an empty prompt",
+    ),
+    FaultCheck(
+        lambda batch: _of_messages(
+            batch, lambda message: ~as_truths(pc.is_in(_field(message, "role"), _ROLES))
+        ),
+        _describe_role,
+    ),
+    FaultCheck(
+        lambda batch: _of_messages(batch, lambda messages: _blank(_field(messages, "content"))),
+        _describe_blank,
+    ),
     FaultCheck(
         _ends_otherwise,
         lambda row: (
             f"has a prompt that ends with a message of the {row['prompt'][-1]['role']}, not of the user"
         ),
     ),
-    FaultCheck(_no_answer, lambda row: "has no answer (reward_model.ground_truth)"),
     FaultCheck(
-        _hidden_answer,
+        lambda batch: _blank(_answers(batch)), lambda row: "has no answer (reward_model.ground_truth)"
+    ),
+    FaultCheck(
+        lambda batch: ~as_truths(pc.match_substring_regex(_answers(batch), r"[\p{L}\p{N}]")),
         lambda row: (
             f"has the answer {row['reward_model']['ground_truth']!r}, a placeholder for one that is kept hidden"
         ),
     ),
-    FaultCheck(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
+    FaultCheck(
+        lambda batch: _of_ground_truths(batch, lambda lists: _blank(pc.list_flatten(lists))),
+        lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}",
+    ),
     FaultCheck(
         _other_ground_truths,
         lambda row: (
@@ -202,7 +186,10 @@ CHECKS = (
             "scoring reads the list alone"
         ),
     ),
-    FaultCheck(_no_index, lambda row: "has no extra_info.index"),
+    FaultCheck(
+        lambda batch: as_truths(_field(batch.column("extra_info"), "index").is_null()),
+        lambda row: "has no extra_info.index",
+    ),
     FaultCheck(
         _unknown_name("scorer", check_scorer_name),
         lambda row: f"has an {_name_fault(row['extra_info']['scorer'], check_scorer_name)}",
@@ -212,8 +199,6 @@ CHECKS = (
         lambda row: f"has an {_name_fault(row['extra_info']['answer_schema'], check_schema_name)}",
     ),
 )
-
-_ROLES, _USER, _ZERO = texts(ROLES), text("user"), numbers([0])[0]
 
 
 def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> Mask:
@@ -232,6 +217,10 @@ def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask])
     if pa.types.is_nested(lists.type) and not pa.types.is_null(lists.type.value_type):
         rows[as_integers(pc.list_parent_indices(lists))[marked(lists)]] = True
     return rows
+
+
+def _answers(batch: pa.RecordBatch) -> pa.Array:
+    return _field(batch.column("reward_model"), "ground_truth")
 
 
 def _field(structs: pa.Array, name: str) -> pa.Array:

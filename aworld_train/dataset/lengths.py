@@ -1,13 +1,10 @@
 """Lengths of prompts in a model's tokens, as its chat template renders them."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from aworld_train.errors import ModelError, ModelNotFound
 
@@ -24,21 +21,12 @@ class PromptLengths:
     longer: int
 
 
-class PromptTokens:
-    def __init__(self, model: Path, max_tokens: int | None, note: Callable[[str], None]) -> None:
-        self._tokenizer = prompt_tokenizer(model, note)
-        self._max_tokens = max_tokens
-        self._lengths: Counter[int] = Counter()
-
-    def add(self, prompts: pa.Array) -> None:
-        self._lengths.update(prompt_lengths(self._tokenizer, prompts.to_pylist()))
-
-    def summary(self) -> PromptLengths:
-        marks = percentiles(self._lengths)
-        del marks["min"]
-        limit = float("inf") if self._max_tokens is None else self._max_tokens
-        longer = sum(count for length, count in self._lengths.items() if length > limit)
-        return PromptLengths(marks, self._max_tokens, longer)
+def summary(lengths: Mapping[int, int], most: int | None) -> PromptLengths:
+    """``lengths`` has how many prompts have each."""
+    marks = percentiles(lengths)
+    del marks["min"]
+    longer = sum(count for length, count in lengths.items() if most is not None and length > most)
+    return PromptLengths(marks, most, longer)
 
 
 def percentiles(counts: Mapping[int, int]) -> dict[str, int]:

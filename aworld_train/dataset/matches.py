@@ -47,3 +47,8 @@ class QuestionMatch(NamedTuple):
             MatchKind.figure_variant: f"has the words and not the figures of {self.name}",
         }[self.kind]
         return f"{text} ({self.share:.2f})"
+
+
+class MatchVerdict(NamedTuple):
+    match: QuestionMatch
+    is_left_out: bool

@@ -7,7 +7,7 @@ dropped, and near-duplicates are left out if the plan says so. Only positions ar
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +18,15 @@ from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.dropped_rows import DropList
 from aworld_train.dataset.exclusion import Reference
 from aworld_train.dataset.external_sort import Spool, SpoolPart, digest_numbers
-from aworld_train.dataset.matches import MatchKind
+from aworld_train.dataset.matches import MatchKind, MatchVerdict
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.tasks import Dropped
-
-if TYPE_CHECKING:
-    from aworld_train.dataset.contamination import MatchVerdict
 
 CONFLICT = "same question with another answer"
 
 MAX_EXAMPLES = 3
 
-Near = Callable[[str, str], "MatchVerdict | None"]
+Near = Callable[[str, str], MatchVerdict | None]
 """Compares a question, given with its name, with others."""
 
 
@@ -136,7 +133,7 @@ class DistinctTasks:
             distinct.append(position)
         return np.array(distinct, dtype=np.int64)
 
-    def _count(self, verdict: "MatchVerdict") -> None:
+    def _count(self, verdict: MatchVerdict) -> None:
         match verdict.match.kind:
             case MatchKind.near_duplicate:
                 self.counts.near_duplicates += 1
@@ -147,7 +144,7 @@ class DistinctTasks:
             case MatchKind.figure_variant:
                 self.counts.figure_variants_kept += 1
 
-    def _is_example(self, verdict: "MatchVerdict") -> bool:
+    def _is_example(self, verdict: MatchVerdict) -> bool:
         is_variant = verdict.match.kind is MatchKind.figure_variant
         return is_variant and len(self.counts.figure_variant_examples) < MAX_EXAMPLES
 

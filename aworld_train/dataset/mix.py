@@ -9,6 +9,8 @@ import numpy as np
 from aworld_train.dataset.arrays import Mask, Numbers
 from aworld_train.errors import DatasetError, UsageError
 
+_ALL = np.iinfo(np.int64).max
+
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
     without = [name for name, weight in weights if weight is None]
@@ -47,17 +49,13 @@ class Selection:
     def __init__(
         self, source_of_family: Sequence[int], quotas: Sequence[int] | None, limit: int | None
     ) -> None:
+        if quotas is None:
+            source_of_family, quotas = [0] * len(source_of_family), [_ALL if limit is None else limit]
         self._sources = np.array(source_of_family, dtype=np.int64)
-        self._quotas = None if quotas is None else np.array(quotas, dtype=np.int64)
-        self._limit = limit
+        self._quotas = np.array(quotas, dtype=np.int64)
         self._ranks = GroupCounter()
-        self._seen = 0
 
     def take(self, families: Numbers) -> Mask:
-        if self._quotas is None:
-            places = np.arange(self._seen, self._seen + len(families))
-            self._seen += len(families)
-            return places < self._limit if self._limit is not None else np.ones(len(families), dtype=bool)
         sources = self._sources[families]
         selected: Mask = self._ranks.next(sources) < self._quotas[sources]
         return selected

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from aworld_train.dataset.check import open_parquet, read_batches
+from aworld_train.dataset.check import count_several_answers, open_parquet, read_batches, value_counts
 from aworld_train.dataset.lengths import percentiles, prompt_lengths, prompt_tokenizer
-from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
+from aworld_train.dataset.schema import check_schema
 from aworld_train.errors import DatasetError
 
 COUNTED = ("data_source", "scorer", "answer_schema", "level", "split")
@@ -69,6 +70,7 @@ def statistics(
         counting = _Counting(tokenizer)
         note(f"Measuring {file.metadata.num_rows:,} rows.")
         for batch in read_batches(file, path, ["data_source", "prompt", "reward_model", "extra_info"]):
+            counting.count(batch)
             for start in range(0, len(batch), _SLICE_ROWS):
                 counting.add(batch.slice(start, _SLICE_ROWS).to_pylist())
     if not counting.rows:
@@ -87,8 +89,13 @@ class _Counting:
     lengths: dict[str, Counter[int]] = field(default_factory=dict)
     prompts: "array[int]" = field(default_factory=lambda: array("Q"))
 
+    def count(self, batch: pa.RecordBatch) -> None:
+        self.rows += len(batch)
+        self.several_answers += count_several_answers(batch)
+        for name, counter in self.counts.items():
+            counter.update(value_counts(batch, name))
+
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.rows += len(rows)
         prompts = [[message for message in row["prompt"] if message] for row in rows if row["prompt"]]
         answers = [(row["reward_model"] or {}).get("ground_truth") for row in rows]
         texts = ["\n".join(message["content"] or "" for message in prompt) for prompt in prompts]
@@ -102,16 +109,11 @@ class _Counting:
             )
             self._measure("answer tokens", map(len, encoded))
         for row, answer in zip(rows, answers, strict=True):
-            info = {**(row["extra_info"] or {}), "data_source": row["data_source"]}
-            for name, counter in self.counts.items():
-                # In files of other programs, fields of these names can hold numbers.
-                if (value := info.get(name)) not in (None, ""):
-                    counter[str(value)] += 1
             if answer:
-                self.answer_kinds[answer_kind(answer, str(info.get("scorer") or ""))] += 1
+                scorer = (row["extra_info"] or {}).get("scorer")
+                self.answer_kinds[answer_kind(answer, str(scorer or ""))] += 1
             else:
                 self.unanswered += 1
-            self.several_answers += len(info.get(GROUND_TRUTHS) or ()) > 1
 
     def statistics(self, path: Path) -> DatasetStatistics:
         return DatasetStatistics(
@@ -120,7 +122,7 @@ class _Counting:
             counts={name: dict(counter.most_common()) for name, counter in self.counts.items() if counter},
             answer_kinds=dict(self.answer_kinds.most_common()),
             lengths={measure: dict(sorted(counts.items())) for measure, counts in self.lengths.items()},
-            duplicates=_repeated(self.prompts),
+            duplicates=len(self.prompts) - len(np.unique(np.array(self.prompts, dtype=np.uint64))),
             unanswered=self.unanswered,
             several_answers=self.several_answers,
         )
@@ -133,10 +135,6 @@ class _Counting:
 def _fingerprint(prompt: str) -> int:
     text = " ".join(prompt.casefold().split())
     return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest())
-
-
-def _repeated(fingerprints: "array[int]") -> int:
-    return len(fingerprints) - len(np.unique(np.array(fingerprints, dtype=np.uint64)))
 
 
 def answer_kind(answer: str, scorer: str = "") -> str:

@@ -4,12 +4,16 @@ A source never skips anything silently: it yields one or the other for everythin
 build add up: ``kept + dropped == seen``.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple, Self
 
 import msgspec
+
+DIGEST_BYTES = 32
+_ID_CHARS = 16
 
 LEVEL_NOT_SELECTED = "level was not asked for"
 """The reason of records that are left out because of ``--level``, and are not faulty."""
@@ -51,10 +55,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     earlier: str = ""
     file: str = ""
     line: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.subject if self.kind is TaskKind.expression else question_key(self.subject)
 
 
 class Shared(NamedTuple):
@@ -121,3 +121,13 @@ def question_key(question: str) -> str:
     if "  " not in folded and folded.isprintable():
         return folded.strip(" ")
     return " ".join(folded.split())
+
+
+def digest(key: bytes, seed: int) -> bytes:
+    """The value that tasks are ordered by; it is equal for equal tasks only."""
+    return hashlib.sha256(b"%d\0%b" % (seed, key)).digest()
+
+
+def id_from_key(key: bytes) -> str:
+    """The id of a task whose record has none: the same in every build, whatever the seed."""
+    return hashlib.sha256(key).hexdigest()[:_ID_CHARS]

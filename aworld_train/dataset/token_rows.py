@@ -64,7 +64,7 @@ def write_token_rows(file: Path, rows: Iterable[TokenRow], vocabulary: str) -> T
         vocabulary,
     )
     schema = pa.schema(_COLUMNS, metadata={_FACTS: json.dumps(asdict(facts)).encode()})
-    table = pa.Table.from_pylist([_columns(row) for row in listed], schema)
+    table = pa.Table.from_pylist(list(map(vars, listed)), schema)
     pq.write_table(table, file, compression="zstd")
     return facts
 
@@ -91,7 +91,6 @@ def check_token_rows(files: Sequence[Path], model: Path | None, max_tokens: int)
 
 
 def token_rows_facts(file: Path) -> TokenRowsFile:
-    """The facts of a file; raises DatasetError for another one."""
     with open_parquet(file) as opened:
         facts = (opened.schema_arrow.metadata or {}).get(_FACTS)
     if facts is None:
@@ -103,7 +102,6 @@ def token_rows_facts(file: Path) -> TokenRowsFile:
 
 
 def read_token_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The ids and the mask of all rows, in the order of the files."""
     rows: list[dict[str, Any]] = []
     for path in files:
         with open_parquet(path) as file:
@@ -125,7 +123,3 @@ def vocabulary_digest(model: Path) -> str:
     by_id = {int(token): text for text, token in pairs}
     by_id |= {int(added["id"]): added["content"] for added in content.get("added_tokens", ())}
     return hashlib.sha256(json.dumps(sorted(by_id.items())).encode()).hexdigest()
-
-
-def _columns(row: TokenRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _COLUMNS}

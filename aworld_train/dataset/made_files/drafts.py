@@ -21,16 +21,9 @@ from aworld_train.dataset.made_files.questions import JOINS, QUESTIONS
 from aworld_train.dataset.made_files.tables import PLACES, TOPICS, YEARS, Column, Table, Topic, Value
 from aworld_train.errors import UsageError
 
-FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = (
-    "folder",
-    "zip",
-    "nested-zip",
-    "note",
-    "picture",
-    "recording",
-)
-WAYS = (FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING)
+WAYS = ("folder", "zip", "nested-zip", "note", "picture", "recording")
 """How the document of level 2 is found, or the thing in it that is asked about."""
+FOLDER, ARCHIVE, NESTED, NOTE, PICTURE, RECORDING = WAYS
 
 _READ_EXACTLY = tuple(kind for kind in TABLES if kind not in PICTURES)
 TAGS = ((*TABLES, SPEECH), WAYS, tuple(QUESTIONS), tuple(JOINS))
@@ -45,12 +38,9 @@ Tags = tuple[str, ...]
 
 
 class Draft(NamedTuple):
-    """A task before it has a number.
+    """A task before it has a number; ``holder`` is the document with the answer, ``archive.zip/name`` if packed.
 
-    Attributes:
-        files: The content of each file, by its path below the folder of attachments; those in a folder of their own
-            have to be found there, the others are named with the question.
-        holder: The document with the answer, as ``archive.zip/name`` where it is packed.
+    ``files`` are contents by path below the folder of attachments. Those in a folder of their own have to be found.
     """
 
     question: str
@@ -61,14 +51,7 @@ class Draft(NamedTuple):
 
 
 class Drafting(NamedTuple):
-    """What a draft is made with.
-
-    Attributes:
-        name: Of this draft alone.
-        at: The folder of attachments, as tools see it.
-        tags: The tags that it may have.
-        max_rows: Of the list in a document.
-    """
+    """What a draft is made with; ``at`` is the folder of attachments as tools see it."""
 
     rng: Random
     name: str
@@ -84,7 +67,6 @@ class Drafting(NamedTuple):
         return self.rng.choice(allowed)
 
     def one_document(self) -> Draft:
-        """Level 1."""
         kind = self.choose((*TABLES, SPEECH))
         file = f"{self.name}.{kind}"
         if kind == SPEECH:
@@ -98,7 +80,6 @@ class Drafting(NamedTuple):
         return Draft(text, answer, {file: content}, file, (kind, question_name))
 
     def found_document(self) -> Draft:
-        """Level 2."""
         way = self.choose(WAYS if "value" in self.tags else (FOLDER, ARCHIVE, NESTED, NOTE))
         if way in (PICTURE, RECORDING):
             return self._shown_thing(way)
@@ -131,7 +112,7 @@ class Drafting(NamedTuple):
         return self._in_package(way, lists, names[chosen], text, answer, tags)
 
     def joined_documents(self) -> Draft:
-        """Level 3: the fee of each group is in one of two lists, and a note says which of these is valid."""
+        """The fee of each group is in one of two lists, and a note says which of these is valid."""
         way, question_name = self.choose((FOLDER, ARCHIVE)), self.choose(tuple(JOINS))
         groups = self.rng.sample(PLACES["latin"], 5)
         kind = self.choose(_READ_EXACTLY)

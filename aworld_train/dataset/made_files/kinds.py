@@ -145,7 +145,6 @@ def can_say(number: object) -> bool:
 
 
 def speech(number: str) -> bytes:
-    """A recording in which the digits of a number are said."""
     if shutil.which("flite") is None:
         raise CannotMake("flite, which speaks, is not installed: apt-get install flite")
     text = " ".join(_DIGITS[digit] for digit in number)

@@ -62,7 +62,6 @@ def xlsx(table: Table) -> bytes:
 
 
 def pptx(table: Table) -> bytes:
-    """A slide with a table for every six rows."""
     parts = {"ppt/presentation.xml": ""}
     for start in range(0, len(table.rows), _PAGE_ROWS):
         shown = replace(table, rows=table.rows[start : start + _PAGE_ROWS])
@@ -123,7 +122,6 @@ def ods(table: Table) -> bytes:
 
 
 def epub(table: Table) -> bytes:
-    """A chapter for every six rows."""
     sentences = table.sentences
     starts = range(0, len(sentences), _PAGE_ROWS)
     items = "".join(

@@ -119,7 +119,6 @@ class Table:
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence for each row, for documents without tables."""
         labels = self.header[1:]
         return [
             f"{row[0]}: {', '.join(f'{label} {value}' for label, value in zip(labels, row[1:], strict=True))}."

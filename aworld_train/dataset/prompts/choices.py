@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from aworld_train.dataset.prompts import prompt_text
 from aworld_train.errors import UsageError
 
 _PLACEHOLDER = re.compile(r"\{(question|label|choice|labels)\}")
@@ -19,10 +18,6 @@ class AnswerChoice(NamedTuple):
     label: str
     text: str
     is_number: bool = False
-
-
-def default_template() -> str:
-    return prompt_text("choices.txt")
 
 
 def check_template(template: str, name: str) -> None:
@@ -41,14 +36,6 @@ def check_template(template: str, name: str) -> None:
     else:
         return
     raise UsageError(f"The choices prompt {name} cannot be used: a template {problem}.")
-
-
-def shows_labels(template: str) -> bool:
-    return "{label}" in template
-
-
-def shows_choices(template: str) -> bool:
-    return "{choice}" in template
 
 
 def fill_template(template: str, question: str, choices: Sequence[AnswerChoice]) -> str:

@@ -5,7 +5,7 @@ a `TaskTable`, which stands for many tasks. A user-defined source is named ``mod
 ``path/to/file.py:function`` and is used like those of the table.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -25,37 +25,30 @@ Source = Callable[[SourceOptions], Iterator["Task | Dropped | TaskTable"]]
 class SourceEntry:
     """A source of this package; setting a field of `SourceOptions` that it does not use is refused."""
 
-    function: str
-    uses: frozenset[str]
+    uses: Set[str]
     about: str
 
 
-_PACKAGE = "aworld_train.dataset.sources"
 _ALWAYS = {"scorer", "answer_schema", "system"}
 _TABLE = {"files", "columns", "levels", "choices_prompt", "attachments_at"}
 _TEXT = _TABLE | {"encoding"}
 
 
-def _entry(function: str, uses: set[str], about: str) -> SourceEntry:
-    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), about)
-
-
 SOURCES: dict[str, SourceEntry] = {
-    "gaia": _entry(
-        "gaia:gaia", {"files", "part", "levels", "attachments_at"}, "a local snapshot of the GAIA dataset"
+    "gaia": SourceEntry(
+        {"files", "part", "levels", "attachments_at"}, "a local snapshot of the GAIA dataset"
     ),
-    "gsm8k": _entry("gsm8k:gsm8k", {"files", "tasks"}, "GSM8K's JSONL files"),
-    "jsonl": _entry("jsonl:jsonl", _TEXT, "JSON lines with id, query, answer, scorer, answer_schema"),
-    "csv": _entry("csv:csv", _TEXT, "CSV files with a header"),
-    "parquet": _entry("parquet:parquet", _TABLE, "parquet files"),
-    "hf": _entry("hf:hf", _TABLE | {"part", "config"}, "a Hugging Face dataset by name or directory"),
-    "arithmetic": _entry("arithmetic:arithmetic", set(), "made-up expressions, no file"),
-    "files": _entry(
-        "files:files",
-        {"levels", "tags", "max_rows", "attachments_at"},
-        "documents that it makes, and asks about",
+    "gsm8k": SourceEntry({"files", "tasks"}, "GSM8K's JSONL files"),
+    "jsonl": SourceEntry(_TEXT, "JSON lines with id, query, answer, scorer, answer_schema"),
+    "csv": SourceEntry(_TEXT, "CSV files with a header"),
+    "parquet": SourceEntry(_TABLE, "parquet files"),
+    "hf": SourceEntry(_TABLE | {"part", "config"}, "a Hugging Face dataset by name or directory"),
+    "arithmetic": SourceEntry(set(), "made-up expressions, no file"),
+    "files": SourceEntry(
+        {"levels", "tags", "max_rows", "attachments_at"}, "documents that it makes, and asks about"
     ),
 }
+"""The sources of this package, each a function in the module of its name."""
 
 
 def find_source(name: str) -> Source:
@@ -63,8 +56,8 @@ def find_source(name: str) -> Source:
         from aworld_train.dataset.sources.user_source import load_source
 
         return load_source(name)
-    module, _, function = _find_entry(name).function.partition(":")
-    return getattr(import_module(module), function)  # type: ignore[no-any-return]
+    _find_entry(name)
+    return getattr(import_module(f"{__name__}.{name}"), name)  # type: ignore[no-any-return]
 
 
 def check_options(name: str, options: SourceOptions) -> None:
@@ -80,7 +73,7 @@ def check_options(name: str, options: SourceOptions) -> None:
         field, value = option_field.name, getattr(options, option_field.name)
         if field == "files" and field in entry.uses and not value:
             raise UsageError(f"The source {name} reads {entry.about}: give it {option.flag}.")
-        if field not in entry.uses and value != default_value(option_field):
+        if field not in entry.uses | _ALWAYS and value != default_value(option_field):
             users = ", ".join(user for user, other in SOURCES.items() if field in other.uses)
             raise UsageError(
                 f"The source {name} ({entry.about}) has no use for {option.flag}; leave it out. It is for {users}."

@@ -4,15 +4,14 @@ Several are a list, or one of the mappings of public datasets: SQuAD's ``{text: 
 TriviaQA's ``{value: ..., aliases: [...]}``, DROP's ``{spans: [...]}``, Search-R1's ``{target: [...]}``.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 
 from aworld_train.dataset.sources.values import (
     HIDDEN_ANSWER,
     NO_ANSWER,
     UnusableRecord,
-    WrittenNumber,
     answer_text,
+    parsed_json,
 )
 
 NOT_A_LIST = "ground_truths is not a list"
@@ -69,9 +68,5 @@ def _values_inside(mapping: Mapping[str, object]) -> Iterator[object]:
 
 
 def _parsed(value: object) -> object:
-    if not (isinstance(value, str) and value.lstrip().startswith("[")):
-        return value
-    try:
-        return json.loads(value, parse_float=WrittenNumber)
-    except (ValueError, RecursionError):
-        raise UnusableRecord(NOT_A_LIST) from None
+    is_list = isinstance(value, str) and value.lstrip().startswith("[")
+    return parsed_json(str(value), NOT_A_LIST) if is_list else value

@@ -5,7 +5,6 @@ label, any of these as a JSON text, or a column for each. The answer is a label,
 counted from 0. Where that leaves a doubt the record is not used.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
@@ -19,6 +18,7 @@ from aworld_train.dataset.sources.values import (
     WrittenNumber,
     answer_text,
     label_text,
+    parsed_json,
 )
 from aworld_train.errors import DatasetError
 
@@ -41,7 +41,7 @@ def choices_of(fields: Mapping[str, object]) -> list[AnswerChoice]:
             if fields.get(field) not in (None, "")
         }
     if isinstance(value, str):
-        value = _parsed(value)
+        value = parsed_json(value, NOT_CHOICES) if value.strip() else None
     if not value:
         return []
     labels, texts = _labels_and_texts(value)
@@ -125,13 +125,6 @@ def _without_label_in_text(choices: list[AnswerChoice]) -> list[AnswerChoice]:
             return choices
         texts.append(choice.text[match.end() :])
     return [choice._replace(text=text) for choice, text in zip(choices, texts, strict=True)]
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text, parse_float=WrittenNumber) if text.strip() else None
-    except (ValueError, RecursionError):
-        raise UnusableRecord(NOT_CHOICES) from None
 
 
 def _bare_label(text: str) -> str:

@@ -58,7 +58,8 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         tasks = hidden = 0
         for path in files:
             options.opened(path)
-            for item in reader.tasks(_with_files(_records(path), folder), path.name):
+            read = parquet_records if path.suffix == ".parquet" else json_records
+            for item in reader.tasks(_with_files(read(path, _plan), folder), path.name):
                 if isinstance(item, Task):
                     tasks += 1
                     for attachment in item.attachments:
@@ -68,10 +69,6 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
                 yield item
         if hidden and not tasks:
             raise DatasetError(_REFUSED.format(what=f"not one question in {folder} has its answer"))
-
-
-def _records(path: Path) -> Iterator[Record]:
-    return parquet_records(path, _plan) if path.suffix == ".parquet" else json_records(path, _plan)
 
 
 def _plan(names: tuple[str, ...], where: str) -> ColumnPlan:

@@ -33,7 +33,6 @@ _TASKS = ("annotations", "questions")
 
 
 def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """The tasks of GSM8K's JSONL files, by ``options.tasks``: ``annotations`` or ``questions``."""
     if options.tasks not in _TASKS:
         raise UsageError(f"--tasks {options.tasks!r} is not one of {', '.join(_TASKS)}.")
     read = annotation_tasks if options.tasks == "annotations" else question_tasks
@@ -161,15 +160,12 @@ def _answer(value: Fraction) -> str:
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, str] | Dropped]]:
     for line, raw in read_lines(path):
-        yield (
-            line,
-            Dropped(path.name, line, "", "line is too long")
-            if raw is None
-            else _parse_record(path.name, line, raw),
-        )
+        yield line, _parse_record(path.name, line, raw)
 
 
-def _parse_record(file: str, line: int, raw: bytes) -> dict[str, str] | Dropped:
+def _parse_record(file: str, line: int, raw: bytes | None) -> dict[str, str] | Dropped:
+    if raw is None:
+        return Dropped(file, line, "", "line is too long")
     reason = ""
     try:
         record = json.loads(raw)

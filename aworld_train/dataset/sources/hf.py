@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from aworld_train.dataset.sources.columns import Columns, FileColumns
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import BATCH_RECORDS, batch_records
@@ -47,7 +45,8 @@ def _records(name: str, options: SourceOptions, columns: FileColumns) -> Iterato
         plan = columns.plan(tuple(dataset.column_names), name)
         tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_RECORDS)
         features = dataset.features.to_dict() if dataset.features else {}
-        for record in batch_records(_batches(tables), plan, features, name):
+        batches = (batch for table in tables for batch in table.to_batches())
+        for record in batch_records(batches, plan, features, name):
             number = record[0]
             yield record
     except AworldTrainError:
@@ -56,11 +55,6 @@ def _records(name: str, options: SourceOptions, columns: FileColumns) -> Iterato
     except Exception as error:
         after = f" after {number} rows" if number else ""
         raise DatasetError(f"The dataset {name} cannot be read{after}: {_error_summary(error)}.") from error
-
-
-def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-    for table in tables:
-        yield from table.to_batches()
 
 
 def _load(name: str, options: SourceOptions) -> Any:

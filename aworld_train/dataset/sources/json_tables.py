@@ -17,7 +17,6 @@ from aworld_train.dataset.sources.repeated_keys import (
     colons_of_all,
     count_colons,
     may_have_escaped_colon,
-    repeated_key,
 )
 from aworld_train.dataset.sources.values import WrittenNumber
 from aworld_train.dataset.tasks import TaskTable
@@ -39,7 +38,6 @@ class _Shape(NamedTuple):
     decode: Callable[[bytes], Any]
     places: tuple[tuple[str, str], ...]
     unused: tuple[str, ...]
-    used: frozenset[str]
     colons: int
 
 
@@ -77,7 +75,7 @@ class Tables:
             values = {
                 attribute: [getattr(record, attribute) for record in records] for _, attribute in shape.places
             }
-            if _has_repeated_key(run, records, values.values(), shape):
+            if _may_repeat_key(run, records, values.values(), shape):
                 return None
         except (ValueError, RecursionError):
             return None
@@ -85,32 +83,13 @@ class Tables:
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
 
 
-def _has_repeated_key(
-    run: list[Line], records: list[Any], columns: Iterable[list[Any]], shape: _Shape
-) -> bool:
-    """Whether a line of a run has a key twice; the colons of the whole run settle it for nearly all runs."""
-    lines = [raw or b"" for _, raw in run]
-    whole = b"".join(lines)
+def _may_repeat_key(run: list[Line], records: list[Any], columns: Iterable[list[Any]], shape: _Shape) -> bool:
+    """Whether the colons of a run leave it open that a line has a key twice, which is then found line by line."""
+    whole = b"".join([raw or b"" for _, raw in run])
     unused = b"".join([getattr(record, attribute) for attribute in shape.unused for record in records])
     in_values = sum(map(colons_of_all, columns))
     expected = shape.colons * len(run) + count_colons(unused) + in_values
-    if count_colons(whole) == expected and not (in_values and may_have_escaped_colon(whole)):
-        return False
-    return any(
-        (count_colons(raw) != _expected_colons(record, shape) or may_have_escaped_colon(raw))
-        and repeated_key(raw, shape.used) is not None
-        for raw, record in zip(lines, records, strict=True)
-    )
-
-
-def _expected_colons(record: Any, shape: _Shape) -> int:
-    return (
-        shape.colons
-        + sum(count_colons(bytes(getattr(record, attribute))) for attribute in shape.unused)
-        + colons_of_all(
-            [getattr(record, attribute) for attribute in {attribute for _, attribute in shape.places}]
-        )
-    )
+    return count_colons(whole) != expected or bool(in_values and may_have_escaped_colon(whole))
 
 
 def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | None:
@@ -134,6 +113,5 @@ def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | No
         decoder.decode,
         places=tuple((field, attributes[column]) for field, column in plan.top),
         unused=tuple(attribute for name, attribute in attributes.items() if name not in used),
-        used=frozenset(used),
         colons=len(names) + colons_of_all(names),
     )

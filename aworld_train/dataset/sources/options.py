@@ -33,8 +33,8 @@ class UserOption:
         return f"--{self.key.replace('_', '-')}"
 
 
-def read_system_prompt(path: str | Path) -> str:
-    return _read_text("system prompt", path)
+def read_system_prompt(path: str | Path, *, may_be_empty: bool = False) -> str:
+    return _read_text("system prompt", path, may_be_empty=may_be_empty)
 
 
 def read_choices_prompt(path: str | Path) -> str:
@@ -43,13 +43,13 @@ def read_choices_prompt(path: str | Path) -> str:
     return text
 
 
-def _read_text(name: str, path: str | Path) -> str:
+def _read_text(name: str, path: str | Path, *, may_be_empty: bool = False) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"The {name} {path} cannot be read: {reason}.") from error
-    if not text:
+    if not (text or may_be_empty):
         raise UsageError(f"The {name} {path} is empty; leave it out for none.")
     return text
 

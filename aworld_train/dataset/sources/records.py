@@ -12,14 +12,8 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
-from aworld_train.dataset.prompts import with_attachments
-from aworld_train.dataset.prompts.choices import (
-    default_template,
-    fill_template,
-    question_with_choices,
-    shows_choices,
-    shows_labels,
-)
+from aworld_train.dataset.prompts import prompt_text, with_attachments
+from aworld_train.dataset.prompts.choices import fill_template, question_with_choices
 from aworld_train.dataset.sources.answers import right_answers
 from aworld_train.dataset.sources.choices import CHOICE_KEYS, choices_of, right_choice
 from aworld_train.dataset.sources.ids import IdMemory
@@ -73,7 +67,7 @@ class RecordReader:
         self._compose = compose
         self._levels = frozenset(options.levels)
         self._folder = options.attachments_at.rstrip("/")
-        self._choices_prompt = options.choices_prompt or default_template()
+        self._choices_prompt = options.choices_prompt or prompt_text("choices.txt")
         self._defaults = _SharedFields(
             scorer=options.scorer or scorer,
             answer_schema=options.answer_schema or DEFAULT_SCHEMA,
@@ -110,8 +104,8 @@ class RecordReader:
             choice = right_choice(
                 choices, others if answer_value is None else answer_value, f"{file}, line {line}"
             )
-            answer_value, others = choice.label if shows_labels(template) else choice.text, None
-            subject = question_with_choices(question, choices) if shows_choices(template) else question
+            answer_value, others = choice.label if "{label}" in template else choice.text, None
+            subject = question_with_choices(question, choices) if "{choice}" in template else question
             question = fill_template(template, question, choices)
         answer, ground_truths = right_answers(answer_value, others, structured=_reads_json(shared.scorer))
         system = shared.system or system or self._system

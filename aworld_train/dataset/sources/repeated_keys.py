@@ -19,7 +19,6 @@ class _Pairs(list[tuple[str, Any]]): ...
 
 
 def count_colons(raw: bytes) -> int:
-    """The colons of JSON texts."""
     if len(raw) < _MIN_NUMPY_BYTES:
         return raw.count(b":")
     return int(np.count_nonzero(np.frombuffer(raw, dtype=np.uint8) == _COLON))

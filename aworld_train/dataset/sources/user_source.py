@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aworld_train.dataset.sources.answers import right_answers
-from aworld_train.dataset.sources.columns import Columns, FileColumns, PlanFor
+from aworld_train.dataset.sources.columns import Columns, FileColumns
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import Record, RecordReader, printable
 from aworld_train.dataset.sources.values import UnusableRecord, check_encodable, read_query
@@ -33,7 +33,8 @@ def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]
         reader = RecordReader(options, origin.removesuffix(".py").rpartition(".")[2])
         for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
             if isinstance(item, Mapping):
-                record = _record(item, number, file_columns.plan, f"{spec}, item {number}")
+                plan = file_columns.plan(tuple(map(str, item)), f"{spec}, item {number}")
+                record: Record = (number, dict(item), plan.fields(item))
                 yield from (_checked(item, origin, number) for item in reader.tasks(iter([record]), origin))
             elif isinstance(item, Task | Dropped):
                 yield _checked(item, origin, number)
@@ -68,10 +69,6 @@ def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptio
             f"The source {spec!r} failed after {number} items, in {frame.filename}, line {frame.lineno}: "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def _record(item: Mapping[str, object], number: int, plan_for: PlanFor, where: str) -> Record:
-    return number, dict(item), plan_for(tuple(map(str, item)), where).fields(item)
 
 
 def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:

@@ -57,6 +57,13 @@ read_json: Callable[[str | bytes | msgspec.Raw], Any] = msgspec.json.Decoder(flo
 """What a JSON text stands for, with the digits of its numbers; raises `ValueError` or `RecursionError`."""
 
 
+def parsed_json(text: str, fault: str) -> Any:
+    try:
+        return json.loads(text, parse_float=WrittenNumber)
+    except (ValueError, RecursionError):
+        raise UnusableRecord(fault) from None
+
+
 def answer_text(value: object, *, structured: bool = False) -> str:
     """The ground truth as text; where the scorer reads JSON (``structured``), lists and mappings as such."""
     text = value if type(value) is str else _scalar(value)

@@ -222,10 +222,10 @@ def test_a_task_of_no_file_or_an_empty_one_is_an_error(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers")
-    from aworld_train.model import tokenizer
+    from tests.models import shipped_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
-    tokenizer.build().save_pretrained(folder)
+    shipped_tokenizer().save_pretrained(folder)
     return folder
 
 

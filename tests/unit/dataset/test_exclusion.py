@@ -256,7 +256,7 @@ def test_sorting_on_disk_makes_the_same_files(tmp_path: Path, monkeypatch: pytes
     ]
     source = write(tmp_path / "in.jsonl", rows)
     in_memory = build("jsonl", tmp_path / "a", files=[source])
-    monkeypatch.setattr("aworld_train.dataset.gathering.BATCH_TASKS", 16)
+    monkeypatch.setattr("aworld_train.dataset.builder.BATCH_TASKS", 16)
     monkeypatch.setattr("aworld_train.dataset.builder.Spool", lambda folder: small_spool(folder))
     on_disk = build("jsonl", tmp_path / "b", files=[source])
     assert on_disk.outputs == in_memory.outputs

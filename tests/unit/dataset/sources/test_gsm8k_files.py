@@ -9,7 +9,7 @@ import pytest
 
 from aworld_train.dataset import BuildReport, build, check_file
 from aworld_train.dataset.expressions import evaluate, normalize
-from aworld_train.reward import numeric_match
+from aworld_train.reward.number import numeric_match
 from tests.gsm8k import GSM8K, needs_gsm8k
 
 pytestmark = needs_gsm8k
