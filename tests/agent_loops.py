@@ -21,11 +21,11 @@ from aworld_train.adapter.episodes.player import EpisodePlayer
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
 from aworld_train.adapter.episodes.settings import episode_settings
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop
-from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
+from tests.models import shipped_tokenizer
 from tests.tool_servers import TOKEN, ServerProcess
 
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 MESSAGES = [{"role": "user", "content": "What is 6*7?"}]
 END = "<|im_end|>"
 
@@ -76,7 +76,7 @@ def sampled(text: str, seed: int | None = None) -> list[int]:
         return list(TOKENIZER.encode(text))
     rng = random.Random(seed)
     ids: list[int] = []
-    markers = (*tiny_tokenizer.SPECIAL, *tiny_tokenizer.MARKUP)
+    markers = TOKENIZER.get_added_vocab()
     while text:
         marker = next((m for m in markers if text.startswith(m)), None)
         size = len(marker) if marker else rng.randint(1, 2)

@@ -7,15 +7,15 @@ takes no arguments; an entry point in the group ``aworld_train.frameworks``, or 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.errors import ModelError, ModelNotFound, RecipeError, UsageError, suggestion
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
-from aworld_train.recipe.tree import KeyPath
+from aworld_train.recipe.tree import KeyPath, dotted, map_values
 from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.model import LanguageModel
 
@@ -100,16 +100,9 @@ class MemoryPlan:
 class StepRow(NamedTuple):
     """What a framework reports about one training step, or about the validation after it.
 
-    ``step`` 0 is the validation before training. ``figures`` have the names of ``metrics.jsonl`` and are left out where
-    a framework has none: ``loss`` (only where weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``,
-    ``teacher_kl`` (to a teacher, in nats a token), ``tokens_per_second`` (of each GPU), ``seconds`` (without the
-    validation), ``val_seconds``, ``staleness`` and ``max_staleness`` (over the episodes: steps by which the weights at
-    their start were older than those they trained), ``memory_gb``, ``trained_episodes``, ``padding_rows``, ``updates``
-    of the optimizer, ``clipped_updates`` (by gradient norm), ``clip_fraction`` (of tokens, by ratio), ``groups`` with
-    several samples, ``equal_groups`` (equal rewards), ``rejected_tokens`` and ``rejected_episodes`` (by the correction
-    for the engine's rounding), ``stale_episodes`` and ``stale_tokens`` (left out for weights that were too old),
-    ``lost_samplers`` (replaced), ``forwarded_tokens`` and ``saved_tokens`` (of updates in which rows share prefixes),
-    ``val_loss`` (of held-out rows).
+    ``step`` 0 is the validation before training. ``figures`` have the names of ``metrics.jsonl``, as
+    docs/reference/run-folder.md explains them, and are left out where a framework has none: also ``loss`` (only where
+    weights were updated), ``entropy``, ``grad_norm``, ``kl``, ``lr``, ``max_staleness`` and ``memory_gb``.
     """
 
     step: int
@@ -319,3 +312,33 @@ def _faults(recipe: Recipe, framework: TrainingFramework) -> Iterator[tuple[KeyP
     owned = dict(owned_faults(framework.name, framework.owned_keys, recipe.raw))
     yield from owned.items()
     yield from ((key, text) for key, text in framework.faults(recipe) if key not in owned)
+
+
+def owned_faults(
+    framework: str, owned: Mapping[str, str], raw: Mapping[str, Any]
+) -> Iterator[tuple[KeyPath, str]]:
+    """The raw keys of a recipe that are ``owned_keys``: the recipe's key, and one sentence for each."""
+    for path, value in map_values(raw):
+        key = dotted(path)
+        reason = _reason(path, owned)
+        if reason is not None:
+            yield (framework, *path), f"{framework}.{key} cannot be set: {reason.removesuffix('.')}."
+        elif not isinstance(value, Mapping) and (
+            part := next((pattern for pattern in owned if pattern.startswith(f"{key}.")), None)
+        ):
+            yield (
+                (framework, *path),
+                f"{framework}.{key} cannot be set as a whole, because {part} is part of it: "
+                f"{owned[part].removesuffix('.')}.",
+            )
+
+
+def _reason(path: KeyPath, owned: Mapping[str, str]) -> str | None:
+    for length in range(len(path), 0, -1):
+        covering = dotted(path[:length])
+        if covering in owned:
+            return owned[covering]
+        for pattern, reason in owned.items():
+            if "*" in pattern and fnmatchcase(covering, pattern):
+                return reason
+    return None

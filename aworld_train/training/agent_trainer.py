@@ -53,20 +53,13 @@ class AgentTrainer:
         train_engine_name: str = DEFAULT_FRAMEWORK,
     ):
         stop_if_loading()
-        self.agent = agent
-        self.config = config
-        self.reward_func = reward_func
-        self.train_dataset = train_dataset
-        self.test_dataset = test_dataset
-        self.run_path = str(run_path)
-        self.train_engine_name = train_engine_name
-        self.train_processor = self._processor(train_engine_name, self.run_path)
+        self.train_processor = self._processor(train_engine_name, str(run_path))
         with options_as_arguments(_ARGUMENTS):
             self.train_processor.check_agent(agent)
             self.train_processor.check_dataset(train_dataset, test_dataset)
             self.train_processor.check_reward(reward_func)
             self.train_processor.check_config(config)
-        self.train_processor.mark_initialized()
+        self.train_processor.initialized = True
 
     def train(self, **options: Any) -> Any:
         """Start the training, wait for its end and return the processor's result: for frameworks the run's summary."""

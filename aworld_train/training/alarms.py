@@ -13,7 +13,6 @@ from typing import Any
 from aworld_train.training.episode_counts import EpisodeCounts
 
 STEPS = 3
-"""For how many steps in a row a sign has to last."""
 _MAX_ENTROPY, _MAX_ENTROPY_SHARE = 0.02, 0.05  # nats a token; of the first step's
 _EXACT, MAX_EXACT_DIFFERENCE = 1e-4, 1e-3
 """Of a token's probability: in fp32 the two agree within 1e-5 (docs/architecture.md)."""
@@ -50,8 +49,6 @@ class Alarm:
 
 
 class AlarmWatch:
-    """Looks at the trained steps of a run, each once and in order."""
-
     def __init__(self) -> None:
         self.alarms: list[Alarm] = []
         self._streaks: Counter[str] = Counter()

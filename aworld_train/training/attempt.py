@@ -128,10 +128,8 @@ class Attempt:
                 progress.note(self._stop_request.early)
                 return
             done, planned = self.summary.steps_done, self.summary.steps_planned
-            checkpoint = self.folder.last_checkpoint()
-            advice = (
-                f"continue from step {checkpoint.step} with --resume" if checkpoint else "no checkpoint yet"
-            )
+            saved = self.folder.saved_step
+            advice = f"continue from step {saved} with --resume" if saved else "no checkpoint yet"
             error_type = type(error)
             if self._stop_request.fulfilled:
                 error_type = Preempted
@@ -175,9 +173,7 @@ class Attempt:
         if reason := self._reason_to_stop_early():
             self._stop_request.stop_early(reason, max(self._record.qualities))
         phase, step, counts = self._record.current()
-        checkpoint = self.folder.last_checkpoint()
-        saved = checkpoint.step if checkpoint else 0
-        if reason := self._stop_request.reason(saved, self._record.rows.last_trained):
+        if reason := self._stop_request.reason(self.folder.saved_step, self._record.rows.last_trained):
             return reason
         played = f", with {counts.episodes} of {self._status.expected[phase]} episodes played"
         return self._stall.reason(

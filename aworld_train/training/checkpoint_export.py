@@ -153,7 +153,6 @@ def _check_hub(repository: str) -> None:
 def _write(
     run: RecordedRun, checkpoint: StoredCheckpoint, folder: Path, *, dtype: str | None, adapter: bool
 ) -> Path:
-    """Write into ``folder``; returns the model whose weights it has."""
     model, of_lora = find(run.framework).extract_model(checkpoint.path, folder.parent)
     if adapter:
         if of_lora is None:
@@ -191,7 +190,6 @@ def _prove(folder: Path, source: Path, run: RecordedRun) -> dict[str, Any]:
 
 
 def _push(folder: Path, repository: str, step: int) -> str:
-    """Push a folder to the hub; returns the address of the commit."""
     import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.utils.tqdm import disable_progress_bars

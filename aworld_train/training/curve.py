@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,30 @@ def draw_curve(run_dir: Path) -> Path | None:
         return None
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     trained = [row for row in rows if "reward" in row]
-    if not trained:
-        return _draw_losses(run_dir, rows)
-    measured = [row for row in rows if "val_accuracy" in row]
+    if not trained and not any("loss" in row for row in rows):
+        return None
     figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
     axes = figure.add_subplot()
+    axes.set_xlabel("training step")
+    axes.set_title(run_dir.name, loc="left")
+    axes.grid(alpha=0.25)
+    if trained:
+        _draw_episodes(axes, rows, trained)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        _draw_losses(axes, rows)
+    path = run_dir / NAME
+    figure.savefig(path)
+    return path
+
+
+def _draw_episodes(axes: Any, rows: Sequence[dict[str, Any]], trained: Sequence[dict[str, Any]]) -> None:
+    measured = [row for row in rows if "val_accuracy" in row]
     steps = [row["step"] for row in trained]
     axes.plot(steps, [row["reward"] for row in trained], color="#9aa5b1", label="reward while training")
     axes.plot(
         steps,
-        [_calls_per_episode(row) for row in trained],
+        [row["tool_calls"] / row["episodes"] if row.get("episodes") else math.nan for row in trained],
         color="#d98e04",
         linestyle="--",
         label="tool calls per episode",
@@ -53,39 +68,19 @@ def draw_curve(run_dir: Path) -> Path | None:
             ha="center",
             color="#1f6feb",
         )
-    axes.set_xlabel("training step")
     axes.set_ylim(0, max(1.1, *axes.get_ylim()))
     axes.margins(x=0.06)  # room for the first and the last label
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.25)
     axes.legend(loc="lower right", frameon=False)
-    axes.set_title(run_dir.name, loc="left")
-    path = run_dir / NAME
-    figure.savefig(path)
-    return path
 
 
-def _draw_losses(run_dir: Path, rows: Sequence[dict[str, Any]]) -> Path | None:
-    """The curve of supervised training; None without a step."""
-    from matplotlib.figure import Figure
-
-    if not any("loss" in row for row in rows):
-        return None
-    figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
-    axes = figure.add_subplot()
+def _draw_losses(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     styles = {"loss": ("loss while training", "#9aa5b1", ""), "val_loss": ("held-out loss", "#1f6feb", "o")}
     for name, (label, color, marker) in styles.items():
         points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=label)
-    axes.set_xlabel("training step")
     axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    axes.set_title(run_dir.name, loc="left")
-    path = run_dir / NAME
-    figure.savefig(path)
-    return path
 
 
 def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) -> None:
@@ -118,7 +113,3 @@ def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) ->
     content = io.BytesIO()
     picture.savefig(content, format="png")
     write_bytes(out, content.getvalue(), 0o644)
-
-
-def _calls_per_episode(row: dict[str, Any]) -> float:
-    return float(row["tool_calls"] / row["episodes"]) if row.get("episodes") else float("nan")

@@ -38,6 +38,10 @@ class RunEnvironment:
     def variables(self) -> dict[str, str]:
         return {"MCP_SERVER_URL": self.url, "MCP_SERVER_TOKEN": self.token}
 
+    def answers(self) -> bool:
+        """Whether it answers right now; one that a cassette replaces always does."""
+        return self.replayed or env.probe(env.health_url(self.url), _PROBE_SECONDS)
+
 
 NO_TOOLS = RunEnvironment(_UNUSED_URL, "", replayed=True)
 
@@ -66,14 +70,12 @@ def run_environment(
 
 
 def check_selection(recipe: Recipe, environment: RunEnvironment) -> None:
-    """Compare the names in ``agent.tools`` with those of the environment's tools."""
     selection = ToolSelection.read(asdict(recipe.agent.tools))
     if recipe.env.backend is not EnvBackend.none and (selection.include or selection.exclude):
         selection.check([tool["function"]["name"] for tool in tools_of(recipe, environment)])
 
 
 def tools_of(recipe: Recipe, environment: RunEnvironment) -> list[dict[str, Any]]:
-    """All tools of the servers that the recipe names, as function schemas."""
     section = recipe.env
     headers = tool_headers(environment.token, section.servers)
     server = ToolServer(environment.url, headers, connect_timeout=section.ready_timeout)
@@ -174,11 +176,6 @@ def find_environment(recipe: Recipe) -> RunEnvironment:
     return RunEnvironment(url, recipe.env.token or settings.get("MCP_SERVER_TOKEN", ""))
 
 
-def answers(environment: RunEnvironment) -> bool:
-    """Whether an environment answers right now; one that a cassette replaces always does."""
-    return environment.replayed or env.probe(env.health_url(environment.url), _PROBE_SECONDS)
-
-
 class HealthWatch:
     """Probes the environment every two seconds and reports when it has not answered for ``timeout`` seconds."""
 
@@ -188,17 +185,15 @@ class HealthWatch:
         self._timeout = timeout
         self._next_probe = 0.0
         self._silent_since: float | None = None
-        self.interruptions = 0
 
     def failure_reason(self) -> str | None:
         now = time.monotonic()
-        if now >= self._next_probe and not self._environment.replayed:
+        if now >= self._next_probe:
             self._next_probe = now + _PROBE_SECONDS
-            if env.probe(self._url, _PROBE_SECONDS):
+            if self._environment.answers():
                 self._silent_since = None
             elif self._silent_since is None:
                 self._silent_since = now
-                self.interruptions += 1
         if self._silent_since is None or now - self._silent_since < self._timeout:
             return None
         return (
@@ -206,9 +201,6 @@ class HealthWatch:
             f"(env.recovery_timeout is {self._timeout:g}). No unfinished episode was trained on. Start the "
             "environment again and continue with --resume."
         )
-
-    def answers(self) -> bool:
-        return answers(self._environment)
 
     @property
     def silent(self) -> bool:

@@ -94,7 +94,6 @@ class EpisodeCounts:
         self.correct_with_tool += correct if figures.tool_calls else 0.0
 
     def counts(self, name: str) -> dict[str, int]:
-        """What one of ``COUNTS`` counts, by kind."""
         return {kind: count for (figure, kind), count in self.kinds.items() if figure == name}
 
     def _compare(self, figures: EpisodeFigures, reward: float) -> None:

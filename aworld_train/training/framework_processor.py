@@ -105,7 +105,6 @@ class FrameworkProcessor(TrainerProcessor):
         loaded = self._load(loaded, given) if given else loaded
         self._model = run_model(loaded.recipe, Path(self.run_path), self.run_dir(loaded.recipe))
         recipe = with_model(loaded.recipe, self._model)
-        loaded = replace(loaded, recipe=recipe)
         check_model(recipe.model.location)
         check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
         self.data = check_data(recipe)
@@ -113,13 +112,11 @@ class FrameworkProcessor(TrainerProcessor):
             # The steps are known only with the data. A resumed run has the same, because its data must not change.
             steps = recipe.trainer.epochs * (self.data["train"].rows // recipe.trainer.batch_size)
             recipe = replace(recipe, trainer=replace(recipe.trainer, steps=max(1, steps)))
-            loaded = replace(loaded, recipe=recipe)
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
         recipe = with_teacher(recipe, self._framework)
-        loaded = replace(loaded, recipe=recipe)
         self._plan = self._framework.compile(recipe, self.run_dir(recipe))
-        self.loaded = loaded
+        self.loaded = replace(loaded, recipe=recipe)
         return recipe
 
     def run_dir(self, recipe: Recipe) -> Path:

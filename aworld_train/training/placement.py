@@ -14,8 +14,6 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Placement:
-    """What a launcher says about where a run runs."""
-
     nodes: Nodes | None = None  # None is this machine
     max_save_seconds: float = 600.0  # that a run may take to save and stop after SIGUSR1
     remark: str | None = None  # for the terminal and the summary

@@ -3,7 +3,6 @@
 A file in the run folder holds the name, so that the next start removes the folder of a killed one.
 """
 
-import os
 import re
 import secrets
 import shutil
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aworld_train import temporary
+from aworld_train.atomic import write_text
 
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""
@@ -29,7 +29,7 @@ def private_folder(run_dir: Path) -> Iterator[Path]:
     record = run_dir / RECORD
     _remove_recorded(record)
     name = _PREFIX + secrets.token_urlsafe(_NAME_BYTES)
-    _write_record(record, name)
+    write_text(record, name)
     private = _PARENT / name
     # Fails if something of that name exists, whoever made it.
     private.mkdir(mode=0o700)
@@ -40,13 +40,6 @@ def private_folder(run_dir: Path) -> Iterator[Path]:
         temporary.release(private)
         _remove(private)
         record.unlink(missing_ok=True)
-
-
-def _write_record(record: Path, name: str) -> None:
-    record.unlink(missing_ok=True)
-    descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(name)
 
 
 def _remove_recorded(record: Path) -> None:

@@ -76,10 +76,8 @@ def run_guarded(
     try:
         while process.poll() is None and reason is None:
             reason = watch()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(every)
-            except subprocess.TimeoutExpired:
-                continue
     finally:
         _stop(process)
         # Only if the supervisor itself was killed, another process may hold the pipe open for longer.

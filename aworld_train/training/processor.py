@@ -34,6 +34,3 @@ class TrainerProcessor(ABC):
     @abstractmethod
     def train(self) -> Any:
         """Run the training; a subclass may add options, as keyword arguments with defaults."""
-
-    def mark_initialized(self) -> None:
-        self.initialized = True

@@ -165,13 +165,13 @@ class LiveProgress(Progress):
     def update(self, status: Status, *, milestone: bool) -> None:
         if milestone:
             self._console.print(Text(status.text()))
-        line = Table.grid(padding=(0, 1))
-        line.add_row(
-            Text("●", style="green"),
-            Text(status.text()),
-            Text(clock(time.monotonic() - self._began), "dim"),
-        )
-        self._live.update(line)
+        self._live.update(live_line(Text(status.text()), self._began))
+
+
+def live_line(text: Text, began: float) -> Table:
+    line = Table.grid(padding=(0, 1))
+    line.add_row(Text("●", style="green"), text, Text(clock(time.monotonic() - began), "dim"))
+    return line
 
 
 def progress_for(console: Console, *, quiet: bool) -> Progress:

@@ -9,18 +9,10 @@ from typing import Any
 import yaml
 
 from aworld_train.errors import UsageError, suggestion
-from aworld_train.json_lines import split_lines
+from aworld_train.json_lines import read_json, split_lines
 from aworld_train.recipe.schema import TrainerSection
 from aworld_train.recipe.tree import dotted, map_values
-from aworld_train.training.run_files import (
-    MANIFEST,
-    METRICS,
-    RECIPE,
-    SETTINGS,
-    SUMMARY,
-    is_in_use,
-    read_object,
-)
+from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SETTINGS, SUMMARY, is_in_use
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # fifteen times as fast, where PyYAML has it
 
@@ -69,8 +61,17 @@ class RecordedRun:
     @property
     def started(self) -> str:
         """When its first attempt began, as UTC in ISO 8601; empty where that is not recorded."""
-        attempts = self.manifest.get("attempts") or [{}]
-        return str(attempts[0].get("started", ""))
+        return str(self.attempts[0].get("started", "")) if self.attempts else ""
+
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        return self.manifest.get("attempts") or []
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """The model's name, with its revision or fingerprint; empty if not recorded."""
+        model = self.manifest.get("model")
+        return model if isinstance(model, dict) else {}
 
     @property
     def evaluation(self) -> Mapping[str, Any]:
@@ -84,9 +85,7 @@ class RecordedRun:
         agent = self.evaluation.get("agent", "recipe")
         if agent != "recipe":
             return f"agent {agent}"
-        model = self.manifest.get("model")
-        recorded = self.evaluation.get("model") or (model.get("name") if isinstance(model, dict) else None)
-        if recorded:
+        if recorded := self.evaluation.get("model") or self.model.get("name"):
             return str(recorded)
         section = self.recipe.get("model")
         return str((section.get("path") if isinstance(section, dict) else None) or "")
@@ -153,7 +152,7 @@ def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
 
 
 def _read(path: Path) -> RecordedRun:
-    return RecordedRun(path, read_object(path / SUMMARY), read_object(path / MANIFEST))
+    return RecordedRun(path, read_json(path / SUMMARY), read_json(path / MANIFEST))
 
 
 def _at(row: Mapping[str, Any], name: str) -> Any:

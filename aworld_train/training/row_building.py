@@ -57,9 +57,8 @@ class RowSources:
                 self.read += 1
                 rows = list(_rows_of(episode, run.name, vocabulary))
                 if not rows:
-                    self.dropped[
-                        "its tokens are not kept" if _has_rows(episode) else "it has no training row"
-                    ] += 1
+                    has_rows = episode.content is None or episode.content.rows
+                    self.dropped["its tokens are not kept" if has_rows else "it has no training row"] += 1
                 yield from rows
 
     def _of_files(self) -> Iterator[TokenRow]:
@@ -165,10 +164,6 @@ def _rows_of(episode: StoredEpisode, run: str, vocabulary: _Vocabulary) -> Itera
         vocabulary.check([message.content for node in nodes for message in node.messages], ids, origin)
         if any(mask):
             yield TokenRow(ids, mask, head.task, origin, str(level or ""), head.figures.reward)
-
-
-def _has_rows(episode: StoredEpisode) -> bool:
-    return episode.content is None or bool(episode.content.rows)
 
 
 def _keeps_tokens(content: EpisodeContent) -> bool:

@@ -74,7 +74,7 @@ def train(
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     if resume:
-        summary.take_up(folder.last_checkpoint())
+        summary.take_up(folder.saved_step)
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
     scorers = {*train_data.scorers, *val_data.scorers}
@@ -165,7 +165,7 @@ def _complete(
             restarts.wait(failure, progress)
             error = failure.message
         folder.add_attempt()
-        summary.restart_from(folder.last_checkpoint(), error)
+        summary.restart_from(folder.saved_step, error)
         attempt = attempt.again()
 
 
@@ -195,7 +195,6 @@ def terminate_as_interrupt() -> AbstractContextManager[None]:
 
 
 def _draw(folder: RunFolder) -> None:
-    """Draw the learning curve; a completed run does not fail if the picture cannot be written."""
     try:
         draw_curve(folder.path)
     except OSError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from aworld_train.atomic import write_text
+from aworld_train.atomic import is_locked, write_text
 from aworld_train.errors import UsageError
 from aworld_train.json_lines import split_lines
 from aworld_train.process_supervisor import ProcessIdentity
@@ -58,15 +58,8 @@ class Holder:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether a process works on the run in a folder, by its lock, which a killed process loses."""
-    try:
-        with (path / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    """Whether a process works on the run in a folder."""
+    return is_locked(path / LOCK)
 
 
 def holder_of(path: Path) -> Holder | None:
@@ -79,7 +72,6 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def lock_folder(path: Path) -> TextIO:
-    """Lock a run folder for this process, until the file is closed."""
     lock = (path / LOCK).open("a")
     for last in (False,) * _LOCK_ATTEMPTS + (True,):
         try:
@@ -95,15 +87,6 @@ def lock_folder(path: Path) -> TextIO:
     lock.write(json.dumps({"process": process, "host": platform.node(), "since": time.time()}) + "\n")
     lock.flush()
     return lock
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where it is missing or only half written."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def write_object(file: Path, value: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from aworld_train import __version__
 from aworld_train.adapter.base import Checkpoint, TrainingFramework
 from aworld_train.atomic import sha256_of, write_text
 from aworld_train.errors import UsageError
+from aworld_train.json_lines import read_json
 from aworld_train.masking import masked
 from aworld_train.recipe import changes, dump
 from aworld_train.recipe.env_text import shown
@@ -36,7 +37,6 @@ from aworld_train.training.run_files import (
     in_use_error,
     is_in_use,
     lock_folder,
-    read_object,
     write_object,
 )
 from aworld_train.training.start import log_file
@@ -64,7 +64,6 @@ FREE = (
 """Keys that say how far a run goes, when it is measured and saved, where it runs and what is kept: a step computes the
 same with any value of them."""
 _BEFORE_A_RUN = (LOCK, LAUNCH_RECORD, LAUNCH_FOLDER)
-"""What a launch leaves in the folder of a run that has not begun."""
 
 
 class RunFolder:
@@ -86,19 +85,24 @@ class RunFolder:
 
     def add_attempt(self, changed: Mapping[str, tuple[Any, Any]] | None = None) -> None:
         """Add an attempt that begins now, with what it changed in the recipe as (old, new) by key."""
-        manifest = read_object(self.path / MANIFEST)
-        checkpoint = self.last_checkpoint()
-        facts = start_facts(checkpoint.step if checkpoint else 0)
+        manifest = read_json(self.path / MANIFEST)
+        facts = start_facts(self.saved_step)
         manifest["attempts"].append(facts | ({"changes": changed} if changed else {}))
         write_object(self.path / MANIFEST, manifest)
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
-        manifest = read_object(self.path / MANIFEST)
+        manifest = read_json(self.path / MANIFEST)
         manifest["attempts"][-1]["environment"] = dict(origin)
         write_object(self.path / MANIFEST, manifest)
 
     def last_checkpoint(self) -> Checkpoint | None:
         return self.framework.last_checkpoint(self.checkpoints)
+
+    @property
+    def saved_step(self) -> int:
+        """The step of the last checkpoint; 0 without one."""
+        checkpoint = self.last_checkpoint()
+        return checkpoint.step if checkpoint else 0
 
 
 def start_facts(from_step: int) -> dict[str, Any]:
@@ -142,7 +146,7 @@ def open_run_folder(
             changed = refuse_changes(path, recipe, hashes)
             _refuse_fewer_steps(folder, steps)
         else:
-            attempts = read_object(path / MANIFEST).get("attempts", [])
+            attempts = read_json(path / MANIFEST).get("attempts", [])
             (path / MANIFEST).unlink(missing_ok=True)
         write_manifest(
             path,
@@ -183,29 +187,26 @@ def _refuse_content(path: Path, written: Collection[str], *, resume: bool) -> No
         return
     if resume and not path.is_dir():
         raise UsageError(f"No run to resume: {path} does not exist. Start it without --resume.")
-    other = [] if _is_of_a_run(path) else _names(path) - {*_BEFORE_A_RUN, *written}
-    if other:
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    other = names - {*_BEFORE_A_RUN, *written}
+    if other and not _is_of_a_run(path):
         raise UsageError(
             f"The folder {path} is not empty, and no run has left what is in it ({', '.join(sorted(other)[:3])}). Give "
             "the run another name (name=...), or remove the folder."
         )
 
 
-def _names(path: Path) -> set[str]:
-    return {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-
-
 def _is_of_a_run(path: Path) -> bool:
     """Whether a folder's manifest is that of a training run, not of an evaluation or of rollouts."""
-    manifest = read_object(path / MANIFEST)
+    manifest = read_json(path / MANIFEST)
     return "data_sha256" in manifest and SETTINGS not in manifest
 
 
 def _refuse_fewer_steps(folder: RunFolder, steps: int | None) -> None:
-    saved = folder.last_checkpoint()
-    if steps is not None and saved is not None and steps < saved.step:
+    saved = folder.saved_step
+    if steps is not None and steps < saved:
         raise UsageError(
-            f"The run in {folder.path} has trained {saved.step} steps, more than the {steps} of this recipe "
+            f"The run in {folder.path} has trained {saved} steps, more than the {steps} of this recipe "
             "(trainer.steps). Give at least as many, or start a new run with another name."
         )
 
@@ -226,7 +227,7 @@ def refuse_changes(
             f"would be those of neither. Changed: {', '.join(refused)}. Undo the change, or start a new run with "
             "another name."
         )
-    recorded = read_object(path / MANIFEST).get("data_sha256", {})
+    recorded = read_json(path / MANIFEST).get("data_sha256", {})
     files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
@@ -247,7 +248,7 @@ def write_manifest(
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the manifest of a run, unless there is one that can be read; ``more`` are other entries."""
-    if read_object(path / MANIFEST):
+    if read_json(path / MANIFEST):
         return
     source, diff = source_code(Path.cwd())
     manifest = {

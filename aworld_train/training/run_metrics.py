@@ -128,7 +128,6 @@ class RunMetrics:
 
     @property
     def reason_to_stop(self) -> str | None:
-        """Why the run is to be ended, if it is."""
         if len(self._refusals) >= _REFUSALS:
             return f"{self._refusals[-1]} (every such episode would be dropped, so the run was ended)."
         return self.alarms.reason_to_stop

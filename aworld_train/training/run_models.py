@@ -9,10 +9,11 @@ from typing import Any
 
 from aworld_train.adapter.base import find
 from aworld_train.errors import ModelError
+from aworld_train.json_lines import read_json
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.checkpoint_export import choose
 from aworld_train.training.recorded_run import RecordedRun, open_run
-from aworld_train.training.run_files import MANIFEST, RECIPE, has_run, read_object
+from aworld_train.training.run_files import MANIFEST, RECIPE, has_run
 
 RUNS = Path("runs")
 MODEL_FROM = "model_from"
@@ -21,8 +22,6 @@ MODEL_FROM = "model_from"
 
 @dataclass(frozen=True)
 class RunModel:
-    """The model of a checkpoint, in Hugging Face's format."""
-
     run: str
     step: int
     folder: Path
@@ -41,7 +40,7 @@ def run_model(recipe: Recipe, runs: Path = RUNS, run_dir: Path | None = None) ->
         return None
     recorded: dict[str, Any] = {}
     if run_dir is not None and run_dir.is_dir() and has_run(run_dir):
-        recorded = read_object(run_dir / MANIFEST).get(MODEL_FROM) or {}
+        recorded = read_json(run_dir / MANIFEST).get(MODEL_FROM) or {}
     checkpoint = choose(run, str(recorded["step"]) if recorded.get("run") == run.name else "last")
     folder = None if checkpoint.fault else find(run.framework).model_in(checkpoint.path)
     if folder is None:
@@ -54,7 +53,6 @@ def run_model(recipe: Recipe, runs: Path = RUNS, run_dir: Path | None = None) ->
 
 
 def with_run_model(recipe: Recipe, runs: Path = RUNS) -> Recipe:
-    """The recipe with the model's folder in the place of a run."""
     return with_model(recipe, run_model(recipe, runs))
 
 

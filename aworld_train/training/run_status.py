@@ -38,7 +38,9 @@ class RunStatus:
         }
         self._clock = _StepClock()
         self._last_end = (record.rows.last_trained, 0)
-        self._file = StatusFile(record.folder.path)
+        self._file = record.folder.path / _FILE
+        self._file.unlink(missing_ok=True)
+        self._written = float("-inf")
         self._part: Work | None = None
 
     def show(self, progress: Progress, work: Work | None = None) -> None:
@@ -48,7 +50,19 @@ class RunStatus:
             status = replace(status, work=work)
         self._note_part(progress, status)
         self._last_end = show_status(progress, status, self._last_end)
-        self._file.write(status)
+        self._write(status)
+
+    def _write(self, status: Status) -> None:
+        """Write the state, unless that was done within the last second."""
+        if time.monotonic() - self._written < _WRITE_SECONDS:
+            return
+        self._written = time.monotonic()
+        partial = self._file.with_suffix(".partial")
+        # A disk that is full now may have room later, and a sync of a file that is soon replaced takes time.
+        with contextlib.suppress(OSError):
+            partial.touch(mode=0o600)
+            partial.write_bytes(msgspec.json.encode(status))
+            partial.replace(self._file)
 
     def _note_part(self, progress: Progress, status: Status) -> None:
         """Say how long a part of the start took, once another has begun; a busy process may report late."""
@@ -195,25 +209,6 @@ def _figures(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 def _recent_median(seconds: Sequence[float]) -> float | None:
     return statistics.median(seconds[-_RECENT:]) if seconds else None
-
-
-class StatusFile:
-    def __init__(self, run_dir: Path):
-        self._path = run_dir / _FILE
-        self._path.unlink(missing_ok=True)
-        self._written = float("-inf")
-
-    def write(self, status: Status) -> None:
-        """Write the state, unless that was done within the last second."""
-        if time.monotonic() - self._written < _WRITE_SECONDS:
-            return
-        self._written = time.monotonic()
-        partial = self._path.with_suffix(".partial")
-        # A disk that is full now may have room later, and a sync of a file that is soon replaced takes time.
-        with contextlib.suppress(OSError):
-            partial.touch(mode=0o600)
-            partial.write_bytes(msgspec.json.encode(status))
-            partial.replace(self._path)
 
 
 def follow(run_dir: Path, progress: Progress) -> RecordedRun:

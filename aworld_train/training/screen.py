@@ -64,7 +64,8 @@ class ScreenProgress(Progress):
             self._stack.close()
 
     def note(self, line: str) -> None:
-        self._say(_printable(line))
+        # Without what would move the terminal's cursor.
+        self._say("".join(character if character.isprintable() else " " for character in line))
 
     def update(self, status: Status, *, milestone: bool) -> None:
         self._state = (status, time.monotonic())
@@ -140,8 +141,6 @@ def _is_in_foreground(terminal: int) -> bool:
 
 
 class _Messages(io.TextIOBase):
-    """A text stream whose lines are messages."""
-
     def __init__(self, note: Callable[[str], None]):
         self._note = note
         self._begun = ""
@@ -295,8 +294,3 @@ def _duration(seconds: float) -> str:
 
 def _labelled(label: str, value: Text) -> Text:
     return Text.assemble((f"{label:<{_LABEL_WIDTH}}", "dim"), value)
-
-
-def _printable(line: str) -> str:
-    """The line without what would move a terminal's cursor."""
-    return "".join(character if character.isprintable() else " " for character in line)

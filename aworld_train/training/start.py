@@ -86,7 +86,7 @@ def run_plan(
             f"The disk is full: {framework.name} could not write below {folder}. Free some space and run it again."
         )
     cause = worst_cause()
-    if health.silent or not health.answers():
+    if health.silent or not environment.answers():
         raise EnvironmentFailure(
             f"The tool environment stopped answering, and no episode was left to continue with "
             f"({cause or 'it was not used yet'})."

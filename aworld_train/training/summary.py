@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import Checkpoint
 from aworld_train.atomic import write_text
-from aworld_train.training.run_files import SUMMARY, read_object
+from aworld_train.json_lines import read_json
+from aworld_train.training.run_files import SUMMARY
 
 
 @dataclass
@@ -22,27 +22,7 @@ class Validation:
 
 @dataclass
 class RunSummary:
-    """The figures of a run.
-
-    Attributes:
-        status: ``running``, ``completed``, ``failed`` or ``interrupted``.
-        episodes: Training episodes, with any outcome; ``trained_episodes`` of them were scored.
-        environment_losses: Episodes that lost their tool environment, those that were played again included.
-        causes: Training episodes by outcome and cause, for the most frequent causes.
-        dropped: Training episodes that were dropped, by task, for the tasks with most of them.
-        unscored: Training episodes without a score, by scorer and reason.
-        suspicions: Training episodes by sign of reward hacking (see ``reward suspects``).
-        lost: Over all steps, the episodes and tokens left out for too old weights or rejected by a correction,
-            and the samplers that died and were replaced, by their names in ``metrics.jsonl``.
-        rewards: Mean rewards of the steps; of more than 60, each is the mean of its part.
-        loss: Of the last step; ``val_loss`` is that of the held-out rows of supervised training, before and after.
-        correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
-        checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
-        seconds: Wall time, over all attempts.
-        restarts: The failures after which the run restarted (``trainer.max_restarts``), each as ``{from_step, error}``.
-        alarms: Signs that the run no longer learns, as ``{step, kind, text}``.
-        error: ``{kind, message}`` of the error that ended a failed run.
-    """
+    """The figures of a run: the keys of its ``summary.json``, which the reference of the run folder explains."""
 
     name: str
     status: str = "running"
@@ -76,16 +56,15 @@ class RunSummary:
     alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None
 
-    def take_up(self, checkpoint: Checkpoint | None) -> None:
-        """Keep what earlier attempts at the run left; steps after the checkpoint are trained again."""
+    def take_up(self, step: int) -> None:
+        """Keep what earlier attempts at the run left; steps after this one are trained again."""
         self.seconds = read_seconds(Path(self.run_dir))
         if earlier := read_summary(Path(self.run_dir)):
             self.val["before"] = earlier.val["before"]
             self.restarts, self.alarms = earlier.restarts, earlier.alarms
-        self._forget_after(checkpoint.step if checkpoint else 0)
+        self._forget_after(step)
 
-    def restart_from(self, checkpoint: Checkpoint | None, error: str) -> None:
-        step = checkpoint.step if checkpoint else 0
+    def restart_from(self, step: int, error: str) -> None:
         self.restarts.append({"from_step": step, "error": error})
         self._forget_after(step)
 
@@ -102,7 +81,7 @@ class RunSummary:
 def read_summary(run_dir: Path) -> RunSummary | None:
     """The summary in a run folder; None if it cannot be read."""
     try:
-        content = read_object(run_dir / SUMMARY)
+        content = read_json(run_dir / SUMMARY)
         known = {key.name: content[key.name] for key in fields(RunSummary) if key.name in content}
         known["val"] = {name: Validation(**figures) for name, figures in known["val"].items()}
         return RunSummary(**known)
@@ -112,5 +91,5 @@ def read_summary(run_dir: Path) -> RunSummary | None:
 
 def read_seconds(run_dir: Path) -> float:
     """Wall time of earlier attempts at a run or an evaluation."""
-    seconds = read_object(run_dir / SUMMARY).get("seconds")
+    seconds = read_json(run_dir / SUMMARY).get("seconds")
     return float(seconds) if isinstance(seconds, int | float) else 0.0

@@ -12,8 +12,7 @@ from pathlib import Path
 from aworld_train.adapter.base import TrainingFramework, find, model_directory
 from aworld_train.errors import AworldTrainError, ModelError, RecipeError, suggestion
 from aworld_train.model.check import check_model
-from aworld_train.model.files import is_hub_name, local_folder
-from aworld_train.model.vocabulary import tokens_of
+from aworld_train.model.files import is_hub_name, local_folder, vocabulary_of
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
@@ -52,7 +51,7 @@ def check_tokens(recipe: Recipe) -> None:
     student, teacher = (local_folder(path) for path in (recipe.model.location, recipe.teacher))
     if student is None or teacher is None:
         return
-    own, others = tokens_of(student), tokens_of(teacher)
+    own, others = vocabulary_of(student), vocabulary_of(teacher)
     if own is None or others is None:
         raise RecipeError(
             f"{_KEY}: the vocabulary of {student if own is None else teacher} cannot be read, for it has no "

@@ -4,7 +4,6 @@ import statistics
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aworld_train.errors import UsageError
 from aworld_train.recipe import LoadedRecipe, changes
@@ -35,7 +34,8 @@ def time_estimate(loaded: LoadedRecipe, runs: Path) -> TimeEstimate | None:
         val = _median(run, "val_seconds") or 0.0
         validations = -(-trainer.steps // trainer.val_interval) if trainer.val_interval else 0
         seconds = _start_seconds(run) + trainer.steps * step + validations * val
-        where = f"on {host}, " if (host := _attempts(run)[-1].get("host")) else ""
+        host = run.attempts[-1].get("host") if run.attempts else None
+        where = f"on {host}, " if host else ""
         return TimeEstimate(
             seconds,
             f"About {clock(seconds)}, as {run.name} went ({where}{run.started[:10]}): {step:.1f} s a step, "
@@ -58,8 +58,4 @@ def _median(run: RecordedRun, figure: str) -> float | None:
 def _start_seconds(run: RecordedRun) -> float:
     """What a start took, with the validation before the first step, of which no record has the time."""
     counted = sum(value for figure in ("seconds", "val_seconds") for _, value in run.series(figure))
-    return max(0.0, float(run.summary.get("seconds", 0.0)) - counted) / len(_attempts(run))
-
-
-def _attempts(run: RecordedRun) -> list[dict[str, Any]]:
-    return run.manifest.get("attempts") or [{}]
+    return max(0.0, float(run.summary.get("seconds", 0.0)) - counted) / max(1, len(run.attempts))

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import psutil
 from aworld_train import process_supervisor, waits
 from aworld_train.atomic import write_text
 from aworld_train.masking import mask
-from aworld_train.training.environment import RunEnvironment, answers
+from aworld_train.training.environment import RunEnvironment
 from aworld_train.waits import ProcessWaits, Wait, trainers
 
 _LOSS_SECONDS = 10.0
@@ -53,7 +54,7 @@ class StallWatch:
         silent = now - self._last
         if silent <= self._timeout:
             return None
-        environment_answers = self.environment is None or answers(self.environment)
+        environment_answers = self.environment is None or self.environment.answers()
         self.stuck = stuck = find_stuck(
             waits.read(self._run_dir), silent, environment_answers=environment_answers
         )
@@ -214,11 +215,9 @@ def stopped_processes() -> list[str]:
     """The processes of this run that a signal has stopped, as ``name (process 123)``."""
     stopped = []
     for process in _processes():
-        try:
+        with suppress(psutil.NoSuchProcess):
             if process.status() == psutil.STATUS_STOPPED:
                 stopped.append(f"{_title(process)} (process {process.pid})")
-        except psutil.NoSuchProcess:
-            continue
     return stopped
 
 
@@ -226,11 +225,9 @@ def _processes() -> list[psutil.Process]:
     """The processes below the run's supervisor, which is a child of this process."""
     processes = []
     for child in psutil.Process().children():
-        try:
+        with suppress(psutil.Error):
             if process_supervisor.__file__ in child.cmdline():
                 processes += child.children(recursive=True)
-        except psutil.Error:
-            continue
     return processes
 
 

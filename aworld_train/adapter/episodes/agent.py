@@ -15,6 +15,9 @@ from aworld_train.rollout.react import play
 from aworld_train.rollout.tool_selection import ToolSelection
 from aworld_train.rollout.tools import ToolServer, tool_headers
 
+Task = Mapping[str, Any]
+"""A row of a dataset."""
+
 
 class EpisodeAgent(ABC):
     """Plays tasks; one object serves many episodes at the same time."""
@@ -30,10 +33,8 @@ class EpisodeAgent(ABC):
         return tool_server(self.settings)
 
     @abstractmethod
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
-        """Work on a task, a row of a dataset, and return the answer; RequestRefused or EpisodeFailure end the episode.
+    async def play(self, messages: list[Message], task: Task, result: EpisodeResult, model_name: str) -> str:
+        """Work on a task and return the answer; RequestRefused or EpisodeFailure end the episode.
 
         Keep ``result`` up to date before each await: an interrupted episode is reported from it.
         """
@@ -53,9 +54,7 @@ def tool_server(settings: EpisodeSettings) -> ToolServer:
 class McpAgent(EpisodeAgent):
     """The package's own agent: ReAct with the tools of an MCP server, in this process."""
 
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
+    async def play(self, messages: list[Message], task: Task, result: EpisodeResult, model_name: str) -> str:
         """The answer is the text of all assistant turns."""
         conversation = result.episode.conversation("agent")
         try:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.agent import EpisodeAgent, Task
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.dataset.schema import GROUND_TRUTHS, IMAGES
@@ -25,9 +25,7 @@ from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 
 class ExternalAgent(EpisodeAgent):
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
+    async def play(self, messages: list[Message], task: Task, result: EpisodeResult, model_name: str) -> str:
         llm = (await model_gateway()).open_session(
             model_name, result.episode.conversation, result.episode.rules
         )

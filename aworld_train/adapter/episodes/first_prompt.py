@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
 from aworld_train.episode.message import Message
 from aworld_train.interruptible import run_interruptible
-from aworld_train.model.turns import has_fast_tokenizer, leave_out_torch, turns_line
+from aworld_train.model.turns import chat_template, has_fast_tokenizer, leave_out_torch, turns_line
 from aworld_train.rollout.cassette import RecordedTools
 
 _SHOWN_TOOLS = 3
@@ -63,13 +64,8 @@ def measure(
     settings: EpisodeSettings, model: str, options: Mapping[str, Any], datasets: Sequence[str]
 ) -> FirstPrompts | None:
     """Measure the first prompts of a run; None without a task. The tools' address is in the environment."""
-    from transformers import AutoTokenizer
-
-    from aworld_train.rollout.template import ChatTemplate
-
     tools = run_interruptible(_schemas(settings))
-    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
-    template = ChatTemplate(tokenizer, [], options)
+    template = chat_template(model, options)
     extremes = _shortest_and_longest(datasets)
     if not extremes:
         return None
@@ -98,16 +94,11 @@ def _shortest_and_longest(datasets: Sequence[str]) -> list[list[dict[str, Any]]]
         for batch in pq.ParquetFile(Path(file).expanduser()).iter_batches(columns=["prompt"]):
             for prompt in batch.column("prompt").to_pylist():
                 extremes.append((sum(len(str(message["content"])) for message in prompt), prompt))
-                extremes = [min(extremes, key=_size), max(extremes, key=_size)]
+                extremes = [min(extremes, key=itemgetter(0)), max(extremes, key=itemgetter(0))]
     return [prompt for _, prompt in extremes]
 
 
-def _size(entry: tuple[int, Any]) -> int:
-    return entry[0]
-
-
 def _answer(settings: str | None, model: str, options: Mapping[str, Any], datasets: Sequence[str]) -> None:
-    """Write the first prompts of a run (none without settings), then how its template continues turns."""
     prompts = None
     if settings is not None:
         prompts = measure(settings_from(yaml.safe_load(settings)), model, options, datasets)

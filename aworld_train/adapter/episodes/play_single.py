@@ -15,7 +15,7 @@ from aworld_train.adapter.episodes.player import EpisodePlayer, FinishedEpisode,
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
 from aworld_train.adapter.episodes.settings import read_settings
-from aworld_train.adapter.episodes.stored import store_recorder
+from aworld_train.adapter.episodes.stored import recorder_of
 from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.chat_model import ChatModel
@@ -26,8 +26,6 @@ from aworld_train.rollout.template_proof import prove
 
 @dataclass(frozen=True)
 class SingleEpisode:
-    """One episode with everything that can be shown of it."""
-
     figures: EpisodeFigures
     result: EpisodeResult
     rows: list[tuple[str, Row]]
@@ -131,7 +129,6 @@ class SingleEpisodes:
         )
 
     async def close(self) -> None:
-        """Stop the gateways and the model, which the episodes of this process share."""
         await close_gateways()
         await self._model.close()
         await close_store(self._folder)
@@ -148,6 +145,5 @@ async def close_gateways() -> None:
 
 async def close_store(folder: Path) -> None:
     """Write what this process has reported to the store of a run folder."""
-    recorder = store_recorder(folder, read_settings(str(folder / EPISODES_FILE)))
-    if recorder is not None:
+    if recorder := recorder_of(folder):
         await asyncio.to_thread(recorder.close)

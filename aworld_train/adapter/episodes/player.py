@@ -20,7 +20,6 @@ from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS
 from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatModel
-from aworld_train.rollout.endpoint_tools import FittedTools
 from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_clock import EpisodeClock
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -34,9 +33,8 @@ from aworld_train.rollout.tools import wait_until_healthy
 from aworld_train.waits import waiting
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
-_MAX_ATTEMPTS = (
-    2  # an episode that lost its environment or its engine is played once more, if these come back
-)
+# An episode that lost its environment or its engine is played once more, if these come back.
+_MAX_ATTEMPTS = 2
 _NEVER_ASKED = "the agent ended without asking the model in training, which is at the address of its episode"
 
 
@@ -106,7 +104,6 @@ class EpisodePlayer:
         task: Mapping[str, Any],
         model_name: str,
     ) -> EpisodeResult:
-        """Play until there is an outcome; play again, from the start, if what was lost came back."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             result = EpisodeResult(_episode(model, limits), ToolCounts(), Outcome.infrastructure)
             await self._play_once(messages, task, result, model_name)
@@ -171,7 +168,7 @@ class EpisodePlayer:
 
 def _episode(model: LanguageModel | ChatModel, limits: EpisodeLimits) -> Episode:
     if isinstance(model, ChatModel):
-        return ChatEpisode(FittedTools(model), limits)
+        return ChatEpisode(model, limits)
     return TokenEpisode(model, limits)
 
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.adapter.episodes.stored import episode_content, store_recorder
-from aworld_train.episode.branch_point import BranchPoint
 from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.errors import one_line
@@ -71,16 +70,15 @@ class EpisodeRecord:
     ) -> None:
         self.result, self._rows, episode = result, rows, result.episode
         agents, figures, tools = list(episode.agents.values()), self.figures, result.tools
-        figures.outcome, figures.cause, figures.treatment = (
-            result.outcome,
-            result.cause,
-            treatment.value,
-        )
+        figures.outcome, figures.cause = result.outcome, result.cause
+        figures.treatment = treatment.value
         figures.turns, figures.rows = episode.turns, len(rows)
         figures.tool_calls, figures.tool_errors = tools.calls, tools.errors
         self._count_tokens(episode, rows)
         figures.branches, figures.format_misses = dict(episode.branches), dict(episode.misses)
-        figures.branch_points = _branch_points(episode)
+        figures.branch_points = [
+            replace(point, agent=agent.name) for agent in agents for point in agent.graph.branch_points
+        ]
         figures.undelivered = sum(agent.graph.undelivered for agent in agents)
         figures.weights = episode.versions
         figures.agents = {agent.name: len(agent.completions) for agent in agents}
@@ -108,11 +106,8 @@ class EpisodeRecord:
     def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
         """Record how the episode was scored; returns whether it has a score: one without is dropped."""
         self._score, result, figures = score, score.result, self.figures
-        figures.scorer, figures.scoring, figures.parts = (
-            result.scorer,
-            result.outcome.value,
-            dict(result.parts),
-        )
+        figures.scorer, figures.scoring = result.scorer, result.outcome.value
+        figures.parts = dict(result.parts)
         if score.value is None:
             figures.treatment, figures.cause = Treatment.dropped.value, result.cause
             if result.judges_refuse:
@@ -190,14 +185,6 @@ class EpisodeRecord:
 def _is_figure(value: Any) -> bool:
     """Whether a value is a number, and none of those beyond 64 bits that a reward function read from an answer."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
-
-
-def _branch_points(episode: Episode) -> list[BranchPoint]:
-    return [
-        replace(point, agent=agent.name)
-        for agent in episode.agents.values()
-        for point in agent.graph.branch_points
-    ]
 
 
 def tool_uses(episode: Episode) -> list[tuple[str, str]]:

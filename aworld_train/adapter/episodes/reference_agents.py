@@ -7,7 +7,7 @@ still pay for being short or for using tools; its part ``correct`` does not.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.agent import EpisodeAgent, Task
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.dataset.schema import GROUND_TRUTHS
 from aworld_train.episode.message import Message
@@ -28,9 +28,7 @@ class OracleAgent(EpisodeAgent):
         super().__init__(settings)
         self._reward = reward
 
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
+    async def play(self, messages: list[Message], task: Task, result: EpisodeResult, model_name: str) -> str:
         result.answer = oracle_reply(task, self._reward)
         return result.answer
 
@@ -38,14 +36,11 @@ class OracleAgent(EpisodeAgent):
 class NullAgent(EpisodeAgent):
     asks_model = False
 
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
+    async def play(self, messages: list[Message], task: Task, result: EpisodeResult, model_name: str) -> str:
         return ""
 
 
 def check_oracle(reward: RewardSettings, scorers: Iterable[str | None]) -> None:
-    """Refuse scorers whose tasks have no right answer that an agent could give."""
     if CODE_TESTS in reward.scorers_asked(scorers):
         raise UsageError(
             f"The oracle cannot answer tasks of the scorer {CODE_TESTS}: their rows have tests and no program that "

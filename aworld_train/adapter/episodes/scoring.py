@@ -38,8 +38,8 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     return plan
 
 
-def _absolute(spec: str | None) -> str | None:
-    return absolute_function(spec) if spec else None
+def _absolute(spec: str | None, directory: str = "") -> str | None:
+    return absolute_function(spec, directory) if spec else None
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,11 @@ class _Plan:
     directory: str
     settings: RewardSettings
 
-    def scorer(self, spec: str | None) -> str | None:
-        return absolute_function(spec, self.directory) if spec else None
-
 
 @lru_cache(maxsize=4)
 def _plan(file: str) -> _Plan:
     data = resolved(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
-    function, directory = data.pop("function"), data.pop("directory")
-    return _Plan(function, directory, RewardSettings.from_plain(data))
+    return _Plan(data.pop("function"), data.pop("directory"), RewardSettings.from_plain(data))
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ async def score_episode(
         result = await score(
             text if isinstance(text, str) else without_tool_text(response),
             ground_truth=ground_truth,
-            scorer=plan.scorer(extra_info.get("scorer")),
+            scorer=_absolute(extra_info.get("scorer"), plan.directory),
             answer_schema=extra_info.get("answer_schema"),
             query=str(extra_info.get("query") or extra_info.get("question") or ""),
             info=extra_info,

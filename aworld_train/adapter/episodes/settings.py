@@ -15,14 +15,7 @@ from aworld_train.episode.outcome import Outcome, Treatment
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
-from aworld_train.recipe.schema import (
-    AgentSection,
-    CassetteSection,
-    EnvBackend,
-    Recipe,
-    Requests,
-    SmallGroup,
-)
+from aworld_train.recipe.schema import EnvBackend, Recipe, Requests, SmallGroup
 from aworld_train.recipe.tree import mapped
 from aworld_train.rollout.cassette import Cassette, NoTools, open_cassette
 from aworld_train.rollout.context import ContextSettings
@@ -72,16 +65,26 @@ class EpisodeSettings:
 
 
 def episode_settings(recipe: Recipe) -> dict[str, Any]:
-    """The content of ``episodes.yaml``: plain data with references to environment variables."""
+    agent, cassette = recipe.agent, recipe.env.cassette
     settings: dict[str, Any] = written(
         {
-            "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
+            "agent": {
+                **_plain(asdict(agent)),
+                "command": [absolute_argument(part) for part in agent.command],
+                "builder": absolute_function(agent.builder) if agent.builder else None,
+                "loop": absolute_function(agent.loop) if agent.loop else None,
+                "aworld": absolute_path(agent.aworld),
+            },
             "env": {
                 "has_tools": recipe.env.backend is not EnvBackend.none,
                 "servers": list(recipe.env.servers),
                 "queue_timeout": recipe.env.queue_timeout,
                 "recovery_timeout": recipe.env.recovery_timeout,
-                "cassette": _cassette(recipe.env.cassette),
+                "cassette": {
+                    "mode": cassette.mode.value,
+                    "path": whole_path(cassette.path) if cassette.path else None,
+                    "rules": cassette.rules,
+                },
             },
             "treatments": _plain(asdict(recipe.rollout.treatment)),
             "endpoints": _plain(recipe.endpoints),
@@ -119,20 +122,6 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
         replay_below=data["replay_below"],
         store=data["store"],
     )
-
-
-def _agent_places(agent: AgentSection) -> dict[str, Any]:
-    return {
-        "command": [absolute_argument(part) for part in agent.command],
-        "builder": absolute_function(agent.builder) if agent.builder else None,
-        "loop": absolute_function(agent.loop) if agent.loop else None,
-        "aworld": absolute_path(agent.aworld),
-    }
-
-
-def _cassette(section: CassetteSection) -> dict[str, Any]:
-    path = whole_path(section.path) if section.path else None
-    return {"mode": section.mode.value, "path": path, "rules": section.rules}
 
 
 def _plain(tree: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.scoring import EpisodeScore
-from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.adapter.episodes.settings import EpisodeSettings, read_settings
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
 from aworld_train.episode.score import ScoreResult
@@ -37,6 +38,10 @@ from aworld_train.store.redaction import Redactor, map_texts, storable
 from aworld_train.store.retention import parse_keep
 
 
+def recorder_of(run_folder: Path) -> StoreRecorder | None:
+    return store_recorder(run_folder, read_settings(str(run_folder / EPISODES_FILE)))
+
+
 def store_recorder(run_folder: Path, settings: EpisodeSettings) -> StoreRecorder | None:
     keep = str(settings.store["keep"])
     if not parse_keep(keep).is_on:
@@ -57,7 +62,7 @@ def episode_content(
     scorer_parts: Mapping[str, float],
 ) -> EpisodeContent:
     """What is kept of an episode that is over, with all its rows; ``scorer_parts`` are another reward function's."""
-    text = recorder.redactor.text
+    text, server = recorder.redactor.text, server_identity(os.environ.get("MCP_SERVER_URL", ""), {})
     agents, places, numbers = [], dict[int, int](), dict[str, int]()
     for number, record in enumerate(result.episode.agents.values()):
         numbers[record.name] = number
@@ -65,7 +70,7 @@ def episode_content(
     return EpisodeContent(
         tuple(agents),
         tuple(
-            replace(map_texts(call, text), seconds=round(call.seconds, 6), server=_server())
+            replace(map_texts(call, text), seconds=round(call.seconds, 6), server=server)
             for call in result.tools.records
         ),
         tuple(_row(numbers[name], row, places) for name, row in rows),
@@ -163,8 +168,3 @@ def _tools(recorder: StoreRecorder, tools: Sequence[Mapping[str, Any]]) -> str:
 
 _MAX_TOOL_TEXTS = 64
 _tool_texts: dict[int, tuple[Sequence[Mapping[str, Any]], bytes]] = {}
-
-
-@lru_cache(maxsize=1)
-def _server() -> str:
-    return server_identity(os.environ.get("MCP_SERVER_URL", ""), {})

@@ -1,5 +1,1 @@
-"""The adapter for VeRL, whose import imports neither VeRL nor torch.
-
-Functions of VeRL are replaced at run time only in ``cpu/registration.py``, ``cpu/engine.py``, ``main.py`` and
-``task_runner.py``.
-"""
+"""The adapter for VeRL, whose import imports neither VeRL nor torch. CONTRIBUTING.md says what of VeRL it replaces."""

@@ -182,9 +182,7 @@ def bound_widths(
 
 def shares_of_tokens(mask: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
     """The part of its episode's trained tokens that each row has: what a mean over rows has to weigh it by."""
-    tokens = mask.sum(dim=-1).double()
-    episodes = [key.rsplit("_", 1)[0] for key in keys]
-    totals: dict[str, float] = {}
-    for episode, count in zip(episodes, tokens.tolist(), strict=True):
-        totals[episode] = totals.get(episode, 0.0) + count
-    return tokens / torch.tensor([max(totals[episode], 1.0) for episode in episodes])
+    shares = mask.sum(dim=-1).double()
+    for rows in map(list, episodes_of(keys)):
+        shares[rows] /= shares[rows].sum().clamp(min=1.0)
+    return shares

@@ -12,6 +12,7 @@ from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.model.turns import end_tokens
 
 STOPPING_ENGINES = ("transformers", "vllm")
 """The engines that end generation at a text and return its tokens; others sample on, and are cut afterwards."""
@@ -51,17 +52,6 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
 @lru_cache(maxsize=4)
 def _player(settings: str) -> EpisodePlayer:
     return EpisodePlayer(read_settings(settings))
-
-
-@lru_cache(maxsize=2)
-def end_tokens(model: str) -> tuple[int, ...]:
-    """The tokens that end a turn by the model's generation configuration; none if the model has no such file."""
-    from transformers import GenerationConfig
-
-    if not (Path(model) / "generation_config.json").is_file():
-        return ()
-    ends = GenerationConfig.from_pretrained(model).eos_token_id
-    return (ends,) if isinstance(ends, int) else tuple(ends or ())
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]

@@ -26,6 +26,7 @@ from aworld_train.rollout.outcome import EngineLost
 
 _LOOK_SECONDS = 0.5
 _NO_SERVERS = "No available servers"  # verl/workers/rollout/router.py
+_ENDED_BY_THIS_RUN = "killed by `ray.kill`"  # Ray's words for what ``Samplers`` ends
 
 # VeRL 0.9.1 passes an argument to `info` that it does not take.
 trainer_separate_async.logger.setLevel(logging.WARNING)
@@ -78,6 +79,7 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
 
     VeRL's own waits a second first, and keeps the first and the last version of the weights alone. With ``max_wait``,
     in seconds, samplers that die are replaced: a turn loses its sampler, and the next one waits that long for another.
+    A turn whose sampler was asked to leave continues on another.
     """
 
     def __init__(self, *args: Any, continues: bool, max_wait: float | None = None, **kwargs: Any):
@@ -97,7 +99,7 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
             interrupted = part.stop_reason in ("aborted", "abort")
             if interrupted and not self._continues:
                 continue
-            version = part.extra_fields["global_steps"]
+            version = part.extra_fields.get("global_steps")
             if part.token_ids and (not parts or parts[-1][1] != version):
                 parts.append((len(turn.token_ids), version))
             turn.token_ids += part.token_ids
@@ -125,6 +127,8 @@ class ResumingClient(LLMServerClient):  # type: ignore[misc]
             if isinstance(error, ray.exceptions.ActorDiedError) and request_id in self._server_of:
                 # With no requests left it would be the balancer's first choice until its death is noticed.
                 await self._load_balancer.remove_servers.remote([self._server_of[request_id]])
+            if _ENDED_BY_THIS_RUN in str(error):
+                return TokenOutput(token_ids=[], log_probs=[], stop_reason="aborted")
             raise EngineLost(f"the sampler died: {error_line(error)}") from error
         finally:
             self._server_of.pop(request_id, None)

@@ -79,7 +79,6 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def shared_prefix_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Where tokens cannot be forwarded once for several rows."""
     if not recipe.trainer.shared_prefix and recipe.model.attention != TRIE:
         return
     key: KeyPath = ("trainer", "shared_prefix")

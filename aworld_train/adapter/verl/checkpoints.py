@@ -49,7 +49,6 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def prepare_resume(folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-    """Have VeRL continue from that checkpoint, or from the beginning; returns what is wrong with newer ones."""
     if checkpoint is not None:
         point_at(folder, checkpoint.step)
     else:
@@ -172,10 +171,8 @@ def fault(checkpoint: Path) -> str:
 
 
 def _all(folder: Path) -> list[tuple[int, Path]]:
-    numbered = [
-        (match, path) for path in folder.glob("global_step_*") if (match := _FOLDER.fullmatch(path.name))
-    ]
-    return sorted((int(match[1]), path) for match, path in numbered)
+    paths = folder.glob("global_step_*")
+    return sorted((int(match[1]), path) for path in paths if (match := _FOLDER.fullmatch(path.name)))
 
 
 def _expected(checkpoint: Path) -> list[str]:

@@ -14,7 +14,7 @@ from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
 from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE, forwarded_names
 from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
-from aworld_train.adapter.verl.ray_nodes import nodes_environment
+from aworld_train.adapter.verl.ray_nodes import network_variables, nodes_environment
 from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, QUEUE_SECRET_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.atomic import check_writable
@@ -23,7 +23,6 @@ from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
 from aworld_train.user_code import user_variables
 
-_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _NO_PORT = "-1"
 WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
 """Arguments for the command of a run that resumes from a step that has been validated."""
@@ -71,7 +70,12 @@ def verl_environment(
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
-        **(_fork_server(recipe, private) if forks(recipe) else {}),
+        # In forks the recipe's own would come after libraries have read them.
+        **(
+            {**recipe.cluster.environment, ADDRESS_VARIABLE: str(private.fork_server)}
+            if forks(recipe)
+            else {}
+        ),
         **_of_every_process(recipe, logger_file),
         **_datasets_cache(private),
         **trackers,
@@ -104,8 +108,10 @@ def cluster_environment(
 
 
 def _of_every_process(recipe: Recipe, logger_file: Path) -> dict[str, str]:
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     variables = {
-        "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
+        # An empty entry, which means the working directory, is left out.
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in inherited if entry),
         # Modules in the user's directory, such as a reward function's, are found after installed ones.
         **user_variables(),
         "PYTHONUNBUFFERED": "1",
@@ -122,23 +128,11 @@ def _of_every_process(recipe: Recipe, logger_file: Path) -> dict[str, str]:
     return variables
 
 
-def _fork_server(recipe: Recipe, private: PrivateFolder) -> dict[str, str]:
-    """Variables of the fork server; in forks the recipe's own would come after libraries have read them."""
-    return {**recipe.cluster.environment, ADDRESS_VARIABLE: str(private.fork_server)}
-
-
 def _loopback() -> dict[str, str]:
     """Variables that make every port listen on the loopback address only, or not be opened."""
     return {
         # With this variable Ray uses 127.0.0.1 as the machine's address, as on macOS, where it makes no clusters of
         # several machines. Its argument _node_ip_address does not help: Ray replaces 127.0.0.1 by an outside address.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "GLOO_SOCKET_IFNAME": _LOOPBACK,
-        "NCCL_SOCKET_IFNAME": _LOOPBACK,
-        "VLLM_HOST_IP": "127.0.0.1",
+        **network_variables("127.0.0.1"),
     }
-
-
-def _python_path(inherited: str) -> str:
-    """PYTHONPATH with absolute paths; an empty entry, which means the working directory, is left out."""
-    return os.pathsep.join(str(Path(entry).absolute()) for entry in inherited.split(os.pathsep) if entry)

@@ -54,7 +54,7 @@ from aworld_train.recipe.schema import (
     RolloutCorrection,
     Strategy,
 )
-from aworld_train.recipe.tree import KeyPath, dotted, map_values, put
+from aworld_train.recipe.tree import KeyPath, dotted, map_values, merge, put
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
@@ -77,14 +77,11 @@ ROLLOUT_IS = {
 }
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _MIN_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
-_CPUS_PER_RANK, _CPUS_BESIDE = (
-    3,
-    8,
-)  # VeRL 0.9.1: ResourcePoolManager.max_colocate_count; its queue and controller
+# VeRL 0.9.1: ResourcePoolManager.max_colocate_count; its queue and controller.
+_CPUS_PER_RANK, _CPUS_BESIDE = 3, 8
 
 
 def compose(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    """The VeRL configuration of a recipe, resolved except for references to environment variables."""
     composed = _overlaid(recipe, run_dir)
     schema.check(composed, recipe.raw)
     return schema.resolve(composed)
@@ -103,7 +100,7 @@ def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     else:
         defaults = schema.default_config(recipe.trainer.strategy)
         own = written(_nested(own_keys(recipe, run_dir)))
-    return schema.overlay(schema.overlay(defaults, own), recipe.raw)
+    return merge(merge(defaults, own), recipe.raw)
 
 
 def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
@@ -113,7 +110,6 @@ def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         **_data(recipe),
         **_actor(recipe),
         **_algorithm(recipe),
-        **_minirl(recipe),
         **_rollout(recipe, run_dir),
         **_sampler(recipe),
         **_reward(recipe, run_dir),
@@ -262,19 +258,16 @@ def _fsdp(recipe: Recipe) -> dict[str, Any]:
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
     correction = recipe.algorithm.rollout_correction
-    return {
+    keys: dict[str, Any] = {
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
         "algorithm.rollout_correction.rollout_is": None
         if correction is RolloutCorrection.off
         else correction.value,
     }
-
-
-def _minirl(recipe: Recipe) -> dict[str, Any]:
-    """VeRL takes the probabilities with which tokens were sampled for the old ones, which its ratio is to."""
-    if recipe.algorithm.loss != MINIRL:
-        return {}
-    return {"algorithm.rollout_correction.bypass_mode": True}
+    if recipe.algorithm.loss == MINIRL:
+        # VeRL takes the probabilities with which tokens were sampled for the old ones, which its ratio is to.
+        keys["algorithm.rollout_correction.bypass_mode"] = True
+    return keys
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:

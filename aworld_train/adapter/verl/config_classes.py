@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,10 +30,11 @@ _RUNTIME_FIELDS = {
         "tokenizer",
     ),
 }
-_KINDS = {
-    **{"int": {"int"}, "float": {"float", "int"}, "str": {"str"}, "bool": {"bool"}, "None": {"null"}},
-    **{name: {"list"} for name in ("list", "List", "tuple", "set", "Iterable")},
-    **{"dict": {"map"}, "Dict": {"map"}},
+KINDS = {
+    **{name: frozenset({name}) for name in ("int", "str", "bool")},
+    "float": frozenset({"float", "int"}),
+    **{name: frozenset({"list"}) for name in ("list", "List", "tuple", "set", "Iterable")},
+    **{name: frozenset({"map"}) for name in ("dict", "Dict")},
 }
 
 
@@ -43,12 +44,6 @@ class FieldType:
 
     accepts: frozenset[str] = frozenset()
     section: str | None = None
-
-
-@dataclass
-class _Class:
-    bases: list[str]
-    fields: dict[str, FieldType] = field(default_factory=dict)
 
 
 def verl_folder() -> Path:
@@ -64,14 +59,16 @@ def fields_of(name: str) -> dict[str, FieldType] | None:
     found = _classes().get(name.rpartition(".")[2])
     if found is None or ("." in name and not name.startswith("verl.")):
         return None
+    bases, own = found
     inherited: dict[str, FieldType] = {}
-    for base in found.bases:
+    for base in bases:
         inherited |= fields_of(base) or {}
-    return {key: kind for key, kind in (inherited | found.fields).items() if key not in _RUNTIME_FIELDS}
+    return {key: kind for key, kind in (inherited | own).items() if key not in _RUNTIME_FIELDS}
 
 
 @cache
-def _classes() -> dict[str, _Class]:
+def _classes() -> dict[str, tuple[list[str], dict[str, FieldType]]]:
+    """The bases of each class that are verl's, and its own fields."""
     folder = verl_folder()
     trees = [ast.parse(file.read_text()) for pattern in _SOURCES for file in sorted(folder.glob(pattern))]
     nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -80,12 +77,12 @@ def _classes() -> dict[str, _Class]:
     def named(name: str) -> FieldType:
         if name in names:
             return FieldType(frozenset({"map"}), section=name)
-        return FieldType(frozenset(_KINDS.get(name, ())))
+        return FieldType(KINDS.get(name, frozenset()))
 
     return {
-        node.name: _Class(
-            bases=[base.id for base in node.bases if isinstance(base, ast.Name) and base.id in names],
-            fields={
+        node.name: (
+            [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in names],
+            {
                 item.target.id: _with_default(annotated_type(item.annotation, named), item.value)
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)

@@ -12,7 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aworld_train.adapter.verl.config_classes import FieldType, annotated_type, describe, in_words, kind_of
+from aworld_train.adapter.verl.config_classes import (
+    KINDS,
+    FieldType,
+    annotated_type,
+    describe,
+    in_words,
+    kind_of,
+)
 from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.errors import suggestion
 from aworld_train.recipe.env_text import EnvText
@@ -134,16 +141,6 @@ _ENGINES = {
 }
 _CLASSES = ("EngineArgs", "AsyncEngineArgs", "ServerArgs")
 
-_KINDS: Mapping[str, frozenset[str]] = {
-    "int": frozenset({"int"}),
-    "float": frozenset({"float", "int"}),
-    "str": frozenset({"str"}),
-    "bool": frozenset({"bool"}),
-    "list": frozenset({"list"}),
-    "set": frozenset({"list"}),
-    "dict": frozenset({"map", "str"}),  # a text is JSON
-}
-
 
 def engine_arg_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     engine = recipe.rollout.engine
@@ -229,5 +226,5 @@ def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
 
 
 def _named(name: str) -> FieldType:
-    kind = "dict" if name.endswith("Config") else name.lower() if name in ("List", "Dict") else name
-    return FieldType(_KINDS.get(kind, frozenset()))
+    is_map = name in ("dict", "Dict") or name.endswith("Config")
+    return FieldType(frozenset({"map", "str"}) if is_map else KINDS.get(name, frozenset()))  # a text is JSON

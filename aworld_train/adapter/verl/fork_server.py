@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 from aworld_train.adapter.verl import fork_client
 
@@ -85,12 +85,9 @@ def preload(job: int = 1) -> bool:
     # The first title moves the environment out of the memory that titles take.
     setproctitle(getproctitle())
 
-    class IdsOfSystem:
-        @staticmethod
-        def from_random() -> Any:
-            return ActorClassID(os.urandom(ActorClassID.size()))
-
-    ray.actor.ActorClassID = IdsOfSystem
+    ray.actor.ActorClassID = SimpleNamespace(
+        from_random=lambda: ActorClassID(os.urandom(ActorClassID.size()))
+    )
     try:
         for name in PRELOADED:
             importlib.import_module(name)
@@ -186,7 +183,6 @@ class ForkServer:
         return None
 
     def _read(self, connection: socket.socket, head: bytes) -> "_Program | None":
-        """The program that a request asks for; None if it is refused."""
         if not hmac.compare_digest(head[: len(self._key)], self._key):
             return None
         size = int.from_bytes(head[len(self._key) :], "big")
@@ -203,14 +199,11 @@ class ForkServer:
             return None
         if program.environment.get(b"RAY_JOB_ID", _job_id) != _job_id:
             return None
-        self._watch_raylet(program.environment.get(b"RAY_RAYLET_PID"))
-        return program
-
-    def _watch_raylet(self, pid: bytes | None) -> None:
-        if self._raylet is None and pid:
+        if self._raylet is None and (pid := program.environment.get(b"RAY_RAYLET_PID")):
             with contextlib.suppress(ProcessLookupError):
                 self._raylet = os.pidfd_open(int(pid))
                 self._selector.register(self._raylet, selectors.EVENT_READ)
+        return program
 
     def _kill_forks(self, main_process: "_Fork") -> None:
         assert self._raylet is not None
@@ -237,7 +230,6 @@ class ForkServer:
         return fork
 
     def _reap(self, fork: "_Fork") -> int:
-        """The wait status of a fork that has ended, of which its client is told."""
         _, status = os.waitpid(fork.pid, 0)
         self._selector.unregister(fork.descriptor)
         os.close(fork.descriptor)

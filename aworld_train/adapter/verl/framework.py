@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from aworld_train.adapter.verl.command import (
 )
 from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_file, compose, joins_cluster
 from aworld_train.adapter.verl.memory_plan import memory_plan
-from aworld_train.adapter.verl.metrics import VerlStepReader
+from aworld_train.adapter.verl.metrics import step_rows
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.sft_main import VALIDATED, sft_command
@@ -41,7 +42,7 @@ class VerlFramework:
     errors_in = staticmethod(log.errors_in)
     start_failed = staticmethod(log.start_failed)
     is_transient = staticmethod(log.is_transient)
-    step_rows = VerlStepReader
+    step_rows = staticmethod(step_rows)
     last_checkpoint = staticmethod(checkpoints.last_checkpoint)
     prepare_resume = staticmethod(checkpoints.prepare_resume)
     model_in = staticmethod(checkpoints.model_in)
@@ -62,28 +63,22 @@ class VerlFramework:
             return verl_environment(recipe, start.metrics, private, start.nodes, trackers=trackers)
 
         config = compose(recipe, folder)
-        if recipe.trainer.method is Method.sft:
-            return RunPlan(
-                files={CONFIG_FILE: to_yaml(config)},
-                config=CONFIG_FILE,
-                command=[*sft_command(folder), *(() if recipe.trainer.val_ends else (VALIDATED,))],
-                environment=environment,
-                without_first_validation=(VALIDATED,),
-                template_options={},
-                remarks=[*attention_remarks(recipe)],
-            )
-        return RunPlan(
-            files={
-                CONFIG_FILE: to_yaml(config),
-                AGENT_FILE: to_yaml(agent_file(recipe, folder)),
-                **episode_files(recipe),
-            },
+        plan = RunPlan(
+            files={CONFIG_FILE: to_yaml(config)},
             config=CONFIG_FILE,
-            command=verl_command(folder),
+            command=[*sft_command(folder), *(() if recipe.trainer.val_ends else (VALIDATED,))],
             environment=environment,
+            without_first_validation=(VALIDATED,),
+            remarks=[*attention_remarks(recipe)],
+        )
+        if recipe.trainer.method is Method.sft:
+            return plan
+        return replace(
+            plan,
+            files={**plan.files, AGENT_FILE: to_yaml(agent_file(recipe, folder)), **episode_files(recipe)},
+            command=verl_command(folder),
             without_first_validation=WITHOUT_FIRST_VALIDATION,
             template_options=self.template_options(config),
-            remarks=[*attention_remarks(recipe)],
         )
 
     def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:

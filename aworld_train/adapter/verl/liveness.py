@@ -7,6 +7,7 @@ the queue itself, and then nothing is watched.
 """
 
 import functools
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -92,9 +93,5 @@ def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:
 def reason(error: Exception) -> str:
     """Ray's error in one line: what it says about the process's end, without what it says about the call."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reasons = [
-        line
-        for line in lines
-        if "killed" in line.lower() or "exit" in line.lower() or "memory" in line.lower()
-    ]
+    reasons = [line for line in lines if re.search("killed|exit|memory", line, re.IGNORECASE)]
     return (reasons or lines or [type(error).__name__])[-1][:_MAX_REASON_CHARS]

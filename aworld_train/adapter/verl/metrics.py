@@ -49,15 +49,12 @@ _SFT_NAMES = {
 """What the SFT trainer calls figures for which the RL trainer has another name, or none."""
 
 
-class VerlStepReader:
-    def __init__(self, file: Path):
-        self._lines = JsonLinesTail(file, json.loads)
-
-    def read(self) -> list[StepRow]:
-        return [_row(line) for line in self._lines.read()]
+def step_rows(file: Path) -> JsonLinesTail[StepRow]:
+    return JsonLinesTail(file, _row)
 
 
-def _row(line: dict[str, Any]) -> StepRow:
+def _row(text: bytes) -> StepRow:
+    line: dict[str, Any] = json.loads(text)
     data = line["data"]
     return StepRow(
         step=int(line["step"]),

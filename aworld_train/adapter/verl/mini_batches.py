@@ -26,7 +26,8 @@ class Arrangement:
 
     def order(self, tokens: Sequence[int], ranks: int) -> list[int]:
         """The places of all rows in the order in which VeRL divides them, with about as many tokens for each rank."""
-        fill = iter(range(len(tokens) - self._missing, len(tokens)))
+        missing = self.rows - sum(map(len, self.members))
+        fill = iter(range(len(tokens) - missing, len(tokens)))
         parts: list[list[int]] = [[] for _ in range(ranks)]
         for members in self.members:
             whole = [*members, *(next(fill) for _ in range(self.rows // self.updates - len(members)))]
@@ -41,10 +42,6 @@ class Arrangement:
             ):
                 part += [whole[index] for index in chosen]
         return [place for part in parts for place in part]
-
-    @property
-    def _missing(self) -> int:
-        return self.rows - sum(map(len, self.members))
 
 
 def arrange(keys: Sequence[str], updates: int, multiple: int, *, keeps_groups: bool = False) -> Arrangement:

@@ -1,6 +1,5 @@
 """Checks a recipe against the shape of its model and adapter, of which only the JSON files are read."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from aworld_train.adapter.verl.lora_weights import OTHER_FORMS
 from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.json_lines import read_json
 from aworld_train.model.files import local_folder
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.tree import KeyPath, dotted
@@ -61,7 +61,7 @@ def _lora(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     }
     if path is not None:
         key = ("verl", *_ADAPTER.split("."))
-        settings = _object(Path(str(path)).expanduser() / "adapter_config.json") or {}
+        settings = read_json(Path(str(path)).expanduser() / "adapter_config.json")
     targets, excluded = (settings.get(f"{name}_modules") or () for name in ("target", "exclude"))
     if any(_is_target(name, targets) and not _is_target(name, excluded) for name in _EMBEDDINGS):
         yield (
@@ -158,15 +158,7 @@ def sees_images(recipe: Recipe) -> bool:
 
 def _config(recipe: Recipe) -> Mapping[str, Any] | None:
     folder = local_folder(recipe.model.location)
-    return None if folder is None else _object(folder / "config.json")
-
-
-def _object(file: Path) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, Mapping) else None
+    return read_json(folder / "config.json") or None if folder else None
 
 
 def whole(config: Mapping[str, Any], key: str) -> int | None:

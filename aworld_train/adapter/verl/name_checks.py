@@ -64,22 +64,21 @@ _OPTIMIZERS = ("actor_rollout_ref.actor.optim", "critic.optim")
 
 
 def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    if _registers_more(recipe.raw):
+    # Then code of the user's own runs in VeRL's processes before names are looked up.
+    if value_at(recipe.raw, "actor_rollout_ref.model.external_lib") or os.environ.get(
+        "VERL_USE_EXTERNAL_MODULES"
+    ):
         return
-    algorithm = recipe.algorithm
     default = AlgorithmSection()
-    # A test checks the defaults, so that VeRL's longest file is read only where a recipe has other names.
-    if algorithm.name != default.name:
-        yield from _fault(("algorithm", "name"), "advantage estimator", algorithm.name, ESTIMATORS)
-    if algorithm.loss != default.loss:
-        yield from _fault(("algorithm", "loss"), "policy loss", algorithm.loss, losses)
-    if algorithm.loss_aggregation != default.loss_aggregation:
-        yield from _fault(
-            ("algorithm", "loss_aggregation"),
-            "aggregation of losses",
-            algorithm.loss_aggregation,
-            AGGREGATIONS,
-        )
+    for key, kind, names in (
+        ("name", "advantage estimator", ESTIMATORS),
+        ("loss", "policy loss", losses),
+        ("loss_aggregation", "aggregation of losses", AGGREGATIONS),
+    ):
+        value = getattr(recipe.algorithm, key)
+        # A test checks the defaults, so that VeRL's longest file is read only where a recipe has other names.
+        if value != getattr(default, key):
+            yield from _fault(("algorithm", key), kind, value, names)
     for place, name in enumerate(recipe.trainer.loggers):
         yield from _fault(("trainer", "loggers", str(place)), "logger", name, LOGGERS)
     for path, value in map_values(recipe.raw):
@@ -87,14 +86,10 @@ def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             kind, names = entry
             yield from _fault(("verl", *path), kind, value, names)
     for section in _OPTIMIZERS:
-        yield from _optimizer(recipe.raw, section)
-
-
-def _optimizer(raw: Mapping[str, Any], section: str) -> Iterator[tuple[KeyPath, str]]:
-    settings = value_at(raw, section)
-    if isinstance(settings, Mapping) and settings.get("optimizer_impl", "torch.optim") == "torch.optim":
-        path = ("verl", *section.split("."), "optimizer")
-        yield from _fault(path, "optimizer", settings.get("optimizer"), torch_optimizers)
+        settings = value_at(recipe.raw, section)
+        if isinstance(settings, Mapping) and settings.get("optimizer_impl", "torch.optim") == "torch.optim":
+            optimizer_path = ("verl", *section.split("."), "optimizer")
+            yield from _fault(optimizer_path, "optimizer", settings.get("optimizer"), torch_optimizers)
 
 
 def _fault(path: KeyPath, kind: str, value: Any, names: Names) -> Iterator[tuple[KeyPath, str]]:
@@ -108,13 +103,6 @@ def _fault(path: KeyPath, kind: str, value: Any, names: Names) -> Iterator[tuple
             same_letters[0] if same_letters else value, known, f" It has {', '.join(sorted(known))}."
         )
         yield path, f"`{dotted(path)}`: VeRL has no {kind} {value!r}.{hint}"
-
-
-def _registers_more(raw: Mapping[str, Any]) -> bool:
-    """Whether code of the user's own runs in VeRL's processes before names are looked up."""
-    return bool(
-        value_at(raw, "actor_rollout_ref.model.external_lib") or os.environ.get("VERL_USE_EXTERNAL_MODULES")
-    )
 
 
 def value_at(tree: Any, key: str) -> Any:

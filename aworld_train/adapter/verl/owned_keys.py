@@ -4,7 +4,7 @@ A raw key that changed what ``compose`` writes would leave a run that looks comp
 what happened. A key on which nothing depends stays free.
 """
 
-from aworld_train.adapter.verl.recipe_keys import ACTOR, MODEL, REF, ROLLOUT, SAME_MEANING
+from aworld_train.adapter.verl.recipe_keys import ACTOR, MODEL, ROLLOUT, SAME_MEANING
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 
 _INIT = "ray_kwargs.ray_init"
@@ -105,29 +105,6 @@ REASONS = {
     "skip": "recorded episodes would be those of another run",
 }
 """VeRL's keys, or patterns of them, that have no counterpart in a recipe, with the reason why they cannot be set."""
-
-FREE = {
-    f"{MODEL}.use_remove_padding": "speed and memory",
-    f"{MODEL}.use_fused_kernels": "speed and memory",
-    f"{MODEL}.enable_gradient_checkpointing": "speed and memory",
-    f"{MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
-    "data.dataloader_num_workers": "speed and memory",
-    f"{ACTOR}.optim.override_optimizer_config.*": "speed and memory",
-    f"{ACTOR}.use_torch_compile": "speed and memory",
-    f"{ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
-    f"{ACTOR}.megatron.*": "speed, memory and precision, except for the owned ones",
-    f"{REF}.use_torch_compile": "speed and memory",
-    f"{REF}.fsdp_config.*": "speed, memory and precision",
-    f"{ROLLOUT}.load_format": "how weights reach the engine before the first step",
-    f"{ROLLOUT}.max_model_len": "memory; less than an episode needs is refused by `recipe_checks`",
-    f"{ROLLOUT}.free_cache_engine": "speed and memory",
-    f"{ROLLOUT}.enforce_eager": "speed and memory",
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",
-    f"{_INIT}.num_cpus": "Ray counts actors",
-    f"{_INIT}.object_store_memory": "memory",
-}
-"""Keys that ``compose`` sets and a recipe may change, with what they change."""
-
 
 OWNED_KEYS = {
     **REASONS,

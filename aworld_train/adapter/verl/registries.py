@@ -21,12 +21,11 @@ def registered(files: str, function: str) -> frozenset[str]:
     names: set[str] = set()
     for tree in _trees(files):
         members = _members(tree)
-        for call in _calls(tree, function):
-            arguments = [
-                *call.args[:1],
-                *(key.value for key in call.keywords if key.arg in ("backend", "names")),
-            ]
-            for argument in arguments:
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or ast.unparse(call.func) != function:
+                continue
+            named = [key.value for key in call.keywords if key.arg in ("backend", "names")]
+            for argument in (*call.args[:1], *named):
                 member = members.get(ast.unparse(argument)) if isinstance(argument, ast.Attribute) else None
                 names |= {member} if member else set(_texts(argument))
     return frozenset(names)
@@ -35,31 +34,22 @@ def registered(files: str, function: str) -> frozenset[str]:
 @cache
 def compared(file: str, scope: str, subject: str) -> frozenset[str]:
     """The names with which ``subject`` is compared in a function or class, but for those that lead to an error."""
-    names: set[str] = set()
+    names, refused = set[str](), set[str]()
     for node in ast.walk(_scope(file, scope)):
         if isinstance(node, ast.Compare) and ast.unparse(node.left) == subject:
-            names |= set(_texts(node.comparators[0]))
-    refused = {
-        name
-        for node in ast.walk(_scope(file, scope))
-        if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise)
-        for name in _texts(node.test)
-    }
+            names.update(_texts(node.comparators[0]))
+        if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
+            refused.update(_texts(node.test))
     return frozenset(names - refused)
 
 
 @cache
 def listed(file: str, name: str) -> frozenset[str]:
-    """The texts in the list, set or table that is assigned to ``name``; of a table those in its keys."""
+    """The texts in what is first assigned to ``name``."""
     for tree in _trees(file):
         for node in ast.walk(tree):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if isinstance(node, ast.AnnAssign):
-                targets = [node.target]
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _named(targets, name):
-                value = node.value
-                keys = [key for key in value.keys if key] if isinstance(value, ast.Dict) else [value]
-                return frozenset(text for key in keys for text in _texts(key))
+            if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+                return frozenset(_texts(node.value))
     return frozenset()
 
 
@@ -95,12 +85,6 @@ def _scope(file: str, name: str) -> ast.AST:
     return ast.Module([], [])
 
 
-def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:
-    return (
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == function
-    )
-
-
 def _members(tree: ast.Module) -> dict[str, str]:
     """The members of the enumerations in a file with their values: ``{"Estimator.GRPO": "grpo"}``."""
     return {
@@ -121,7 +105,3 @@ def _texts(node: ast.AST) -> Iterator[str]:
         for each in ast.walk(node)
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
     )
-
-
-def _named(targets: list[ast.expr], name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in targets)

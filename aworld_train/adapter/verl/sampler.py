@@ -122,9 +122,16 @@ class _GroupRules(ReplayBuffer):  # type: ignore[misc]
         selected_prompt_uids: list[str],
         partition_snapshot: dict[str, dict[str, Any]],
     ) -> Any:
-        selected = set(selected_prompt_uids)
+        if partition_id != "train":
+            return super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        healthy, selected = _episodes_of_groups(partition_snapshot), set(selected_prompt_uids)
+        small = {uid for uid in selected if 0 < healthy[uid] < self._min_group}
+        partition_snapshot = self._without(partition_id, small, partition_snapshot, self._too_few)
+        selected -= small
+        if not any(healthy[uid] for uid in selected):
+            raise self._nothing_left()
         rows = [key for key in partition_snapshot if _group(key) in selected]
-        equal = self._equal(rows) if partition_id == "train" else set()
+        equal = self._equal(rows)
         if equal and any(_group(key) not in equal for key in rows):
             partition_snapshot = self._without(partition_id, equal, partition_snapshot, _EQUAL)
             selected -= equal
@@ -151,25 +158,6 @@ class GroupSampler(_GroupRules, ReplayBuffer):  # type: ignore[misc]
         # VeRL plays one task for each group of the third kind.
         return set(), set(), self._to_resample(partition_id), Counter()
 
-    def _materialize_batch(
-        self,
-        partition_id: str,
-        selected_prompt_uids: list[str],
-        partition_snapshot: dict[str, dict[str, Any]],
-    ) -> Any:
-        if partition_id != "train":
-            return super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
-        healthy = _episodes_of_groups(partition_snapshot)
-        chosen = set(selected_prompt_uids)
-        small = {uid for uid in chosen if 0 < healthy[uid] < self._min_group}
-        if small:
-            partition_snapshot = self._without(partition_id, small, partition_snapshot, self._too_few)
-        if not any(healthy[uid] for uid in chosen - small):
-            raise self._nothing_left()
-        return super()._materialize_batch(
-            partition_id, [u for u in selected_prompt_uids if u not in small], partition_snapshot
-        )
-
 
 class AsyncGroupSampler(_GroupRules, ReplayBufferAsync):  # type: ignore[misc]
     """``max_staleness`` counts versions from the weights that a step trains back to the oldest of an episode's."""
@@ -192,7 +180,7 @@ class AsyncGroupSampler(_GroupRules, ReplayBufferAsync):  # type: ignore[misc]
             if _group(key) in ended and (version := tag["min_global_steps"]) is not None and version < oldest
         }
         before = _episodes_of_groups(rows)
-        self._leave_out(partition_id, stale, "it has a token of weights older than trainer.async.staleness")
+        self._leave_out(partition_id, stale)
         after = _episodes_of_groups(rows)
         small = {uid for uid in ended if after[uid] < self._min_group}
         too_old = {uid for uid in small if before[uid] >= self._min_group}
@@ -202,10 +190,10 @@ class AsyncGroupSampler(_GroupRules, ReplayBufferAsync):  # type: ignore[misc]
             raise self._nothing_left()
         return too_old, set(), (small - too_old) | (self._to_resample(partition_id) - small), Counter()
 
-    def _leave_out(self, partition_id: str, episodes: set[str], reason: str) -> None:
+    def _leave_out(self, partition_id: str, episodes: set[str]) -> None:
         if not episodes:
             return
-        report_dropped(episodes, reason)
+        report_dropped(episodes, "it has a token of weights older than trainer.async.staleness")
         rows = self.partitions[partition_id]
         keys = [key for key in rows if _episode(key) in episodes]
         tokens = sum(rows.pop(key)["response_len"] for key in keys)

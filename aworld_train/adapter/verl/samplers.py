@@ -1,7 +1,5 @@
 """The samplers beside the trainer: all get new weights, and one that dies is replaced while training continues.
 
-How many there are can be changed during a run, by a file in its folder.
-
 A sampler is a replica of VeRL's, with a process of its own for its weights. A thread holds a call to its server, which
 Ray ends with an error when the process dies: the sampler leaves VeRL's balancer, and another is started in its place.
 That one gets the weights that were sent last, as they were sent, for which they stay in Ray's object store. So it never
@@ -33,10 +31,7 @@ LOST_SAMPLERS = "training/lost_samplers"
 
 
 class Samplers(CheckpointEngineManager):  # type: ignore[misc]
-    """``servers`` is VeRL's manager of the replicas; ``max_wait`` are the seconds for which a run waits without any.
-
-    ``request`` is the file that says how many are wanted; a run begins without it, with as many as there are.
-    """
+    """``servers`` is VeRL's manager of the replicas; ``max_wait`` are the seconds for which a run waits without any."""
 
     def __init__(self, config: Any, trainer: Any, servers: Any, max_wait: float, request: Path):
         super().__init__(config, trainer, servers.get_replicas())
@@ -74,7 +69,6 @@ class Samplers(CheckpointEngineManager):  # type: ignore[misc]
         return {LOST_SAMPLERS: self._reported - before}
 
     def watch(self) -> None:
-        """Replace samplers that die, until this process ends."""
         threading.Thread(target=self._watch, name="samplers", daemon=True).start()
 
     async def _deliver_or_end(self, replica: Any) -> None:

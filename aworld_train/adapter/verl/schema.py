@@ -53,10 +53,6 @@ def default_config(of: Defaults = Strategy.fsdp2) -> dict[str, Any]:
     return deepcopy(_defaults(of))
 
 
-def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    return merge(config, overrides)
-
-
 def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
     """Refuse keys in ``overrides`` that verl does not know, and values of the wrong type; ``config`` includes them."""
     refuse([text for _, text in faults(config, overrides)])
@@ -118,10 +114,10 @@ def _resolved_defaults(of: Defaults) -> dict[str, Any]:
     spec = find_spec("transfer_queue")
     if spec and spec.origin and "transfer_queue" in defaults:
         queue = _read(Path(spec.origin).parent / "config.yaml")
-        defaults["transfer_queue"] = overlay(queue, defaults["transfer_queue"])
+        defaults["transfer_queue"] = merge(queue, defaults["transfer_queue"])
     for path, value in leaves(default_config(of)):
         if value == _MISSING:
-            _set(defaults, path, None)
+            _unset(defaults, path)
     return resolve(defaults)
 
 
@@ -209,11 +205,7 @@ def _nearest(path: KeyPath, level: set[str]) -> str | None:
         [name] if any(key[-1] == name for key in keys) else get_close_matches(name, {key[-1] for key in keys})
     )
     candidates = [dotted(key) for key in keys if key[-1] in names[:1]]
-    return max(candidates, key=lambda key: _likeness(key, dotted(path)), default=None)
-
-
-def _likeness(key_a: str, key_b: str) -> float:
-    return SequenceMatcher(None, key_a, key_b).ratio()
+    return max(candidates, key=lambda key: SequenceMatcher(None, key, dotted(path)).ratio(), default=None)
 
 
 @cache
@@ -241,11 +233,11 @@ def _switch_off(config: dict[str, Any], path: KeyPath) -> bool:
         if isinstance(node, dict):
             off = off or node.get("enable") is False or node.get("enabled") is False
     if off:
-        _set(config, path, None)
+        _unset(config, path)
     return off
 
 
-def _set(tree: Any, path: KeyPath, value: Any) -> None:
+def _unset(tree: Any, path: KeyPath) -> None:
     for key in path[:-1]:
         tree = tree[int(key)] if isinstance(tree, list) else tree[key]
-    tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = value
+    tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = None

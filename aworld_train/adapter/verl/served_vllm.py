@@ -6,7 +6,6 @@ It is asked as any served model is (``completions``). A supervisor ends it with 
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import httpx
 
 from aworld_train import process_supervisor
 from aworld_train.adapter.verl.vllm_on_cpu import cache_bytes
+from aworld_train.env.address import free_port
 from aworld_train.errors import DependencyMissing, ModelError
 from aworld_train.recipe.device import on_cpu, sampling_type, vllm_version
 from aworld_train.recipe.schema import Engine, Recipe
@@ -32,10 +32,7 @@ _MODULE = "vllm.entrypoints.openai.api_server"
 
 
 class ServedVllm:
-    """``vllm serve`` of a recipe's model, with its log in ``folder``; ``url`` ends in ``/v1``.
-
-    Raises ModelError if vLLM ended before it answered, or does not answer in time.
-    """
+    """``vllm serve`` of a recipe's model, with its log in ``folder``; ``url`` ends in ``/v1``."""
 
     def __init__(self, recipe: Recipe, folder: Path):
         if recipe.rollout.engine is not Engine.vllm:
@@ -51,7 +48,7 @@ class ServedVllm:
                 f"rollout.engine is vllm, which is not installed. Install the profile {profile}; or name a server that "
                 "runs with --model-url, or take --engine transformers."
             )
-        port = _free_port()
+        port = free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{port}/v1"
         self.key = secrets.token_urlsafe()
         self._log = folder / "vllm.log"
@@ -158,9 +155,3 @@ def _answers(url: str, key: str) -> bool:
     except httpx.HTTPError:
         return False
     return response.status_code == httpx.codes.OK
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

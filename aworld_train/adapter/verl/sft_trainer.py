@@ -6,7 +6,7 @@ the rows that it would have trained, and the held-out loss is the mean over all 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,6 @@ class TokenRowsTrainer(SFTTrainer):  # type: ignore[misc]
                 self._trackers.finish(exit_code)
 
     def _train(self) -> None:
-        """Train to the last step; each step's figures are logged before its checkpoint is written."""
         settings, begin = self.config.trainer, self.resume_global_step
         if self._validate_first and settings.test_freq:
             self._report(begin, self._validated())
@@ -194,12 +193,9 @@ class Checkpoints:
 
 
 def _rows(files: Any, limit: int) -> list[dict[str, torch.Tensor]]:
-    rows = list(_tensors([Path(file) for file in ([files] if isinstance(files, str) else files)]))
-    return rows if limit < 0 else rows[:limit]
-
-
-def _tensors(files: Sequence[Path]) -> Iterator[dict[str, torch.Tensor]]:
-    for row in read_token_rows(files):
+    rows = []
+    for row in read_token_rows([Path(file) for file in ([files] if isinstance(files, str) else files)]):
         ids = torch.tensor(row["input_ids"], dtype=torch.long)
         mask = torch.tensor(row["loss_mask"], dtype=torch.long)
-        yield {"input_ids": ids, "loss_mask": mask, "position_ids": torch.arange(len(ids))}
+        rows.append({"input_ids": ids, "loss_mask": mask, "position_ids": torch.arange(len(ids))})
+    return rows if limit < 0 else rows[:limit]

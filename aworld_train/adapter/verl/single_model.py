@@ -1,5 +1,6 @@
 """VeRL's model for single episodes: its engine in this process, or a served model behind the engine's interface."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ from omegaconf import OmegaConf
 from transformers.utils import logging
 from verl.utils.config import omega_conf_to_dataclass
 
-from aworld_train.adapter.verl.agent_loop import end_tokens
 from aworld_train.adapter.verl.compose import compose
+from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.served_vllm import ServedVllm
+from aworld_train.model.turns import end_tokens
 from aworld_train.recipe.schema import Engine, Recipe
 
 
@@ -24,18 +26,12 @@ class VerlLoadedModel:
         model = omega_conf_to_dataclass(actor.model)
         self.tokenizer: Any = model.tokenizer
         self.name = Path(str(actor.model.path)).name
-        self._parser = recipe.agent.tool_parser
-        self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
-        self._end_tokens = end_tokens(str(actor.model.path))
         self._server: ServedVllm | None = None
         in_process = model_url is None and recipe.rollout.engine is Engine.transformers
-        self._images = image_tokens(model.processor, actor.rollout.name if in_process else None)
         if in_process:
-            from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
             from aworld_train.adapter.verl.cpu.server import TransformersServer
 
             self._engine: Any = TransformersServer(actor.rollout, actor.model, 0, 1)
-            self._max_top_logprobs = MAX_TOP_LOGPROBS
         else:
             from aworld_train.adapter.verl.completions import CompletionsServer
 
@@ -44,18 +40,17 @@ class VerlLoadedModel:
                 self._engine = CompletionsServer(self._server.url, self._server.key)
             else:
                 self._engine = CompletionsServer(model_url)
-            self._max_top_logprobs = 0
-
-    def for_episode(self) -> VerlModel:
-        return VerlModel(
+        self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
+        self.for_episode = partial(
+            VerlModel,
             self._engine,
             self.tokenizer,
-            self._parser,
+            recipe.agent.tool_parser,
             self._template_options,
-            self._end_tokens,
+            end_tokens(str(actor.model.path)),
             engine_stops=True,
-            max_top_logprobs=self._max_top_logprobs,
-            images=self._images,
+            max_top_logprobs=MAX_TOP_LOGPROBS if in_process else 0,
+            images=image_tokens(model.processor, actor.rollout.name if in_process else None),
         )
 
     async def close(self) -> None:

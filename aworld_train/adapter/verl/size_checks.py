@@ -1,9 +1,9 @@
 """Sizes that VeRL and its engines refuse only after a run has started, each with the place where they do."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.adapter.verl.recipe_keys import ROLLOUT
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Engine, LauncherName, Mode, Recipe, RolloutCorrection, Strategy
 from aworld_train.recipe.tree import KeyPath
@@ -12,7 +12,6 @@ MAX_LORA_RANK = 512
 """Of vLLM, as verl/workers/rollout/vllm_rollout/utils.py has it where vLLM cannot be asked."""
 BATCHED_TOKENS = 8192
 """Tokens of one pass of vLLM by VeRL's default, `rollout.max_num_batched_tokens`."""
-_ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -63,21 +62,21 @@ def _vllm(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"`model.lora.rank` is {rank}, and vLLM takes ranks up to {MAX_LORA_RANK}; lower it, or set 0 to train all "
             "weights",
         )
-    tokens = value_at(recipe.raw, f"{_ROLLOUT}.max_num_batched_tokens")
-    tokens = tokens if _is_whole(tokens) else BATCHED_TOKENS
-    if value_at(recipe.raw, f"{_ROLLOUT}.enable_chunked_prefill") is False:
+    tokens = value_at(recipe.raw, f"{ROLLOUT}.max_num_batched_tokens")
+    tokens = tokens if isinstance(tokens, int) else BATCHED_TOKENS
+    if value_at(recipe.raw, f"{ROLLOUT}.enable_chunked_prefill") is False:
         tokens = max(tokens, recipe.max_episode_tokens)  # VeRL raises it
     if rollout.max_running > tokens:  # vllm/config/scheduler.py, verify_max_model_len
         yield (
             ("rollout", "max_running"),
             f"`rollout.max_running` is {rollout.max_running}, and the engine takes {tokens} tokens in one pass, at "
-            f"least one for each sequence; lower it, or raise `verl.{_ROLLOUT}.max_num_batched_tokens`",
+            f"least one for each sequence; lower it, or raise `verl.{ROLLOUT}.max_num_batched_tokens`",
         )
 
 
 def _dynamic(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """verl/workers/engine_workers.py compares both, when the workers are built."""
-    key = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
+    key = f"{ROLLOUT}.log_prob_use_dynamic_bsz"
     value = value_at(recipe.raw, key)
     if isinstance(value, bool) and value is not recipe.trainer.dynamic_batches:
         yield (
@@ -132,7 +131,3 @@ def _asynchronous(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"with {mode} trainer.async.correction corrects for other probabilities. Leave "
             "algorithm.rollout_correction out.",
         )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

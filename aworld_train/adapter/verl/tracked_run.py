@@ -21,8 +21,6 @@ _MAX_CAUSE_CHARS = 300
 
 
 def as_one_run(tracking: Any, run_dir: Path) -> Any:
-    """VeRL's class of trackers, as one that has every step of the run and how it ended, whatever was before."""
-
     class Tracking(tracking):  # type: ignore[misc]
         def __init__(self, **options: Any):
             super().__init__(**options)

@@ -45,17 +45,13 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
         return {}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if "wandb" in names:
-        variables["WANDB_RUN_ID"] = _wandb_run_id(folder)
+        file = folder / _WANDB_RUN
+        if not file.exists():
+            write_text(file, secrets.token_hex(_RUN_ID_BYTES))
+        variables["WANDB_RUN_ID"] = file.read_text().strip()
     stated = {**os.environ, **recipe.cluster.environment}
     return {name: value for name, value in variables.items() if not stated.get(name)}
 
 
 def local_store(folder: Path) -> str:
     return f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
-
-
-def _wandb_run_id(folder: Path) -> str:
-    file = folder / _WANDB_RUN
-    if not file.exists():
-        write_text(file, secrets.token_hex(_RUN_ID_BYTES))
-    return file.read_text().strip()

@@ -12,10 +12,8 @@ from typing import Any
 
 import torch
 
-from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
-from aworld_train.adapter.episodes.settings import read_settings
-from aworld_train.adapter.episodes.stored import store_recorder
+from aworld_train.adapter.episodes.stored import recorder_of
 from aworld_train.store.content import packed_floats
 from aworld_train.store.events import TrainedRow
 from aworld_train.store.recording import StoreRecorder
@@ -67,7 +65,4 @@ def trained_row(key: str, advantages: torch.Tensor, mask: torch.Tensor) -> Train
 
 def _recorder() -> StoreRecorder | None:
     folder = os.environ.get(RUN_DIR_VARIABLE)
-    if not folder:
-        return None
-    run_dir = Path(folder)
-    return store_recorder(run_dir, read_settings(str(run_dir / EPISODES_FILE)))
+    return recorder_of(Path(folder)) if folder else None

@@ -66,7 +66,6 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             await self._play(sampling_params, trajectory, **kwargs)
 
     async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
-        """Play an episode, pass its rows to VeRL, and return whether it is usable."""
         validate = bool(trajectory["validate"])
         record = open_record(int(trajectory["step"]), validate, int(trajectory["sample_index"]))
         session = kwargs["session_id"]

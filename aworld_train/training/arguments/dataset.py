@@ -16,7 +16,6 @@ _FORMS = (
     "datasets.Dataset, another object with to_parquet, or a source of tasks as 'file.py:function'"
 )
 Listed = Callable[[str], None]
-"""Takes a line about records that were left out."""
 
 
 def dataset_argument(data: Any, folder: Path, name: str, split: str, listed: Listed) -> Path:

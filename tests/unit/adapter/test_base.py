@@ -9,6 +9,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter import base
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.output import to_dict
 from tests.locations import REPOSITORY
 from tests.second_framework import Counting
 
@@ -82,5 +83,5 @@ def test_a_section_that_is_not_the_framework_s_is_refused(recipe: dict[str, obje
 def test_a_recipe_of_another_framework_reads_back_as_the_same() -> None:
     recipe = recipes.load({"trainer": {"framework": "other"}, "other": {"a": ["${b}", 1e-6]}})
     assert recipes.load(recipe) == recipe
-    assert recipes.to_dict(recipe)["other"] == {"a": ["${b}", 1e-6]}
-    assert "verl" not in recipes.to_dict(recipe)
+    assert to_dict(recipe)["other"] == {"a": ["${b}", 1e-6]}
+    assert "verl" not in to_dict(recipe)

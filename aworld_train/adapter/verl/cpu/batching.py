@@ -21,9 +21,8 @@ from aworld_train.adapter.verl.cpu.sampling import GenerationParams, most_likely
 
 ATTENTION = "aworld_grouped_sdpa"
 _ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step, because running sequences wait for them
-_PASS_TOKENS = (
-    512  # most padded tokens in one pass over several new sequences: more are not faster and pad more
-)
+# Most padded tokens in one pass over several new sequences: more are not faster and pad more.
+_PASS_TOKENS = 512
 
 _TOKENS_BEFORE_STOP = 8
 
@@ -118,10 +117,7 @@ class ContinuousBatcher:
         return aborted
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace parameters by name and forget all keys and values computed with the old ones.
-
-        Sequences in flight keep their tokens; further tokens are sampled with the new weights.
-        """
+        """Replace parameters by name and forget all keys and values computed with the old ones."""
         tensors = dict(self.model.named_parameters(remove_duplicate=False)) | dict(self.model.named_buffers())
         with torch.no_grad():
             for name, tensor in weights:
@@ -178,7 +174,6 @@ class ContinuousBatcher:
         return rows * longest * self.cache.shape.bytes_per_token > self.kv_budget_bytes
 
     def _suspend(self) -> None:
-        """Put the sequence of the last row back at the head of the queue, and remember its keys and values."""
         request = self.running.pop()
         self._remember(len(self.running), request)
         self.cache.rows = len(self.running)
@@ -250,9 +245,8 @@ class ContinuousBatcher:
         mask = torch.arange(longest)[None, None, None] <= positions.clamp(min=0)[:, None, :, None]
         self._forward(first, tokens, positions, mask, longest, requests)
         for row, request in enumerate(requests, start=first):
-            if (
-                request.reused_tokens < request.length - 2
-            ):  # else all but the last token are already remembered
+            # Else all but the last token are remembered already.
+            if request.reused_tokens < request.length - 2:
                 self._remember(row, request)
 
     def _forward(
@@ -306,7 +300,6 @@ class ContinuousBatcher:
         return any(stop in text for stop in request.params.stop)
 
     def _retire(self) -> list[GenerationRequest]:
-        """Take ended requests out of the batch, remember them, and close the gaps in the rows."""
         ended = [r for r in self.running if r.finish_reason is not None]
         for request in ended:
             row = self.running.index(request)

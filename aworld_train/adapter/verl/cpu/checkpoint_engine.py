@@ -27,13 +27,11 @@ class ObjectCheckpointEngine(CheckpointEngine):  # type: ignore[misc]
 
     def prepare(self) -> None: ...
 
+    init_process_group = finalize = prepare
+
     @classmethod
     def build_topology(cls, *_: Any) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
         return {}, {}
-
-    def init_process_group(self) -> None: ...
-
-    def finalize(self) -> None: ...
 
     async def send_weights(self, weights: Weights, global_steps: int | None = None) -> None:
         self._sent = []

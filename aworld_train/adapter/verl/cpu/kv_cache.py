@@ -5,6 +5,7 @@ nothing. When a sequence ends, the last row moves into its place, and a ``Prefix
 for later requests that begin with the same tokens (the next turn of an episode, or another episode of the task).
 """
 
+from bisect import bisect, bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache
 
-_BLOCK = 16  # tokens per hashed block of a remembered sequence
+_MIN_TOKENS = 16  # of a beginning that is remembered
 _GROWTH = 256  # positions by which the padded length grows
 
 
@@ -111,77 +112,45 @@ class RowCache(Cache):  # type: ignore[misc]
                 tensor[target, :, :length] = tensor[source, :, :length]
 
 
-@dataclass(frozen=True, eq=False)
-class _Remembered:
-    tokens: tuple[int, ...]
-    stored: torch.Tensor
-    blocks: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        return int(self.stored.numel() * self.stored.element_size())
-
-
 class PrefixStore:
     """Sequences computed with the present weights, found by their first tokens; the least recently used go first."""
 
     def __init__(self, budget_bytes: int):
         self.budget_bytes = budget_bytes
         self.bytes = 0
-        self._entries: OrderedDict[tuple[int, ...], _Remembered] = OrderedDict()
-        self._by_block: dict[int, dict[_Remembered, None]] = {}  # in order of arrival
+        self._stored: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
+        self._sorted: list[tuple[int, ...]] = []
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._stored)
 
     def find(self, tokens: list[int]) -> tuple[int, torch.Tensor | None]:
-        """Length, keys and values of the longest remembered beginning: from one block to all but the last token."""
-        for block in reversed(_block_hashes(tokens)):
-            holders = self._by_block.get(block)
-            if holders is None:
-                continue
-            entry = next(reversed(holders))
-            shared = _common_prefix(entry.tokens, tokens)
-            if shared >= _BLOCK:
-                self._entries.move_to_end(entry.tokens)
-                return min(shared, len(tokens) - 1), entry.stored
-        return 0, None
+        """Length, keys and values of the longest remembered beginning, which leaves the last token out."""
+        place = bisect(self._sorted, tuple(tokens))
+        # The sequence with the most common tokens is beside these in the order.
+        beside = self._sorted[max(place - 1, 0) : place + 1]
+        shared, nearest = max(((_common_prefix(key, tokens), key) for key in beside), default=(0, ()))
+        if shared < _MIN_TOKENS:
+            return 0, None
+        self._stored.move_to_end(nearest)
+        return min(shared, len(tokens) - 1), self._stored[nearest]
 
     def add(self, tokens: list[int], stored: torch.Tensor) -> None:
         key = tuple(tokens)
-        entry = _Remembered(key, stored, _block_hashes(tokens))
-        if key in self._entries or not entry.blocks or entry.bytes > self.budget_bytes:
+        if key in self._stored or len(key) < _MIN_TOKENS or stored.nbytes > self.budget_bytes:
             return
-        self._entries[key] = entry
-        self.bytes += entry.bytes
-        for block in entry.blocks:
-            self._by_block.setdefault(block, {})[entry] = None
+        self._stored[key] = stored
+        insort(self._sorted, key)
+        self.bytes += stored.nbytes
         while self.bytes > self.budget_bytes:
-            self._forget(next(iter(self._entries)))
+            oldest, forgotten = self._stored.popitem(last=False)
+            del self._sorted[bisect_left(self._sorted, oldest)]
+            self.bytes -= forgotten.nbytes
 
     def clear(self) -> None:
-        self._entries.clear()
-        self._by_block.clear()
+        self._stored.clear()
+        self._sorted.clear()
         self.bytes = 0
-
-    def _forget(self, key: tuple[int, ...]) -> None:
-        entry = self._entries.pop(key)
-        self.bytes -= entry.bytes
-        for block in entry.blocks:
-            holders = self._by_block[block]
-            del holders[entry]
-            if not holders:
-                del self._by_block[block]
-
-
-def _block_hashes(tokens: list[int] | tuple[int, ...]) -> tuple[int, ...]:
-    """One hash per full block, which also covers all tokens before the block."""
-    hashes: list[int] = []
-    digest = 0
-    for start in range(0, len(tokens) - _BLOCK + 1, _BLOCK):
-        digest = hash((digest, *tokens[start : start + _BLOCK]))
-        hashes.append(digest)
-    return tuple(hashes)
 
 
 def _common_prefix(first: tuple[int, ...], second: list[int]) -> int:

@@ -5,6 +5,7 @@ synchronisation does nothing. The machine declares *logical* GPUs to Ray, one pe
 workers by that resource.
 """
 
+import os
 from contextlib import nullcontext
 from datetime import timedelta
 from types import ModuleType
@@ -72,8 +73,6 @@ def initialize_process_group(timeout_second: float | None = None, backend: str |
     VeRL 0.9.1 (``utils/distributed.py``) writes ``cpu:gloo,<device>:<backend>``; with the device ``cpu`` that names the
     device twice and torch refuses it. A test pinned to that version checks that VeRL still has this fault.
     """
-    import os
-
     if torch.distributed.is_initialized():
         return
     torch.distributed.init_process_group(

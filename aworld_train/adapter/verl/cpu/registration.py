@@ -1,7 +1,4 @@
-"""Registers the ``transformers`` rollout, vLLM's on CPU, and the CPU training engine with VeRL.
-
-VeRL imports this module in every process that builds a model (``model.external_lib``).
-"""
+"""Registers the ``transformers`` rollout, vLLM's on CPU, and the CPU training engine with VeRL."""
 
 import sys
 
@@ -19,16 +16,11 @@ def _load_replica() -> type:
     return TransformersReplica
 
 
-def _register() -> None:
-    name_vllm_cpu()
-    _ROLLOUT_REGISTRY[("vllm", "async")] = "aworld_train.adapter.verl.cpu.vllm_rollout.CpuVllmRollout"
-    _ROLLOUT_REGISTRY[("transformers", "async")] = "aworld_train.adapter.verl.cpu.rollout.TransformersRollout"
-    RolloutReplicaRegistry.register("transformers", _load_replica)
-    verl.utils.distributed.initialize_global_process_group_ray = initialize_process_group
-    workers = sys.modules.get("verl.workers.engine_workers")
-    if workers is not None:
-        workers.initialize_global_process_group_ray = initialize_process_group  # type: ignore[attr-defined]
-        from aworld_train.adapter.verl.cpu import engine  # noqa: F401
-
-
-_register()
+name_vllm_cpu()
+_ROLLOUT_REGISTRY[("vllm", "async")] = "aworld_train.adapter.verl.cpu.vllm_rollout.CpuVllmRollout"
+_ROLLOUT_REGISTRY[("transformers", "async")] = "aworld_train.adapter.verl.cpu.rollout.TransformersRollout"
+RolloutReplicaRegistry.register("transformers", _load_replica)
+verl.utils.distributed.initialize_global_process_group_ray = initialize_process_group
+if workers := sys.modules.get("verl.workers.engine_workers"):
+    workers.initialize_global_process_group_ray = initialize_process_group  # type: ignore[attr-defined]
+    from aworld_train.adapter.verl.cpu import engine  # noqa: F401

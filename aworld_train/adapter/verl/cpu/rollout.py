@@ -60,12 +60,6 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         self.replica_rank = replica_rank
         self._server: Any = None
 
-    @property
-    def _number(self) -> int:
-        if self.replica_rank >= 0:
-            return self.replica_rank
-        return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-
     async def resume(self, tags: list[str]) -> None:
         """The server keeps its memory."""
 
@@ -82,7 +76,10 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         if wire_format != "named_tensors":
             raise ValueError(f"the transformers engine takes whole named tensors, not {wire_format!r}")
         if self._server is None:
-            self._server = ray.get_actor(server_name(self._number))
+            number = self.replica_rank
+            if number < 0:
+                number = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+            self._server = ray.get_actor(server_name(number))
         async for part in parts_of(weights):
             await self._server.update_weights.remote(*part, global_steps if part[-1] else None)
 

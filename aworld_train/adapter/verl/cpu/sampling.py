@@ -105,9 +105,8 @@ def sample(
     """
     logprobs = _log_distribution(logits, params)
     greedy = torch.tensor([p.temperature == 0 for p in params])
-    tokens = logits.argmax(
-        dim=-1
-    )  # not of the log-probabilities, because rounding can make two of them equal
+    # Not of the log-probabilities, because rounding can make two of them equal.
+    tokens = logits.argmax(dim=-1)
     if not bool(greedy.all()):
         probabilities = logprobs.exp()
         drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]

@@ -100,7 +100,8 @@ class TransformersServer:
         self._batcher.check(request)
         self._incoming.append(request)
         self._futures[id(request)] = future
-        self._ensure_running()
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = asyncio.get_running_loop().create_task(self._run())
         try:
             await future
         finally:
@@ -169,28 +170,15 @@ class TransformersServer:
     async def clear_kv_cache(self) -> None:
         await self._on_worker(self._batcher.prefixes.clear)
 
-    async def sleep(self) -> None:
-        """Free memory while the trainer works, because finished sequences cannot be reused with new weights."""
-        await self.clear_kv_cache()
+    sleep = release_kv_cache = clear_kv_cache
+    """While the trainer works: finished sequences cannot be reused with new weights."""
 
-    async def wake_up(self) -> None:
+    async def wake_up(self, **unused: Any) -> None:
         """The weights stay in memory."""
 
-    async def release_kv_cache(self) -> None:
-        await self.clear_kv_cache()
-
-    async def resume_kv_cache(self) -> None: ...
-
-    async def start_profile(self, **unused: Any) -> None: ...
-
-    async def stop_profile(self) -> None: ...
-
-    def _ensure_running(self) -> None:
-        if self._loop_task is None or self._loop_task.done():
-            self._loop_task = asyncio.get_running_loop().create_task(self._run())
+    resume_kv_cache = start_profile = stop_profile = wake_up
 
     async def _run(self) -> None:
-        """Step while there is work; an error ends every request in flight with that error."""
         while self._incoming or not self._batcher.idle:
             await self._weights_whole.wait()
             try:

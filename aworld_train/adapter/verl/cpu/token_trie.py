@@ -100,7 +100,10 @@ def at_least(divided: list[Pass], count: int, rows: Sequence[Row]) -> list[Pass]
         order = divided[largest].rows
         shared = _shared(rows, order)
         cut = min(range(1, len(order)), key=lambda place: shared[place])
-        halves = [Pass(part, _unique(rows, part)) for part in (order[:cut], order[cut:])]
+        halves = [
+            Pass(part, sum(len(rows[index]) for index in part) - sum(_shared(rows, part)))
+            for part in (order[:cut], order[cut:])
+        ]
         divided = [*divided[:largest], *halves, *divided[largest + 1 :]]
     return divided
 
@@ -119,10 +122,6 @@ def _common(one: Row, other: Row) -> int:
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
     return int(differ[0]) if len(differ) else size
-
-
-def _unique(rows: Sequence[Row], order: Sequence[int]) -> int:
-    return sum(len(rows[index]) for index in order) - sum(_shared(rows, order))
 
 
 def _ancestors(paths: Sequence[Row], depths: Row, bounds: list[int]) -> list[tuple[int, ...]]:

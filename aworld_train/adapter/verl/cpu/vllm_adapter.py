@@ -16,10 +16,7 @@ _PARTS = ("lora_a", "lora_b")
 def serve_adapter(
     manager: Any, adapter_id: int, tensors: Mapping[str, torch.Tensor], peft_config: Mapping[str, Any]
 ) -> None:
-    """Have vLLM's model serve an adapter in place of the one with the same number.
-
-    ``tensors`` have PEFT's names. Raises RuntimeError if vLLM would leave out a part of it.
-    """
+    """Have vLLM's model serve an adapter, with PEFT's names, in place of the one with the same number."""
     from vllm.lora.lora_model import LoRAModel
     from vllm.lora.peft_helper import PEFTHelper
 

@@ -32,7 +32,6 @@ class WatchedSocket:
         self._socket.close()
 
     def send_pyobj(self, message: Any) -> None:
-        """As the socket's; RuntimeError once the receiver failed or ended."""
         self._wait(zmq.POLLOUT)
         self._socket.send_pyobj(message)
 
@@ -76,7 +75,6 @@ class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
         wire_format: str = "named_tensors",
         **options: Any,
     ) -> None:
-        """Send all weights; every rank iterates over them, because the iteration gathers shards."""
         if wire_format != "named_tensors":
             raise ValueError(f"vLLM on CPU takes whole named tensors, not {wire_format!r}")
         receiver = await self._execute_method(

@@ -96,7 +96,6 @@ async def test_the_tokens_of_a_redacted_message_are_not_kept_and_those_of_others
 async def test_no_secret_is_in_calls_answer_and_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_module, "_server", stored_module._server.__wrapped__)
     monkeypatch.setenv("MCP_SERVER_URL", "https://tools.example/secret/mcp")
     episode = TokenEpisode(says("fine"), LIMITS)
     await episode.complete("agent", ChatRequest([Message("user", "The key-2?")]))

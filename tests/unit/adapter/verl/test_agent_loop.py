@@ -315,15 +315,3 @@ async def test_an_episode_is_played_with_what_its_engine_can_do(
     model = ("server", TOKENIZER, made.player.settings.agent["tool_parser"], {}, (), options)
     limits = {"model_name": "small", "max_prompt_tokens": 7, "max_response_tokens": 9}
     assert played == [(model, {"raw_prompt": MESSAGES}, {"temperature": 0.5}, limits)]
-
-
-@pytest.mark.parametrize(
-    ("config", "ends"),
-    [(None, ()), ({}, ()), ({"eos_token_id": 2}, (2,)), ({"eos_token_id": [3, 2]}, (3, 2))],
-)
-def test_a_turn_ends_with_the_tokens_of_the_model_s_folder(
-    config: dict[str, Any] | None, ends: tuple[int, ...], tmp_path: Path
-) -> None:
-    if config is not None:
-        (tmp_path / "generation_config.json").write_text(json.dumps(config))
-    assert agent_loop.end_tokens(str(tmp_path)) == ends

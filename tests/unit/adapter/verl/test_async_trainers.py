@@ -127,6 +127,20 @@ async def test_a_turn_whose_sampler_dies_is_lost_and_the_next_one_waits_for_anot
     assert not client._server_of
 
 
+async def test_a_turn_whose_sampler_this_run_has_ended_continues_on_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_trainers, "_LOOK_SECONDS", 0.001)
+    balancer = Balancer(server(killed := ray.exceptions.ActorDiedError()))
+    killed.error_msg += "\nThe actor is dead because it was killed by `ray.kill`."
+    client = ResumingClient(CONFIG, balancer, continues=True, max_wait=60.0)
+    turn = asyncio.create_task(client.generate("a", prompt_ids=[1], sampling_params=LIMIT))
+    await asyncio.sleep(0.02)
+    assert balancer.made.get_all_servers() == []
+    balancer.made.add_servers({"server 1": server({"global_steps": 3})})
+    assert (await turn).extra_fields["parts"] == [(0, 3)]
+
+
 async def test_a_turn_does_not_wait_for_ever_for_a_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_trainers, "_LOOK_SECONDS", 0.001)
     client = ResumingClient(CONFIG, Balancer(), continues=True, max_wait=0.01)

@@ -70,4 +70,4 @@ def test_an_adapter_of_another_form_is_refused_with_its_name(tmp_path: Path) -> 
     ):
         merge(model, tmp_path / "adapter", {"r": 4, "lora_alpha": 16})
     assert not (tmp_path / "adapter").exists()
-    assert json.loads((model / "config.json").read_text())["model_type"] == "qwen3"
+    assert json.loads((model / "config.json").read_text())["model_type"] == "llama"

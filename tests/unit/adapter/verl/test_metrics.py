@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 from aworld_train.adapter.base import StepRow
-from aworld_train.adapter.verl.metrics import VerlStepReader
+from aworld_train.adapter.verl.metrics import step_rows
 
 
 def test_each_line_that_verl_writes_is_read_once_with_the_figures_that_it_has(tmp_path: Path) -> None:
     validation = {"val-core/math/acc": 0.5, "timing_s/testing": 3.0}
     training = {"actor/loss": 0.25, "actor/lr": 0.0, "training/teacher_kl": 0.5, "val-aux/math/acc": 1.0}
     file = tmp_path / "metrics.jsonl"
-    reader = VerlStepReader(file)
+    reader = step_rows(file)
     assert reader.read() == []
     with file.open("a") as lines:
         lines.write(json.dumps({"step": 0, "data": validation}) + "\n")

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import framework_of, recipe_faults
-from aworld_train.adapter.owned_keys import owned_faults
+from aworld_train.adapter.base import framework_of, owned_faults, recipe_faults
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.compose import TRAINERS, compose, own_keys, sft_keys
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.key_rules import IGNORED_SECTIONS
 from aworld_train.adapter.verl.name_checks import RAW_NAMES, value_at
-from aworld_train.adapter.verl.owned_keys import FREE, OWNED_KEYS, SFT_OWNED
-from aworld_train.adapter.verl.recipe_keys import SAME_MEANING, SFT_KEYS, sft_key
+from aworld_train.adapter.verl.owned_keys import OWNED_KEYS, SFT_OWNED
+from aworld_train.adapter.verl.recipe_keys import ACTOR, MODEL, REF, ROLLOUT, SAME_MEANING, SFT_KEYS, sft_key
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.output import plain_dict
 from aworld_train.recipe.schema import Method, Mode, Recipe, Strategy
@@ -32,8 +31,29 @@ GPU = {
     "rollout": {"engine": "vllm"},
 }
 CPU = merge(GPU, {"rollout": {"engine": "transformers"}})
-ROLLOUT = "actor_rollout_ref.rollout"
+INIT = "ray_kwargs.ray_init"
 CANDIDATES: tuple[Any, ...] = (8192, ["other"], "other", {"a": 1}, True, {"enable": True})
+FREE = {
+    f"{MODEL}.use_remove_padding": "speed and memory",
+    f"{MODEL}.use_fused_kernels": "speed and memory",
+    f"{MODEL}.enable_gradient_checkpointing": "speed and memory",
+    f"{MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
+    "data.dataloader_num_workers": "speed and memory",
+    f"{ACTOR}.optim.override_optimizer_config.*": "speed and memory",
+    f"{ACTOR}.use_torch_compile": "speed and memory",
+    f"{ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
+    f"{ACTOR}.megatron.*": "speed, memory and precision, except for the owned ones",
+    f"{REF}.use_torch_compile": "speed and memory",
+    f"{REF}.fsdp_config.*": "speed, memory and precision",
+    f"{ROLLOUT}.load_format": "how weights reach the engine before the first step",
+    f"{ROLLOUT}.max_model_len": "memory; less than an episode needs is refused by `recipe_checks`",
+    f"{ROLLOUT}.free_cache_engine": "speed and memory",
+    f"{ROLLOUT}.enforce_eager": "speed and memory",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",
+    f"{INIT}.num_cpus": "Ray counts actors",
+    f"{INIT}.object_store_memory": "memory",
+}
+"""Keys that ``compose`` sets and a recipe may change, with what they change."""
 
 
 def recipe_with(key: str, value: Any, base: Mapping[str, Any] = GPU) -> Recipe:

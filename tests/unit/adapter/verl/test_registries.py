@@ -47,7 +47,6 @@ def choose(name):
 
 class Tracking:
     backends = ["x", "y"]
-    table: dict = {"key": "value", **others}
     unset: int
     called.backends = ["attribute"]
 
@@ -77,9 +76,8 @@ def test_compared_names_are_those_of_the_subject_that_lead_to_no_error() -> None
     assert registries.compared("b.py", "none", "name") == set()
 
 
-def test_listed_names_are_those_of_the_first_assignment_and_a_table_s_keys() -> None:
+def test_listed_names_are_those_of_the_first_assignment() -> None:
     assert registries.listed("b.py", "backends") == {"later"}
-    assert registries.listed("b.py", "table") == {"key"}
     assert registries.listed("*.py", "unset") == set()
 
 

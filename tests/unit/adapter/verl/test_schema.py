@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aworld_train.adapter.verl import config_classes, key_rules, schema
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.tree import KeyPath, dotted, leaves, nested
+from aworld_train.recipe.tree import KeyPath, dotted, leaves, merge, nested
 from tests.properties import examples
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -23,7 +23,7 @@ NAMED = {"actor_rollout_ref": {"rollout": {"name": "transformers"}}}
 
 def check(key: str, value: Any) -> None:
     given_part = nested(tuple(key.split(".")), value)
-    schema.check(schema.overlay(schema.default_config(), given_part), given_part)
+    schema.check(merge(schema.default_config(), given_part), given_part)
 
 
 def refusal(key: str, value: Any) -> str:
@@ -35,7 +35,7 @@ def refusal(key: str, value: Any) -> str:
 def test_verls_own_defaults_pass_their_check() -> None:
     defaults = schema.default_config()
     schema.check(defaults, defaults)
-    resolved = schema.resolve(schema.overlay(defaults, NAMED))
+    resolved = schema.resolve(merge(defaults, NAMED))
     schema.check(resolved, resolved)
 
 
@@ -182,11 +182,11 @@ def test_what_verl_sets_itself_cannot_be_set() -> None:
 def test_all_faults_are_said_at_once() -> None:
     part = {"trainer": {"foo": 1, "nnodes": "two"}, "data": {"seed": 1}}
     with pytest.raises(RecipeError, match=r"^2 problems:\n"):
-        schema.check(schema.overlay(schema.default_config(), part), part)
+        schema.check(merge(schema.default_config(), part), part)
 
 
 def test_resolving_leaves_no_interpolation_and_no_missing_value() -> None:
-    config = schema.overlay(schema.default_config(), NAMED)
+    config = merge(schema.default_config(), NAMED)
     config["data"]["max_response_length"] = 77
     resolved = schema.resolve(config)
     values = [value for _, value in leaves(resolved)]
@@ -199,7 +199,7 @@ def test_resolving_leaves_no_interpolation_and_no_missing_value() -> None:
 def test_a_missing_value_is_named_unless_its_section_is_off() -> None:
     with pytest.raises(RecipeError, match=r"verl needs `actor_rollout_ref\.rollout\.name`"):
         schema.resolve(schema.default_config())
-    enabled = schema.overlay(schema.default_config(), NAMED)
+    enabled = merge(schema.default_config(), NAMED)
     enabled["reward"]["reward_model"]["enable"] = True
     with pytest.raises(RecipeError, match=r"verl needs `reward\.reward_model\.rollout\.name`"):
         schema.resolve(enabled)
@@ -222,7 +222,7 @@ def test_what_is_below_a_switch_that_is_off_is_null_and_lookups_stay(monkeypatch
 
 
 def test_an_interpolation_that_leads_nowhere_names_its_key() -> None:
-    config = schema.overlay(schema.default_config(), NAMED)
+    config = merge(schema.default_config(), NAMED)
     config["trainer"]["nnodes"] = "${no.such.key}"
     with pytest.raises(RecipeError, match=r"verl key `trainer\.nnodes` cannot be resolved"):
         schema.resolve(config)
