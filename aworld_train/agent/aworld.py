@@ -155,7 +155,6 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
 
 
 def _is_in_training(name: str, conf: Any, context: EpisodeContext) -> bool:
-    """Whether the configuration names no other model than the one in training."""
     if _is_from_environment(conf):
         return True
     if conf.llm_provider == _TRAINED_PROVIDER or not conf.llm_base_url:

@@ -89,7 +89,6 @@ class YamlAgent:
         return await run_built(build, task, context, name=str(self._path))
 
     def check(self) -> None:
-        """Check that AWorld is installed and that the keys of outside endpoints are set."""
         from importlib.util import find_spec
 
         if find_spec("aworld") is None:

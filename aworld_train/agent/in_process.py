@@ -31,13 +31,9 @@ async def run_built(
                 return await _run(await build(), task, context, name)
         except EpisodeFailure:
             raise
-        except TimeoutError as error:
-            if limit.expired():
-                raise AgentTimedOut(f"{name}: not done after {context.seconds:g} seconds") from error
-            raise AgentFailed(f"{name}: {_error_text(error)}") from error
-        except AworldTrainError as error:
-            raise AgentFailed(f"{name}: {error.message}") from error
         except (Exception, SystemExit) as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise AgentTimedOut(f"{name}: not done after {context.seconds:g} seconds") from error
             raise AgentFailed(f"{name}: {_error_text(error)}") from error
 
 
@@ -81,4 +77,6 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _error_text(error: BaseException) -> str:
+    if isinstance(error, AworldTrainError):
+        return error.message
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

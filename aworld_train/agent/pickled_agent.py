@@ -113,17 +113,16 @@ def _made_sandbox(arguments: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Reference:
-    """A text that holds values of environment variables, with ``{0}``, ``{1}``, ... in their places."""
+    """A text that holds the value of an environment variable."""
 
-    parts: tuple[str, ...]
-    variables: tuple[str, ...]
+    before: str
+    variable: str
+    after: str
 
     def value(self) -> str:
-        missing = [name for name in self.variables if name not in os.environ]
-        if missing:
-            raise UsageError(f"The agent needs the environment variable {missing[0]}, which is not set.")
-        values = [*(os.environ[name] for name in self.variables), ""]
-        return "".join(part + value for part, value in zip(self.parts, values, strict=True))
+        if self.variable not in os.environ:
+            raise UsageError(f"The agent needs the environment variable {self.variable}, which is not set.")
+        return self.before + os.environ[self.variable] + self.after
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _reference(text: str, owner: Any, key: str) -> Any:
     for variable, value in sorted(os.environ.items(), key=lambda item: -len(item[1])):
         if len(value) >= MIN_LENGTH and value in text:
             before, _, after = text.partition(value)
-            return _Reference((before, after), (variable,))
+            return _Reference(before, variable, after)
     raise UsageError(
         f"The agent {_name(owner)} has a `{key}` that is written out in the program. A run's folder must hold no "
         f"secret: put it into an environment variable and write os.environ[...] in its place."

@@ -5,9 +5,8 @@ last line it prints. Of the trainer's variables it inherits only those listed be
 which is removed when it has ended. It runs under the process supervisor, so no process that it started outlives the
 episode, and it is ended when it prints or writes too much.
 
-At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
-model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
-caller's.
+At most eight programs per processor run at a time in one process: an agent mostly waits for its model, but its start
+takes CPU. Waiting for a slot does not count against the program's time limit, only against the caller's.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ _MAX_FOLDER_BYTES = 2 * 1024**3
 _FOLDER_SECONDS = 5.0  # between looks at the folder's size
 _CHUNK = 64 * 1024
 _SHOWN_LINES = 8
-_PER_PROCESSOR = 8
+_AT_ONCE = 8 * (os.cpu_count() or 1)
 # The supervisor's grace period, twice (SIGTERM, SIGKILL), and time to start Python on a busy machine.
 _END_SECONDS = 2 * GRACE + 30.0
 
@@ -63,26 +62,13 @@ class ProgramAgent:
     Arguments of ``python`` from the environment (``EnvText``) are kept off the command line.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        at_once: int | None = None,
-        environment: Mapping[str, str] | None = None,
-    ):
-        if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
-            raise UsageError(
-                f"agent.command is {command!r}: it has to be a list such as [python, my_agent.py]; no shell reads it."
-            )
-        if at_once is not None and (isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1):
-            raise UsageError(f"agent.at_once is {at_once!r}: it has to be a number of at least 1.")
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None):
         self._command = [executable(command), *command[1:]]
         self._name = " ".join(map(shown, self._command))
         self._variables = dict(environment or {})
-        self._at_once = at_once or _PER_PROCESSOR * (os.cpu_count() or 1)
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
-        async with _slot(self._at_once):
+        async with _slot():
             return await self._run(task, context)
 
     def check(self) -> None:
@@ -124,10 +110,10 @@ class ProgramAgent:
             await _uninterrupted(_end(process, [ended, *streams]))
         if code:
             raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
-        answer = output.last_line()
-        if not answer:
+        # An empty line is an answer: of a model that says nothing.
+        if not output.count:
             raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
-        return answer
+        return output.last_line()
 
     async def _start(self, folder: Path, context: EpisodeContext) -> asyncio.subprocess.Process:
         name = self._name
@@ -200,12 +186,12 @@ class _Tail:
         assert stream is not None
         self._stream = stream
         self._tail = b""
-        self._count = 0
+        self.count = 0
 
     async def read(self) -> None:
         while chunk := await self._stream.read(_CHUNK):
-            self._count += len(chunk)
-            if self._count > _MAX_OUTPUT_BYTES:
+            self.count += len(chunk)
+            if self.count > _MAX_OUTPUT_BYTES:
                 raise _LimitExceeded(f"printed more than {_MAX_OUTPUT_BYTES} bytes")
             self._tail = (self._tail + chunk)[-_MAX_TAIL_BYTES:]
 
@@ -220,13 +206,12 @@ class _Tail:
         return [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-_slots: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]" = WeakKeyDictionary()
+_slots: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
 
 
-def _slot(at_once: int) -> asyncio.Semaphore:
+def _slot() -> asyncio.Semaphore:
     # Some callers make an agent object for each episode; those objects share the slots.
-    slots = _slots.setdefault(asyncio.get_running_loop(), {})
-    return slots.setdefault(at_once, asyncio.Semaphore(at_once))
+    return _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE))
 
 
 def _environment(

@@ -127,7 +127,6 @@ def figures_of(plain: Any) -> EpisodeFigures:
 
 
 def _figures() -> Mapping[str, tuple[Figure, type]]:
-    """The figures by name, each with its type but for None."""
     figures = {}
     for name, hint in get_type_hints(EpisodeFigures, include_extras=True).items():
         if get_origin(hint) is Annotated:
@@ -152,7 +151,6 @@ def per_step(form: PerStep, *, counts: bool = False) -> tuple[str, ...]:
 
 
 def shown_figures() -> list[dict[str, Any]]:
-    """The figures that the page shows, in its order."""
     return [
         {"name": name, "label": figure.label, "unit": figure.unit, "is_listed": figure.is_listed}
         for name, (figure, _) in FIGURES.items()

@@ -49,7 +49,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return cls(
             data["role"],
             content,
-            tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
+            tuple(ToolCall(call["name"], arguments_text(call["arguments"])) for call in calls),
             call_id=data.get("tool_call_id") or "",
             name=data.get("name") or "",
             images=images,
@@ -106,7 +106,6 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return replace(self, content=content, images=images)
 
     def parts(self, image_part: ImagePart) -> str | list[Mapping[str, Any]]:
-        """The content: its text, or parts where it has images."""
         if not self.images:
             return self.content
         parts: list[Mapping[str, Any]] = []
@@ -168,5 +167,5 @@ def content_text(content: Any) -> str:
     return "".join(map(part_text, content))
 
 
-def _as_text(arguments: Any) -> str:
+def arguments_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -10,8 +10,6 @@ from enum import Enum, StrEnum
 
 
 class Outcome(StrEnum):
-    """The one way an episode ended."""
-
     answered = "answered"
     wrong_format = "format"
     max_turns = "max_turns"

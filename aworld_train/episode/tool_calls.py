@@ -19,14 +19,10 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A tool call that was made.
+    """A tool call that was made, with its result before it was shortened for the model; ``began`` is Unix time.
 
-    Attributes:
-        arguments: JSON text as it was sent.
-        result: The whole text of the result, before it was shortened for the model.
-        began: Unix time.
-        call_id: The model's identifier of the call; empty where an outside agent made it.
-        server: The tool server, as ``rollout.cassette.server_identity`` names it; empty until it is stored.
+    ``call_id`` is empty where an outside agent made it. ``server`` is as ``rollout.cassette.server_identity`` names it,
+    and empty until it is stored.
     """
 
     name: str

@@ -6,8 +6,8 @@ answers as requests are allowed raise it by one. Requests that were sent before 
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class AdaptiveLimit:
@@ -18,32 +18,24 @@ class AdaptiveLimit:
         self._under_way = 0
         self._pause_ends = 0.0
         self._lowered = float("-inf")
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._wake: asyncio.TimerHandle | None = None
+        self._turn = asyncio.Lock()  # held by the request that is next: first come, first served
+        self._changed = asyncio.Event()
 
     async def acquire(self) -> float:
         """Wait until a request may begin; returns the clock's time at which it does."""
-        while self._waiting or not self._is_free():
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            self._wake_next()
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                else:
-                    self._wake_next()
-                raise
-            if self._is_free():
-                break
-        self._under_way += 1
-        self._wake_next()
+        async with self._turn:
+            while not self._is_free():
+                self._changed.clear()
+                pause = self._pause_ends - self._clock()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause if pause > 0 else None):
+                        await self._changed.wait()
+            self._under_way += 1
         return self._clock()
 
     def release(self) -> None:
         self._under_way -= 1
-        self._wake_next()
+        self._changed.set()
 
     def answered(self) -> None:
         self.allowed = min(float(self._most), self.allowed + 1 / self.allowed)
@@ -58,16 +50,3 @@ class AdaptiveLimit:
 
     def _is_free(self) -> bool:
         return self._under_way < int(self.allowed) and self._clock() >= self._pause_ends
-
-    def _wake_next(self) -> None:
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
-        if not self._waiting:
-            return
-        if self._is_free():
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-        elif (pause := self._pause_ends - self._clock()) > 0:
-            self._wake = asyncio.get_running_loop().call_later(pause, self._wake_next)

@@ -73,14 +73,8 @@ class EndpointAddress:
             raise ModelError(f"What is in {self.key_variable} cannot be sent as a key.")
         return key
 
-    async def get(self, path: str, seconds: float) -> Any:
+    async def request(self, method: str, path: str, seconds: float, body: Any = None) -> Any:
         """The JSON at a path; raises ``RequestFailed``, and ``ValueError`` for what is not JSON."""
-        return await self._request("GET", path, None, seconds)
-
-    async def post(self, body: Mapping[str, Any], seconds: float) -> Any:
-        return await self._request("POST", _CHAT_PATH, body, seconds)
-
-    async def _request(self, method: str, path: str, body: Any, seconds: float) -> Any:
         url, key = self.url_of(path), self.key()
         return await request_json(
             await _HTTP.get(),
@@ -120,12 +114,11 @@ class ChatClient:
             raise ChatFault("connection", error.message, "endpoint") from error
 
     def without_key(self, text: str) -> str:
-        """The text without the key, which a server may have repeated."""
         return without_key(key_in(self.address.key_variable or ""), text)
 
     async def _ask(self, body: Mapping[str, Any], seconds: float) -> ChatAnswer:
         try:
-            return read_completion(await self.address.post(body, seconds))
+            return read_completion(await self.address.request("POST", _CHAT_PATH, seconds, body))
         except ChatFault as fault:
             fault.args = (self.without_key(str(fault)),)
             raise

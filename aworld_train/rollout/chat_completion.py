@@ -91,10 +91,8 @@ _RETRY_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 @dataclass(frozen=True)
 class ChatAnswer:
-    """An endpoint's answer.
-
-    ``content_filter``: a filter of the endpoint stopped it; ``refusal``: the model said that it refuses. Sampled tokens
-    include thoughts; 0 if the endpoint does not count. It is ``malformed`` where a tool call cannot be read.
+    """``content_filter``: a filter of the endpoint stopped it; ``refusal``: the model said that it refuses. Sampled
+    tokens include thoughts; 0 if the endpoint does not count. It is ``malformed`` where a tool call cannot be read.
     """
 
     content: str
@@ -133,7 +131,6 @@ class ChatFault(Exception):
 
 
 def read_completion(data: Any) -> ChatAnswer:
-    """The answer in the body of a chat completion; raises ``ChatFault``."""
     match data:
         case {"choices": [{"error": dict() as error}, *_]} | {"error": dict() | str() as error} if error:
             raise fault_of(_status_in(error), {"error": error}, json.dumps(error))
@@ -284,11 +281,10 @@ def _values(value: Any, key: str, depth: int = 4) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(text := value.get(key), str):
             yield text
-        for each in value.values():
-            yield from _values(each, key, depth - 1) if depth else ()
-    elif isinstance(value, list):
+        value = list(value.values())
+    if isinstance(value, list) and depth:
         for each in value:
-            yield from _values(each, key, depth - 1) if depth else ()
+            yield from _values(each, key, depth - 1)
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:

@@ -84,7 +84,7 @@ async def only_model(url: str, key_variable: str = KEY_VARIABLE) -> str:
     address = EndpointAddress(url, "", key_variable)
     base = address.url_of("")
     try:
-        answer = await address.get("/models", _LIST_SECONDS)
+        answer = await address.request("GET", "/models", _LIST_SECONDS)
     except (RequestFailed, ValueError) as error:
         is_late = isinstance(error.__cause__, TimeoutError)
         reason = f"no answer in {_LIST_SECONDS:.0f} seconds" if is_late else str(error)

@@ -8,6 +8,7 @@ import time
 from aworld_train.episode.message import Message
 from aworld_train.episode.outcome import Outcome
 from aworld_train.rollout.chat_model import ChatModel, ContextExceeded, FilterRefused
+from aworld_train.rollout.endpoint_tools import fitted_names, fitted_tool, renamed, renamed_calls
 from aworld_train.rollout.episode import (
     AgentRecord,
     Episode,
@@ -49,12 +50,14 @@ class ChatEpisode(Episode):
     ) -> Completion:
         sampling = self._sampling(request)
         history = [message for node in context.path for message in node.messages]
-        messages = with_wish(history, context.wish)
+        names = fitted_names([tool["function"]["name"] for tool in request.tools])
+        messages = [renamed(message, names) for message in with_wish(history, context.wish)]
+        tools_sent = [fitted_tool(tool, names) for tool in request.tools]
         began_at, began = time.time(), time.monotonic()
         try:
             with waiting("model"):
                 answer = await self._model.answer(
-                    messages, request.tools, sampling, max_tokens, use_tools=request.use_tools
+                    messages, tools_sent, sampling, max_tokens, use_tools=request.use_tools
                 )
         except ContextExceeded as error:
             raise self._limit_refusal(Outcome.overlong, str(error), "context_length_exceeded") from error
@@ -66,17 +69,18 @@ class ChatEpisode(Episode):
         if answer.prompt_tokens:
             context.count(answer.prompt_tokens)
         self.given_tokens += answer.prompt_tokens
+        calls = renamed_calls(answer.tool_calls, {fitted: name for name, fitted in names.items()})
         completion = Completion(
             content=answer.content,
             reasoning=answer.reasoning,
-            tool_calls=answer.tool_calls if request.use_tools else (),
+            tool_calls=calls if request.use_tools else (),
             finish_reason=answer.finish_reason,
             prompt_tokens=answer.prompt_tokens,
             # A thought without an end, as in training.
             malformed=answer.malformed
             or (answer.finish_reason != "length" and divide(answer.content).unfinished is not None),
             seconds=seconds,
-            misses=request.constraints.misses(answer.content, [call.name for call in answer.tool_calls]),
+            misses=request.constraints.misses(answer.content, [call.name for call in calls]),
             counted=answer.sampled_tokens,
         )
         node = record.graph.add_answer(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aworld_train.episode.message import Message
+from aworld_train.episode.message import Message, arguments_text
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import chat
 from aworld_train.rollout.template import CannotContinue, ChatTemplate, TemplateFailure
@@ -104,7 +104,7 @@ def _messages(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _with_text_arguments(message: Mapping[str, Any]) -> dict[str, Any]:
     """Calls whose arguments are objects, as in files of `datasets`, with the text that the chat API has."""
     calls = [
-        {**call, "function": {**call["function"], "arguments": _text(call["function"]["arguments"])}}
+        {**call, "function": {**call["function"], "arguments": arguments_text(call["function"]["arguments"])}}
         for call in message.get("tool_calls") or ()
     ]
     return {**message, **({"tool_calls": calls} if calls else {})}
@@ -114,9 +114,5 @@ def _from_sharegpt(turn: Mapping[str, Any]) -> dict[str, Any]:
     if turn["from"] != "function_call":
         return {"role": _SHAREGPT_ROLES[turn["from"]], "content": turn["value"]}
     call = json.loads(turn["value"])
-    function = {"name": call["name"], "arguments": _text(call["arguments"])}
+    function = {"name": call["name"], "arguments": arguments_text(call["arguments"])}
     return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
-
-
-def _text(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

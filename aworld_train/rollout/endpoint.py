@@ -17,8 +17,6 @@ _MAX_PAUSE = 8.0
 
 
 class EndpointFailed(EpisodeFailure):
-    pass
-
     def __init__(self, message: str, *, is_permanent: bool = False):
         super().__init__(message)
         self.is_permanent = is_permanent

@@ -6,16 +6,12 @@ https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.rollout.chat_completion import ChatAnswer
-from aworld_train.rollout.chat_model import ChatModel
-from aworld_train.rollout.model import SamplingParams
 from aworld_train.serving.tool_results import valid_parameters
 
 _MAX_LENGTH = 64
@@ -24,35 +20,8 @@ _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_LENGTH}}}")
 _COMBINATIONS = ("anyOf", "oneOf", "allOf")
 
 
-class FittedTools(ChatModel):
-    """A model at an endpoint, which gets no name and no schema of a tool that endpoints refuse."""
-
-    def __init__(self, model: ChatModel):
-        self._model = model
-        self.faults = model.faults
-
-    async def answer(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
-        sampling: SamplingParams,
-        max_tokens: int,
-        *,
-        use_tools: bool = True,
-    ) -> ChatAnswer:
-        names = fitted_names([tool["function"]["name"] for tool in tools])
-        originals = {fitted: name for name, fitted in names.items()}
-        answer = await self._model.answer(
-            [_renamed(message, names) for message in messages],
-            [fitted_tool(tool, names) for tool in tools],
-            sampling,
-            max_tokens,
-            use_tools=use_tools,
-        )
-        return replace(answer, tool_calls=_renamed_calls(answer.tool_calls, originals))
-
-
 def fitted_names(names: Sequence[str]) -> dict[str, str]:
+    """The names that endpoints refuse, and those that are sent in their place."""
     fitted: dict[str, str] = {}
     for name in names:
         if not _NAME.fullmatch(name):
@@ -98,12 +67,12 @@ def _newer(schema: Any) -> Any:
     return newer
 
 
-def _renamed(message: Message, names: Mapping[str, str]) -> Message:
+def renamed(message: Message, names: Mapping[str, str]) -> Message:
     if not names or not (message.tool_calls or message.name in names):
         return message
-    calls = _renamed_calls(message.tool_calls, names)
-    return changed(message, tool_calls=calls, name=names.get(message.name, message.name))
+    calls = renamed_calls(message.tool_calls, names)
+    return replace(message, tool_calls=calls, name=names.get(message.name, message.name))
 
 
-def _renamed_calls(calls: Sequence[ToolCall], names: Mapping[str, str]) -> tuple[ToolCall, ...]:
-    return tuple(changed(call, name=names[call.name]) if call.name in names else call for call in calls)
+def renamed_calls(calls: Sequence[ToolCall], names: Mapping[str, str]) -> tuple[ToolCall, ...]:
+    return tuple(replace(call, name=names[call.name]) if call.name in names else call for call in calls)

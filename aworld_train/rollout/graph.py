@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os.path import commonprefix
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
 
 from aworld_train.episode.branch_point import BranchPoint, Cause
 from aworld_train.episode.images import Image
-from aworld_train.episode.message import Message
-from aworld_train.rollout.branches import branch_point
+from aworld_train.episode.message import Message, canonical_arguments
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 
 MAX_BRANCH_POINTS = 20  # how many branches of an agent are described; the others are only counted
+_CHARS_BEFORE = 30
+_CHARS_AFTER = 90
 
 
 @dataclass(eq=False)
@@ -187,7 +189,11 @@ class ConversationGraph:
         new = tuple(messages[position:])
         is_wish_new = bool(wish) and (node is None or node.wish != wish)
         context = self._context(node, new, tools, wish)
-        return Match(node, new, context, self._branch(messages, keys, tools, node), wish, is_wish_new)
+        branch = None
+        if self._tip is not None and node is not self._tip:
+            changed_tools = None if tools == self._tip_tools else (self._tip_tools, tools)
+            branch = branch_point(self._tip_messages, messages, changed_tools)
+        return Match(node, new, context, branch, wish, is_wish_new)
 
     def _context(self, node: Node | None, new: tuple[Message, ...], tools: Any, wish: str) -> Node | None:
         nodes = node.children if node is not None else [root for known, root in self._roots if known == tools]
@@ -280,7 +286,6 @@ class ConversationGraph:
 
     @property
     def undelivered(self) -> int:
-        """The number of turns that no client received."""
         return sum(node.sampled and not node.received for node in self.nodes())
 
     def _deepest_match(
@@ -304,14 +309,6 @@ class ConversationGraph:
                 if found is not None and found[1] > position:
                     node, position = found
         return node, position
-
-    def _branch(
-        self, messages: Sequence[Message], keys: tuple[Any, ...], tools: Any, node: Node | None
-    ) -> BranchPoint | None:
-        if self._tip is None or node is self._tip:
-            return None
-        changed_tools = None if tools == self._tip_tools else (self._tip_tools, tools)
-        return branch_point(self._tip_messages, messages, changed_tools)
 
 
 def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> bool:
@@ -365,3 +362,40 @@ def _row(leaf: Node, trained: set[int]) -> Row:
         leaf,
         tuple(parts),
     )
+
+
+def branch_point(
+    recorded: Sequence[Message], sent: Sequence[Message], tools: tuple[Any, Any] | None
+) -> BranchPoint:
+    """Where a request leaves a conversation; ``tools`` are those of both as text, if they differ."""
+    if tools is not None:
+        return BranchPoint("tools", 0, "", *_first_difference(*map(str, tools)))
+    for index, (own, other) in enumerate(zip(recorded, sent, strict=False)):
+        if own.key != other.key or not other.same_reasoning(own):
+            cause: Cause = "new" if index == 0 else "rewritten" if own.role == "assistant" else "edited"
+            with_reasoning = bool(other.reasoning)
+            texts = [_text(each, with_reasoning) for each in (own, other)]
+            if own.role != other.role:
+                texts = [f"{each.role}: {text}" for each, text in zip((own, other), texts, strict=True)]
+            return BranchPoint(cause, index, other.role, *_first_difference(*texts))
+    index = len(sent)
+    if index >= len(recorded):
+        return BranchPoint("resampled", index, "", 0, "", "")
+    return BranchPoint(
+        "resampled", index, recorded[index].role, *_first_difference(_text(recorded[index]), "")
+    )
+
+
+def _text(message: Message, with_reasoning: bool = False) -> str:
+    if message.role != "assistant":
+        return message.content
+    calls = [f"{call.name}({canonical_arguments(call.arguments)})" for call in message.tool_calls]
+    reasoning = [message.reasoning.strip()] if with_reasoning else []
+    return "\n".join([*reasoning, message.content.strip(), *calls])
+
+
+def _first_difference(recorded: str, sent: str) -> tuple[int, str, str]:
+    position = len(commonprefix([recorded, sent]))  # noqa: RUF071  of characters
+    begin = max(0, position - _CHARS_BEFORE)
+    end = position + _CHARS_AFTER
+    return position, recorded[begin:end], sent[begin:end]

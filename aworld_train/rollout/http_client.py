@@ -121,7 +121,9 @@ async def request_json(
     except UsageError as error:
         raise RequestFailed(error.message) from error
     except (aiohttp.ClientError, httpx.InvalidURL, OSError, ValueError) as error:
-        reason = " ".join(f"{_kind(error)} {error}".split())
+        # aiohttp has a class for each way not to connect; httpx, which makes synchronous requests, has this one.
+        is_unconnected = isinstance(error, aiohttp.ClientConnectorError)
+        reason = " ".join(f"{'ConnectError' if is_unconnected else type(error).__name__} {error}".split())
         raise RequestFailed(without_passwords(without_key(key, reason))) from error
     try:
         # Some servers write line breaks into texts, or not in UTF-8.
@@ -149,11 +151,6 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):
         return retry_after_seconds(headers.get("Retry-After", ""))
-
-
-def _kind(error: Exception) -> str:
-    # aiohttp has a class for each way not to connect; httpx, which synchronous requests are made with, has this one.
-    return "ConnectError" if isinstance(error, aiohttp.ClientConnectorError) else type(error).__name__
 
 
 @cache

@@ -20,6 +20,7 @@ from aworld_train.env.images import LABEL
 from aworld_train.network import proxy_for
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.outcome import EnvironmentLost, ToolsBroken
+from aworld_train.serving.mcp_messages import SESSION_HEADER
 
 _HTTP = SessionPerLoop(keepalive_seconds=5.0)
 _ASK_SECONDS = 15.0
@@ -86,7 +87,7 @@ async def _engine_saw_fault(word: Mapping[str, Any], session: LostSession) -> bo
 async def _gateway_word(session: LostSession) -> Mapping[str, Any] | None:
     """What the gateway says of the session; empty from a server without our gateway, None without an answer."""
     url = urljoin(session.url, "/session")
-    headers = {**session.headers, "Mcp-Session-Id": session.session_id or ""}
+    headers = {**session.headers, SESSION_HEADER: session.session_id or ""}
     try:
         async with asyncio.timeout(_ASK_SECONDS):
             http = await _HTTP.get()

@@ -25,14 +25,18 @@ import aiohttp
 
 from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.http_client import SessionPerLoop
-from aworld_train.rollout.sse import EventReader
-from aworld_train.rollout.tool_answers import AnswerExceeds, parse, read_body
-from aworld_train.serving.call_limits import read_limits
+from aworld_train.rollout.tool_answers import AnswerExceeds, EventReader, parse, read_body
+from aworld_train.serving.mcp_messages import (
+    EVENTS,
+    HELLO,
+    PROTOCOL,
+    SESSION_HEADER,
+    member,
+    read_limits,
+    reply_to_server,
+)
 
-_PROTOCOL = "2025-06-18"
-_METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
-_ACCEPTED = "application/json, text/event-stream"
-_SESSION = "Mcp-Session-Id"
+_ACCEPTED = f"application/json, {EVENTS}"
 # Shorter than servers keep connections: one that the server closes just as it is reused would cost a session.
 _HTTP = SessionPerLoop(keepalive_seconds=30.0)
 _MAX_RESUMPTIONS = 3  # of an answer that the server interrupts
@@ -53,8 +57,7 @@ class RequestFailure(Exception):
     def __init__(self, error: Any):
         super().__init__(error.get("message") if isinstance(error, dict) else str(error))
         self.error = error if isinstance(error, dict) else {"message": str(error)}
-        data = error.get("data") if isinstance(error, dict) else None
-        self.kind = data.get("type") if isinstance(data, dict) else None
+        self.kind = member(error, "data", "type")
 
 
 @dataclass(frozen=True)
@@ -85,28 +88,23 @@ class McpSession:
         self._proxy = proxy_for(url)
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self.tool_timeouts: dict[str, float] = {}
-        """The limits of calls that the server told, by tool server; see ``aworld_train.serving.call_limits``."""
+        """The limits of calls that the server told, by tool server; see ``aworld_train.serving.mcp_messages``."""
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
 
     @property
     def session_id(self) -> str | None:
-        return self._headers.get(_SESSION)
+        return self._headers.get(SESSION_HEADER)
 
     async def initialize(self) -> None:
-        params = {
-            "protocolVersion": _PROTOCOL,
-            "capabilities": {},
-            "clientInfo": {"name": "aworld-train", "version": "1"},
-        }
         try:
-            result = await self._call(next(self._numbers), "initialize", params)
+            result = await self._call(next(self._numbers), "initialize", HELLO)
         except RequestFailure as failure:
             status = HTTPStatus.SERVICE_UNAVAILABLE if failure.kind == "busy" else None
             raise ServerFailure(str(failure), status) from failure
         self._is_open = True
         self.tool_timeouts = read_limits(result.get("capabilities"))
-        self._headers["MCP-Protocol-Version"] = str(result.get("protocolVersion", _PROTOCOL))
+        self._headers["MCP-Protocol-Version"] = str(result.get("protocolVersion", PROTOCOL))
         await self._notify({"method": "notifications/initialized"})
 
     def request(self, method: str, params: Mapping[str, Any]) -> PendingRequest:
@@ -126,7 +124,7 @@ class McpSession:
         """Cancel the requests under way and end the session on the server."""
         for task in self._under_way:
             task.cancel()
-        if _SESSION in self._headers:
+        if SESSION_HEADER in self._headers:
             async with self._send("DELETE"):
                 pass
 
@@ -142,9 +140,9 @@ class McpSession:
     async def _call(self, number: int, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with self._send("POST", {"id": number, "method": method, "params": params}) as response:
-                if method == "initialize" and _SESSION in response.headers:
-                    self._headers[_SESSION] = response.headers[_SESSION]
-                if response.content_type == "text/event-stream":
+                if method == "initialize" and SESSION_HEADER in response.headers:
+                    self._headers[SESSION_HEADER] = response.headers[SESSION_HEADER]
+                if response.content_type == EVENTS:
                     message = await self._read_answer(response, number)
                 else:
                     message = _parsed(await read_body(response))
@@ -186,10 +184,7 @@ class McpSession:
         if message["method"] == "notifications/message" and not self._is_open:
             self._on_wait(str((message.get("params") or {}).get("data")))
         if "id" in message:
-            # The client offered no capabilities, so only a ping may be sent to it.
-            refusal = {"code": _METHOD_NOT_FOUND, "message": f"{message['method']} is not offered"}
-            reply = {"result": {}} if message["method"] == "ping" else {"error": refusal}
-            await self._notify({"id": message["id"], **reply})
+            await self._notify(reply_to_server(message))
         return None
 
     @asynccontextmanager

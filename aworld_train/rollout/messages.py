@@ -50,11 +50,9 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Completion:
-    """The model's answer.
-
-    An outside endpoint gives no ``tokens`` and what belongs to them, only how many it ``counted``. It is ``malformed``
-    where a tool call begins that cannot be parsed, or a thought has no end. ``stop`` is the stop text that ended the
-    turn, which is among the tokens and not in the content.
+    """An outside endpoint gives no ``tokens`` and what belongs to them, only how many it ``counted``. It is
+    ``malformed`` where a tool call begins that cannot be parsed, or a thought has no end. ``stop`` is the stop text
+    that ended the turn, which is among the tokens and not in the content.
     """
 
     content: str

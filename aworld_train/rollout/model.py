@@ -51,10 +51,8 @@ class SampledTokens:
 
 @dataclass(frozen=True)
 class ParsedTurn:
-    """An assistant's turn, parsed.
-
-    It is ``malformed`` where a call begins that cannot be parsed, and nothing after it is read; ``unfinished`` where a
-    thought has no end. ``call_id`` is what the model wrote, if it wrote one.
+    """It is ``malformed`` where a call begins that cannot be parsed, and nothing after it is read; ``unfinished`` where
+    a thought has no end. ``call_id`` is what the model wrote, if it wrote one.
     """
 
     content: str

@@ -3,25 +3,21 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from aworld_train.episode.images import Image
 from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall, ToolCallRecord
+from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.messages import ChatRequest, Conversation
 from aworld_train.rollout.tool_record import UNANSWERED, ToolCounts
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
 from aworld_train.waits import waiting
 
 
-class Tools(Protocol):
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool; a tool's error is a result, a lost environment an exception."""
-
-
 async def play(
     conversation: Conversation,
-    tools: Tools,
+    tools: RecordedTools,
     schemas: Sequence[Mapping[str, Any]],
     messages: Sequence[Message],
     counts: ToolCounts,
@@ -50,7 +46,7 @@ async def play(
 
 
 async def _call(
-    tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int, with_images: bool
+    tools: RecordedTools, call: ToolCall, counts: ToolCounts, max_chars: int, with_images: bool
 ) -> Message:
     counts.calls += 1
     began, clock = time.time(), time.monotonic()
@@ -79,7 +75,7 @@ async def _call(
     return message if len(text) <= max_chars else message.with_text(shorten(text, max_chars))
 
 
-async def _answer(tools: Tools, call: ToolCall) -> ToolResult:
+async def _answer(tools: RecordedTools, call: ToolCall) -> ToolResult:
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):  # no JSON; a number with thousands of digits; thousands of brackets

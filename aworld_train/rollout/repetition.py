@@ -17,7 +17,6 @@ class RepetitionLimits:
 
 
 def repeats_turns(keys: Sequence[Any], limit: int) -> bool:
-    """Whether the last ``limit`` turns have the same key."""
     return limit > 1 and len(keys) >= limit and len(set(keys[-limit:])) == 1
 
 

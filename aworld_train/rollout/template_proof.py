@@ -10,20 +10,10 @@ from typing import Any
 
 from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.formats.choose import TOOL
 from aworld_train.rollout.template import CannotContinue, ChatTemplate, TemplateFailure
 
-_TOOL: Any = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "Look a word up.",
-        "parameters": {
-            "type": "object",
-            "properties": {"word": {"type": "string", "description": "The word."}},
-        },
-    },
-}
-_CALL = ToolCall("look_up", '{"word": "tea"}', "a1b2c3d4e")
+_CALL = ToolCall("lookup", '{"word": "tea"}', "a1b2c3d4e")
 _BEGIN = (Message("system", "Be brief."), Message("user", "What is tea?"))
 _CALLED = Message("assistant", "", (_CALL,))
 _RESULT = Message("tool", "a drink", call_id=_CALL.call_id, name=_CALL.name)
@@ -56,11 +46,11 @@ def prove(template: ChatTemplate) -> Proof:
     """Try a template; what it would continue differently from its own format is forbidden to it from then on."""
     proof = Proof({}, {})
     begin = list(_BEGIN) if _accepted(template, _BEGIN, []) else list(_BEGIN[1:])
-    _try(template, proof, [*begin, _CALLED], _RESULT, [_TOOL])
+    _try(template, proof, [*begin, _CALLED], _RESULT, [TOOL])
     if "a tool's result" in proof.refused:
         _try(template, proof, [*begin, _ANSWERED], _QUESTION, [])
     else:
-        _try(template, proof, [*begin, _CALLED, _RESULT, _ANSWERED], _QUESTION, [_TOOL])
+        _try(template, proof, [*begin, _CALLED, _RESULT, _ANSWERED], _QUESTION, [TOOL])
     return proof
 
 

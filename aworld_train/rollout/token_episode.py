@@ -155,12 +155,8 @@ class TokenEpisode(Episode):
 
 
 def _takes_long(messages: Sequence[Message]) -> bool:
-    chars = 0
-    for message in messages:
-        chars += len(message.content)
-        if message.images:
-            return True
-    return chars > _MAX_INLINE_CHARS
+    has_images = any(message.images for message in messages)
+    return has_images or sum(len(message.content) for message in messages) > _MAX_INLINE_CHARS
 
 
 def _first_stop(text: str, stops: Sequence[str]) -> str:

@@ -1,5 +1,9 @@
-"""Reads what a tool server sends within limits, since the session that it serves may have taken it over."""
+"""Reads what a tool server sends within limits, since the session that it serves may have taken it over.
 
+The format of event streams: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -50,3 +54,40 @@ def depth(value: Any) -> int:
     if not isinstance(value, dict | list):
         return 0
     return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)
+
+
+class EventReader:
+    """Takes a stream in chunks of any size and gives the data of each event once it is complete.
+
+    ``last_id`` is the id sent last, after which a client may request what follows; empty: it cannot.
+    """
+
+    def __init__(self, last_id: str = "") -> None:
+        self.last_id = last_id
+        self._partial: list[bytes] = []  # pieces of a line that is not complete
+        self._data: list[bytes] = []
+        self._size = 0  # of what came since the last event
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The data of the events that ``chunk`` completes; raises ``AnswerExceeds``."""
+        self._partial.append(chunk)
+        self._size += len(chunk)
+        if self._size > MAX_BYTES:
+            raise too_large()
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return  # not joined yet: a line of megabytes comes in many pieces
+        lines = b"".join(self._partial).splitlines(keepends=True)
+        # A return at the end of the chunk may be the first half of a line end.
+        self._partial = [] if lines[-1].endswith(b"\n") else [lines.pop()]
+        for ended in lines:
+            line = ended.rstrip(b"\r\n")
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif field == b"id":
+                self.last_id = value.removeprefix(b" ").decode(errors="replace")
+            elif not line:
+                lines_of_data, self._data = self._data, []
+                self._size = sum(map(len, self._partial))
+                if lines_of_data:
+                    yield b"\n".join(lines_of_data)

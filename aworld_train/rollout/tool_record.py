@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aworld_train.episode.tool_calls import ToolCallRecord
+from aworld_train.rollout.tools import text_of
 
 UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
 
@@ -29,8 +30,6 @@ class ToolCounts:
 
 def outcome_text(outcome: Mapping[str, Any] | None) -> str:
     """The text of a JSON-RPC answer to a call; its JSON where it has another form than tool results have."""
-    from aworld_train.rollout.tools import text_of
-
     if outcome is None:
         return UNANSWERED
     error, result = outcome.get("error"), outcome.get("result")

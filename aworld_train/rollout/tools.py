@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -101,9 +100,7 @@ class ToolSession:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         if self._task is None:
             return
         if not self._task.done():
@@ -139,7 +136,6 @@ class ToolSession:
             return ToolResult(f"Error: there is no result of {name}: {failure}", True)
 
     async def _check_session(self, session: McpSession, reason: str, status: int | None = None) -> None:
-        """Raise the failure that ended the session, unless it is still open."""
         lost = LostSession(
             self._server.url, self._server.headers, session.session_id, self._opened, status, reason
         )

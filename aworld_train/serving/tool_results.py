@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from aworld_train.serving.mcp_messages import SERVER_ERROR
+
 _OPTIONAL = {
     **{"description": str, "title": str, "icons": list},
     **dict.fromkeys(("annotations", "outputSchema", "_meta"), dict),
@@ -58,7 +60,7 @@ def valid_error(error: Any) -> dict[str, Any]:
     message, code = fields.get("message"), fields.get("code")
     return {
         **fields,
-        "code": code if isinstance(code, int) else -32000,  # a server's own error, by JSON-RPC 2.0
+        "code": code if isinstance(code, int) else SERVER_ERROR,
         "message": message if isinstance(message, str) else _text(message or error)["text"],
     }
 

@@ -56,10 +56,6 @@ class Cassette:
     def replays(self) -> bool:
         return self.mode is not Mode.record
 
-    def playback(self, server: str) -> "CassetteReplay":
-        """An episode's view of it: the calls to ``server`` (a ``server_identity``), counted from one."""
-        return CassetteReplay(self, server)
-
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
         """The key of a call; ``ValueError`` if the arguments cannot be written as JSON."""
         return CallKey(server, tool, canonical(arguments, self._ignore.get(tool, ())), nth)
@@ -116,7 +112,7 @@ class Cassette:
             return f"{message}; it has no call of this tool at all"
         latest = list(recorded.values())[-_MAX_COMPARED_CALLS:]
         others = [canonical(self._file.record_at(location)["arguments"]) for location in latest]
-        nearest = _nearest(call.arguments, others)
+        nearest = max(others, key=lambda other: _likeness(other, call.arguments))
         return f"{message}; the nearest recorded call of this tool has {_shown(nearest)}"
 
     def _locate(self, call: CallKey) -> LineLocation | None:
@@ -151,11 +147,8 @@ class NoTools(Cassette):
     """In place of a cassette, for an agent without tools: an empty list of tools, and no answer to any call."""
 
     def __init__(self) -> None:
-        self.path = Path()
         self.mode = Mode.replay
-
-    def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
-        return CallKey(server, tool, canonical(arguments), nth)
+        self._ignore = {}
 
     def find(self, call: CallKey) -> Answer | None:
         return None
@@ -171,6 +164,8 @@ class NoTools(Cassette):
 
 
 class CassetteReplay:
+    """An episode's view of a cassette: the calls to ``server`` (a ``server_identity``), counted from one."""
+
     def __init__(self, cassette: Cassette, server: str):
         self.cassette = cassette
         self.server = server
@@ -207,17 +202,8 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: record[kind]}
 
 
-def _nearest(arguments: str, others: list[str]) -> str:
-    matcher = SequenceMatcher(b=arguments[:_MAX_COMPARED_CHARS], autojunk=False)
-    nearest, likeness = others[0], -1.0
-    for other in others:
-        matcher.set_seq1(other[:_MAX_COMPARED_CHARS])
-        # The first two ratios are cheap upper bounds of the third.
-        if matcher.real_quick_ratio() > likeness and matcher.quick_ratio() > likeness:
-            ratio = matcher.ratio()
-            if ratio > likeness:
-                nearest, likeness = other, ratio
-    return nearest
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one[:_MAX_COMPARED_CHARS], other[:_MAX_COMPARED_CHARS]).ratio()
 
 
 def _shown(arguments: str) -> str:

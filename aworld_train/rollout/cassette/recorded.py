@@ -1,10 +1,9 @@
 """An episode's tools with a cassette: the interface of ``ToolSession``, and no HTTP for calls that it answers."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
-from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
+from aworld_train.rollout.cassette.cassette import Answer, Cassette, CassetteReplay, Mode
 from aworld_train.rollout.cassette.key import server_identity
 from aworld_train.rollout.tool_selection import unknown_tool
 from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, function_schema, text_of
@@ -20,7 +19,8 @@ class RecordedTools:
     def __init__(self, server: ToolServer, cassette: Cassette | None):
         self._server = server
         self._session = ToolSession(server)
-        self._playback = cassette.playback(server_identity(server.url, server.headers)) if cassette else None
+        identity = server_identity(server.url, server.headers)
+        self._playback = CassetteReplay(cassette, identity) if cassette else None
         self.replayed = 0
         self.missed = 0
 
@@ -28,10 +28,8 @@ class RecordedTools:
         await self._session.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._session.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exception: object) -> None:
+        await self._session.__aexit__(*exception)
 
     async def schemas(self) -> list[dict[str, Any]]:
         """The tools that the agent sees."""

@@ -61,7 +61,6 @@ class CallFormat:
 
     @cached_property
     def mark(self) -> re.Pattern[str]:
-        """The beginning of a call, or a mark of a thought."""
         return re.compile(f"(?P<thought>{thinking.PATTERN})|(?:{self.begins})")
 
 

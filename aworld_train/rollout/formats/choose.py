@@ -15,7 +15,7 @@ from aworld_train.rollout.formats import AUTO, FORMATS, CallFormat, read_turn, u
 _DEFAULT = "hermes"
 _QUESTION = "a1w2o3r4l5d6"
 _WORD = "b7c8d9"
-_TOOL: Mapping[str, Any] = {
+TOOL: Mapping[str, Any] = {
     "type": "function",
     "function": {
         "name": "lookup",
@@ -42,8 +42,6 @@ Render = Callable[[_Dicts, _Dicts, bool], str]
 
 @dataclass(frozen=True)
 class Choice:
-    """The notation of calls of a model, and why it is that one."""
-
     call_format: CallFormat
     reason: str
 
@@ -113,7 +111,7 @@ def _reading(turns: Sequence[str]) -> list[CallFormat]:
     """The formats that read the call out of a turn and leave the least of the turn as text."""
     lengths: dict[str, int] = {}
     for entry in FORMATS.values():
-        read = [read_turn(turn, entry, [_TOOL]) for turn in turns]
+        read = [read_turn(turn, entry, [TOOL]) for turn in turns]
         rest = [len(turn.content) for turn in read if _is_the_call(turn.calls)]
         lengths |= {entry.name: min(rest)} if rest else {}
     least = min(lengths.values(), default=0)
@@ -140,8 +138,8 @@ def _turns_with_call(render: Render) -> list[str]:
     in_text = {**call, "function": {"name": _CALL.name, "arguments": _CALL.arguments}}
     for calls in ([call], [in_text]):
         try:
-            prompt = render([question], [_TOOL], True)
-            whole = render([question, {**answer, "tool_calls": calls}], [_TOOL], False)
+            prompt = render([question], [TOOL], True)
+            whole = render([question, {**answer, "tool_calls": calls}], [TOOL], False)
         except Exception:  # templates are programs, and may raise anything
             continue
         after_question = whole.rpartition(_QUESTION)[2]

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.rollout.formats.call_format import CallFormat, Calls, after, call_of, joined, json_at
+from aworld_train.rollout.formats.call_format import CallFormat, after, call_of, joined, json_at
 from aworld_train.rollout.formats.schemas import Tools
 from aworld_train.rollout.model import ParsedTurn
 
@@ -54,8 +54,4 @@ def _call(recipient: str, text: str, start: int) -> tuple[ToolCall, int] | None:
     return (call, end) if call is not None and end is not None else None
 
 
-def _unused(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
-    return None
-
-
-FORMATS = (CallFormat("gpt-oss", r"\bto=functions\.", _unused, "gpt-oss", read_whole=_read_turn),)
+FORMATS = (CallFormat("gpt-oss", r"\bto=functions\.", lambda *_: None, "gpt-oss", read_whole=_read_turn),)

@@ -72,10 +72,7 @@ def _types(schema: Any) -> set[str]:
 
 
 def _number(value: str, otherwise: str) -> Any:
-    try:
-        number = json.loads(value)
-    except (ValueError, RecursionError):
-        return otherwise
+    number = _json(value, otherwise)
     return number if isinstance(number, int | float) and not isinstance(number, bool) else otherwise
 
 

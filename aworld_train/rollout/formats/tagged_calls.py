@@ -15,9 +15,7 @@ from aworld_train.rollout.formats.schemas import Tools, converted, parameter_sch
 
 @dataclass(frozen=True)
 class _Tagged:
-    """The marks of such a format.
-
-    ``function`` has the group ``name``, and ``parameter`` the group ``key``, and ``string`` where the model says
+    """``function`` has the group ``name``, and ``parameter`` the group ``key``, and ``string`` where the model says
     whether the value is one. ``lines``: a value is on lines of its own; ``quotes`` may be around a value with odd
     characters.
     """

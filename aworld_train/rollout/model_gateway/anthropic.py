@@ -16,14 +16,7 @@ from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content, of_parts
-from aworld_train.rollout.model_gateway.dialect import (
-    EMPTY,
-    Dialect,
-    ParsedRequest,
-    Surroundings,
-    event,
-    new_id,
-)
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, event, new_id
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
@@ -55,7 +48,7 @@ _ERROR_TYPES = {
 }
 
 
-def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
+def read(body: Json, last: ParsedRequest | None, around: Surroundings) -> ParsedRequest:
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -129,8 +122,7 @@ def _add(history: History, item: Json, where: str, rules: RequestRules) -> None:
     elif role == "system":
         history.add(Message("system", fields.joined_text(blocks, f"{where}.content")))
     else:
-        roles = "user, assistant or system"
-        raise RequestRefused(f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role")
+        raise fields.invalid(f"{where}.role", "must be user, assistant or system")
 
 
 def _add_user(history: History, blocks: list[Any], where: str, rules: RequestRules) -> None:
@@ -256,10 +248,6 @@ def _blocks(completion: Completion) -> list[Json]:
 def _signature(thinking: str) -> str:
     digest = hashlib.blake2b(thinking.encode(errors="surrogatepass"), digest_size=48).digest()
     return base64.b64encode(digest).decode()
-
-
-def token_count(tokens: int) -> Json:
-    return {"input_tokens": tokens}
 
 
 def _input(arguments: str) -> Json:

@@ -7,7 +7,7 @@ disconnects. The clients of OpenAI and Anthropic retry, which would sample twice
 import asyncio
 import logging
 import secrets
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -81,7 +81,7 @@ class ModelGatewaySession:
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
         self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
         self._rules = rules
-        self._surroundings: dict[str, Surroundings] = {}
+        self._around: defaultdict[str, Surroundings] = defaultdict(lambda: Surroundings(rules))
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -109,7 +109,7 @@ class ModelGatewaySession:
         if caller not in self._bodies:
             self._bodies[caller] = BodyReader(dialect.history)
         parsed = dialect.read(
-            self._bodies[caller].read(body), self._last_requests.get(caller), self._around(agent)
+            self._bodies[caller].read(body), self._last_requests.get(caller), self._around[agent]
         )
         self._refuse_text(agent, body, parsed.request)
         self._last_requests[caller] = parsed
@@ -134,11 +134,6 @@ class ModelGatewaySession:
             self._conversations[agent] = self._conversation_of(agent)
         return self._conversations[agent]
 
-    def _around(self, agent: str) -> Surroundings:
-        if agent not in self._surroundings:
-            self._surroundings[agent] = Surroundings(self._rules)
-        return self._surroundings[agent]
-
     async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
         choices = parsed.request.choices
         if choices == 1:
@@ -157,7 +152,7 @@ class ModelGatewaySession:
                     task.cancel()
                 await asyncio.wait(tasks)
         if parsed.response_id:
-            self._around(agent).responses[parsed.response_id] = (*parsed.carried, sampled[0].message)
+            self._around[agent].responses[parsed.response_id] = (*parsed.carried, sampled[0].message)
         return sampled
 
     async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:
@@ -234,7 +229,10 @@ class ModelGateway:
         self._runner, self._url = None, ""
 
     def open_session(
-        self, model: str, conversation_of: Callable[[str], Conversation], rules: RequestRules | None = None
+        self,
+        model: str,
+        conversation_of: Callable[[str], Conversation],
+        rules: RequestRules | None = None,
     ) -> ModelGatewaySession:
         """Open a session for a rollout; ``conversation_of`` is called once per agent and may raise `RequestRefused`."""
         session = ModelGatewaySession(self, model, conversation_of, rules or RequestRules())
@@ -270,26 +268,25 @@ class ModelGateway:
                 raise RequestRefused(f"{request.method} is not possible here; POST is", status=405)
             body = await _read(request, session, agent)
             if target.endpoint == _COUNT_TOKENS:
-                counted = dialect.read(fields.parse_body(body), None, session._around(agent)).request
+                counted = dialect.read(fields.parse_body(body), None, session._around[agent]).request
                 session._refuse_text(agent, body, counted)
-                return _json(anthropic.token_count(await session._count_tokens(agent, counted)))
+                return _json({"input_tokens": await session._count_tokens(agent, counted)})
             parsed = session._read(agent, dialect, body)
             completion = session._complete(agent, parsed, delivery)
             if parsed.stream:
                 return await _stream(request, dialect, parsed, session, completion, delivery)
             return _json(dialect.answer(await completion, parsed, session.model))
         except RequestRefused as refused:
-            delivery.fail()
-            return _refusal(dialect or chat.DIALECT, refused)
+            refusal = refused
         except ConnectionError as error:
             # The client is gone, since a conversation's errors are `RequestRefused` by now. It is not told of this, but
             # aiohttp would log an exception as an error of this server.
-            delivery.fail()
-            return _refusal(dialect or chat.DIALECT, _internal_error(error))
+            refusal = _internal_error(error)
         except Exception as error:
             log.exception("the gateway failed")
-            delivery.fail()
-            return _refusal(dialect or chat.DIALECT, _internal_error(error))
+            refusal = _internal_error(error)
+        delivery.fail()
+        return _refusal(dialect or chat.DIALECT, refusal)
 
     def _find(self, target: Target) -> tuple[ModelGatewaySession, str]:
         for key, agent in target.callers:
@@ -353,35 +350,19 @@ async def _stream(
     """An answer as events; if it is late, comments come first and keep the connection alive."""
     task = asyncio.create_task(completion)
     task.add_done_callback(_retrieve_exception)
-    try:
-        if not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
-            return await _stream_late(request, dialect, parsed, session, task, delivery)
-        events = dialect.events(await task, parsed, session.model)
-    finally:
-        task.cancel()
-    return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
-
-
-def _retrieve_exception(task: "asyncio.Task[Sequence[Completion]]") -> None:
-    if not task.cancelled():
-        task.exception()  # retrieved, or asyncio would log it when the client is gone
-
-
-async def _stream_late(
-    request: web.BaseRequest,
-    dialect: Dialect,
-    parsed: ParsedRequest,
-    session: ModelGatewaySession,
-    task: "asyncio.Task[Sequence[Completion]]",
-    delivery: Delivery,
-) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
-    await response.prepare(request)
-    await response.write(_COMMENT)
-    while not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
-        await response.write(_COMMENT)
     try:
-        events = b"".join(dialect.events(await task, parsed, session.model))
+        while not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(_COMMENT)
+    finally:
+        task.cancel()  # if the client has left; it is done otherwise
+    if not response.prepared:
+        events = b"".join(dialect.events(task.result(), parsed, session.model))
+        return web.Response(body=events, headers=_STREAM_HEADERS)
+    try:
+        events = b"".join(dialect.events(task.result(), parsed, session.model))
     except RequestRefused as refused:
         events = dialect.error_event(refused)
     except Exception as error:
@@ -392,6 +373,11 @@ async def _stream_late(
     # At once: a client may leave when it has read the last event.
     await response.write_eof(events)
     return response
+
+
+def _retrieve_exception(task: "asyncio.Task[Sequence[Completion]]") -> None:
+    if not task.cancelled():
+        task.exception()  # retrieved, or asyncio would log it when the client is gone
 
 
 def _json(body: Json) -> web.Response:

@@ -1,7 +1,7 @@
 """OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole, sampled before the first event."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aworld_train.episode.message import Message
@@ -31,7 +31,6 @@ _READ = frozenset(
         *("top_logprobs", "top_p"),
     }
 )
-_ROLES: Mapping[str, str] = {"system": "system", "developer": "system"}
 _MAX_CHOICES = 128  # as at OpenAI
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -102,7 +101,6 @@ def _messages(sent: Sequence[Any], last: ParsedRequest | None, rules: RequestRul
 
 
 def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
-    """The number of equal messages at the beginning of both."""
     for index, (sent_message, earlier) in enumerate(zip(sent, before, strict=False)):
         if sent_message is not earlier and sent_message != earlier:
             return index
@@ -114,8 +112,8 @@ def _add(history: History, item: Json, where: str, rules: RequestRules) -> None:
     if role == "user":
         text, images = content(item.get("content"), f"{where}.content", rules)
         history.add(Message("user", text, images=images))
-    elif role in _ROLES:
-        history.add(Message(_ROLES[role], fields.joined_text(item.get("content"), f"{where}.content")))
+    elif role in ("system", "developer"):
+        history.add(Message("system", fields.joined_text(item.get("content"), f"{where}.content")))
     elif role == "assistant":
         history.add(_assistant(item, where))
     elif role in ("tool", "function"):
@@ -125,8 +123,7 @@ def _add(history: History, item: Json, where: str, rules: RequestRules) -> None:
             fields.text(item, "name", f"{where}.name"),
         )
     else:
-        roles = "system, developer, user, assistant, tool or function"
-        raise RequestRefused(f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role")
+        raise fields.invalid(f"{where}.role", "must be system, developer, user, assistant, tool or function")
 
 
 def _assistant(item: Json, where: str) -> Message:

@@ -11,14 +11,7 @@ from typing import Any
 from aworld_train.episode.message import Message
 from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model_gateway import chat, fields, sampling
-from aworld_train.rollout.model_gateway.dialect import (
-    EMPTY,
-    Dialect,
-    ParsedRequest,
-    Surroundings,
-    event,
-    new_id,
-)
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, event, new_id
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.response_constraints import RequestRules
 
@@ -31,7 +24,7 @@ _READ = frozenset(
 _ONE_TEXT = "one text is possible: token ids may be those of another tokenizer, and several texts are several requests"
 
 
-def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
+def read(body: Json, last: ParsedRequest | None, around: Surroundings) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     if body.get("suffix"):

@@ -52,10 +52,8 @@ EMPTY = Surroundings()
 
 @dataclass(frozen=True)
 class Dialect:
-    """One request format with its answers.
-
-    ``read`` parses a body, or raises `RequestRefused`; parts that are equal in the agent's last request are taken from
-    there. Only requests for several choices have several completions.
+    """``read`` parses a body, or raises `RequestRefused`; parts that are equal in the agent's last request are taken
+    from there. Only requests for several choices have several completions.
     """
 
     history: str

@@ -39,11 +39,8 @@ def parse_body(body: bytes) -> Json:
 
 
 def _parsed(body: bytes) -> Any:
-    """Parse a body.
-
-    Where msgspec accepts a body, its result equals that of `json`, several times as fast. It rejects numbers beyond a
-    float's range, ``NaN``, and half of a surrogate pair.
-    """
+    # Where msgspec accepts a body, its result equals that of `json`, several times as fast. It rejects numbers beyond a
+    # float's range, ``NaN``, and half of a surrogate pair.
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -60,9 +57,11 @@ def wrong(value: Any, parameter: str, expected: str) -> RequestRefused:
     described = (
         f"{value}" if type(value) is float or (type(value) is int and abs(value) < 1 << 64) else kind(value)
     )
-    return RequestRefused(
-        f"{parameter} must be {expected}, and is {described}", code="invalid_value", parameter=parameter
-    )
+    return invalid(parameter, f"must be {expected}, and is {described}")
+
+
+def invalid(parameter: str, fault: str) -> RequestRefused:
+    return RequestRefused(f"{parameter} {fault}", code="invalid_value", parameter=parameter)
 
 
 def unsupported(parameter: str, reason: str) -> RequestRefused:
@@ -99,13 +98,11 @@ def array(body: Mapping[str, Any], parameter: str, where: str = "") -> Sequence[
 
 
 def text(body: Mapping[str, Any], parameter: str, where: str = "") -> str:
-    """The string under ``parameter``, or an empty one."""
     value = body.get(parameter)
     return "" if value is None else as_text(value, where or parameter)
 
 
 def flag(body: Mapping[str, Any], parameter: str) -> bool:
-    """The boolean under ``parameter``, or False."""
     value = body.get(parameter)
     if value is None or type(value) is bool:
         return bool(value)
@@ -113,7 +110,6 @@ def flag(body: Mapping[str, Any], parameter: str) -> bool:
 
 
 def integer(body: Mapping[str, Any], parameter: str, min_value: int) -> int | None:
-    """The integer under ``parameter``, ``min_value`` or more."""
     value = body.get(parameter)
     if value is None or (type(value) is int and value >= min_value):
         return value
@@ -121,7 +117,6 @@ def integer(body: Mapping[str, Any], parameter: str, min_value: int) -> int | No
 
 
 def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf) -> float | None:
-    """The number under ``parameter``, from 0 to ``max_value``."""
     value = body.get(parameter)
     if value is None:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.rollout.messages import RequestRefused
+from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.contents import Content
 
 
@@ -36,7 +36,5 @@ class History:
 
     def complete(self, parameter: str) -> tuple[Message, ...]:
         if not self.messages:
-            raise RequestRefused(
-                f"{parameter} must hold a message", code="invalid_value", parameter=parameter
-            )
+            raise fields.invalid(parameter, "must hold a message")
         return tuple(self.messages)

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, schema_fault
 
@@ -29,7 +28,5 @@ def wanted(form: Any, where: str, rules: RequestRules) -> OutputFormat | None:
         form = fields.as_object(form["json_schema"], where)
     schema = json.dumps(fields.as_object(form.get("schema"), f"{where}.schema"), ensure_ascii=False)
     if fault := schema_fault(schema):
-        raise RequestRefused(
-            f"{where}.schema is not a JSON schema: {fault}", code="invalid_value", parameter=f"{where}.schema"
-        )
+        raise fields.invalid(f"{where}.schema", f"is not a JSON schema: {fault}")
     return OutputFormat(schema)

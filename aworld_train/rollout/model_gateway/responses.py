@@ -16,7 +16,6 @@ from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefuse
 from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
 from aworld_train.rollout.model_gateway.contents import Content, content
 from aworld_train.rollout.model_gateway.dialect import (
-    EMPTY,
     Dialect,
     ParsedRequest,
     Surroundings,
@@ -35,12 +34,6 @@ _READ = frozenset(
         *("stream", "temperature", "text", "tool_choice", "tools", "top_k", "top_logprobs", "top_p"),
     }
 )
-_ROLES: Mapping[str, str] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
 _NOT_STORED = (
     "no such thing is stored; name an earlier answer as `previous_response_id`, or send everything as `input`"
 )
@@ -49,7 +42,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(body: Json, last: ParsedRequest | None = None, around: Surroundings = EMPTY) -> ParsedRequest:
+def read(body: Json, last: ParsedRequest | None, around: Surroundings) -> ParsedRequest:
     sampling.refuse_changes(body, _READ)
     sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
@@ -146,12 +139,9 @@ class _Items:
 
     def _message(self, item: Json, where: str) -> None:
         role_name = fields.as_text(item.get("role"), f"{where}.role")
-        if role_name not in _ROLES:
-            roles = "system, developer, user or assistant"
-            raise RequestRefused(
-                f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role"
-            )
-        role = _ROLES[role_name]
+        role = "system" if role_name == "developer" else role_name
+        if role not in ("system", "user", "assistant"):
+            raise fields.invalid(f"{where}.role", "must be system, developer, user or assistant")
         written, name = item.get("content"), f"{where}.content"
         text, images = (
             content(written, name, self._rules)

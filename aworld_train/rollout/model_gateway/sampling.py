@@ -84,7 +84,6 @@ def refuse_other_template_options(body: Mapping[str, Any], rules: RequestRules) 
 
 
 def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The wishes that are passed on: ``temperature``, ``top_p`` and ``top_k``."""
     return {
         "temperature": fields.number(body, "temperature"),
         "top_p": fields.number(body, "top_p", max_value=1),
@@ -93,7 +92,6 @@ def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = "top_logprobs") -> int:
-    """How many of the most likely tokens are wanted with each sampled one."""
     count = fields.integer(body, parameter, min_value=0) or 0
     if count and not rules.max_top_logprobs:
         raise fields.unsupported(

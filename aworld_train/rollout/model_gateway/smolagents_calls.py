@@ -17,7 +17,6 @@ _MAX_CHARS = 200_000
 
 
 def split_calls(content: str) -> tuple[str, tuple[ToolCall, ...]]:
-    """The text of an assistant's turn, and the calls that are written behind it in this form."""
     if _HEAD not in content or len(content) > _MAX_CHARS:
         return content, ()
     text, _, written = content.rpartition(_HEAD)

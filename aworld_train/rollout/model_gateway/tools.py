@@ -95,7 +95,6 @@ def offered(
 
 
 def _listed(sent: Sequence[Any]) -> Iterator[tuple[str, Any, str]]:
-    """Each tool with its namespace, if it is in one, and its place in the request."""
     for index, tool in enumerate(sent):
         where = f"tools[{index}]"
         if type(tool) is dict and tool.get("type") == "namespace":

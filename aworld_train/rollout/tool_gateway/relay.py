@@ -17,17 +17,15 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.network import without_passwords
-from aworld_train.rollout.sse import EventReader, event
-from aworld_train.rollout.tool_answers import AnswerExceeds, parse, read_body
-from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
-from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER
+from aworld_train.rollout.tool_answers import AnswerExceeds, EventReader, parse, read_body
+from aworld_train.rollout.tool_gateway.replay import Message, answer, tool_failure
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
+from aworld_train.serving.mcp_messages import EVENTS, SESSION_HEADER, error, event
 from aworld_train.serving.tool_results import valid_tools
 
 # Not the agent's credentials nor its choice of servers: the session's are sent instead.
 _REQUEST_HEADERS = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", SESSION_HEADER)
 _RESPONSE_HEADERS = ("Content-Type", SESSION_HEADER, "Cache-Control", "Allow")
-_EVENTS = "text/event-stream"
 _BUSY_STATUSES = (429, 503)
 _BUSY_SECONDS = (1.0, 5.0)  # shortest and longest wait before a full environment is asked for a session again
 _CANCEL_SECONDS = 1.0
@@ -58,7 +56,8 @@ class CallRelay:
         try:
             async with asyncio.timeout(self._time_limit()):
                 if not self._opening:
-                    return await self._forward()
+                    async with self._send() as response:
+                        return await self._handle_response(response)
                 with self._session.waiting():
                     return await self._open_session()
         except asyncio.CancelledError:
@@ -89,10 +88,6 @@ class CallRelay:
                 pause = _busy_seconds(response.headers.get("Retry-After"))
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
-    async def _forward(self) -> web.StreamResponse:
-        async with self._send() as response:
-            return await self._handle_response(response)
-
     def _send(self) -> Any:
         session = self._session
         headers = {
@@ -116,7 +111,7 @@ class CallRelay:
         is_list = response.status == HTTPStatus.OK and self._message.get("method") == "tools/list"
         if is_list and not self._session.upstream.selection.changes_nothing:
             return await self._select_tools(response)
-        if response.content_type == _EVENTS:
+        if response.content_type == EVENTS:
             return await self._stream(response, headers)
         try:
             data = await read_body(response)
@@ -198,14 +193,13 @@ class CallRelay:
         """Answer with an error in place of the environment's answer, which is of no use to the agent."""
         text = f"Error: {reason}"
         if self._call is None:
-            return await self._reply(failure(kind, text))
+            return await self._reply({"error": error(kind, text)})
         outcome = tool_failure(text, kind)
         self._session.end_call(self._call, True, outcome)
         self._session.forget(self._mcp_session, self._message)
         return await self._reply(outcome)
 
     async def _cancel_upstream(self) -> None:
-        """Send the environment a cancellation of the call; give up after a second."""
         params = {"requestId": self._message.get("id"), "reason": "it took too long"}
         notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
         self._body = json.dumps(notification).encode()
@@ -219,7 +213,7 @@ class CallRelay:
         else:
             await self._session.check(self._mcp_session, reason, status)
         lost, text = self._session.lost is not None, f"there is no result: {reason}"
-        outcome = failure("environment_lost", LOST) if lost else failure("no_result", text)
+        outcome = {"error": error("environment_lost", LOST)} if lost else {"error": error("no_result", text)}
         if self._call is not None:
             outcome = outcome if lost else tool_failure(f"Error: {text}", "no_result")
             self._session.end_call(self._call, True, None if lost else outcome)
@@ -239,7 +233,7 @@ class CallRelay:
 
 
 async def _messages_of(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    if response.content_type != _EVENTS:
+    if response.content_type != EVENTS:
         yield await read_body(response)
         return
     reader = EventReader()

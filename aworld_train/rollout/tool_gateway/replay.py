@@ -1,23 +1,41 @@
-"""Replay: the gateway answers from a cassette, as an MCP server that offers tools and nothing else."""
+"""The answers that the gateway writes itself: from a cassette, as an MCP server that offers tools and nothing else, and
+in place of an environment that gives none."""
 
+import json
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from aworld_train import __version__
-from aworld_train.rollout.tool_gateway.messages import (
-    METHOD_NOT_FOUND,
-    Message,
-    answer,
-    failure,
-    tool_failure,
-)
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
 from aworld_train.rollout.tool_selection import unknown_tool
+from aworld_train.serving.mcp_messages import (
+    METHOD_NOT_FOUND,
+    PROTOCOL,
+    SESSION_HEADER,
+    error,
+    member,
+)
 
-SESSION_HEADER = "Mcp-Session-Id"
-_PROTOCOL = "2025-06-18"  # for a client that names no version
+Message = Mapping[str, Any]
+
+
+def answer(request: Message, outcome: Mapping[str, Any]) -> bytes:
+    """The response to a request; ``outcome`` is ``{"result": ...}`` or ``{"error": ...}``."""
+    return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), **outcome}).encode()
+
+
+def tool_failure(text: str, kind: str) -> dict[str, Any]:
+    """The result of a tool call that failed, to which the agent can react."""
+    return {
+        "result": {
+            "content": [{"type": "text", "text": text}],
+            "isError": True,
+            "_meta": {"aworld-train/type": kind},
+        }
+    }
 
 
 def play(session: ToolGatewaySession, request: web.Request, message: Message | None) -> web.Response:
@@ -68,11 +86,10 @@ def _replayed_outcome(session: ToolGatewaySession, message: Message) -> dict[str
     assert session.cassette is not None
     method = message["method"]
     if method == "initialize":
-        params = message.get("params")
-        version = params.get("protocolVersion") if isinstance(params, dict) else None
+        version = member(message, "params", "protocolVersion")
         return {
             "result": {
-                "protocolVersion": version or _PROTOCOL,
+                "protocolVersion": version or PROTOCOL,
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "aworld-train cassette", "version": __version__},
             }
@@ -89,4 +106,4 @@ def _replayed_outcome(session: ToolGatewaySession, message: Message) -> dict[str
         recorded = replay_call(session, call)
         assert recorded is not None
         return recorded
-    return failure("unsupported", f"a cassette has no {method}", METHOD_NOT_FOUND)
+    return {"error": error("unsupported", f"a cassette has no {method}", METHOD_NOT_FOUND)}

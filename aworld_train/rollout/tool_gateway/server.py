@@ -10,11 +10,11 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.rollout.cassette import Cassette, Mode
-from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, failure
 from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
-from aworld_train.rollout.tool_gateway.replay import SESSION_HEADER, play, replay_call, reply
+from aworld_train.rollout.tool_gateway.replay import Message, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
+from aworld_train.serving.mcp_messages import SESSION_HEADER, error, refusal
 
 _MAX_BODY_BYTES = 64 << 20
 _CONNECT_SECONDS = 60.0  # importing frameworks in this process blocks its event loop for that long
@@ -27,10 +27,10 @@ class ToolGateway:
     """Serves each episode's session at an address of its own until the session is closed."""
 
     _address: str  # once it listens
+    _client: aiohttp.ClientSession
 
     def __init__(self) -> None:
         self._sessions: dict[str, ToolGatewaySession] = {}
-        self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._starting = asyncio.Lock()
 
@@ -48,6 +48,13 @@ class ToolGateway:
             await site.start()
             host, port = runner.addresses[0]
             self._address = f"http://{host}:{port}"
+            self._client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+                # The relay limits the time of each request by its kind.
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
             self._runner = runner
 
     async def stop(self) -> None:
@@ -58,9 +65,7 @@ class ToolGateway:
         # A failed recording is reported by its episode.
         await asyncio.gather(*closing, return_exceptions=True)
         await runner.cleanup()
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        await self._client.close()
 
     async def open_session(
         self, upstream: ToolServer, cassette: Cassette | None = None
@@ -68,23 +73,12 @@ class ToolGateway:
         """Open a session for one episode, valid until its ``close``; the agent does not see the headers of
         ``upstream``."""
         await self.start()
-        session = ToolGatewaySession(upstream, cassette, self._address, self._http_client(), self._remove)
+        session = ToolGatewaySession(upstream, cassette, self._address, self._client, self._remove)
         self._sessions[session.token] = session
         return session
 
     def _remove(self, session: ToolGatewaySession) -> None:
         self._sessions.pop(session.token, None)
-
-    def _http_client(self) -> aiohttp.ClientSession:
-        if self._client is None:
-            self._client = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
-                # The relay limits the time of each request by its kind.
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-                headers={"Accept-Encoding": "identity"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._client
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         session = self._sessions.get(request.match_info["key"])
@@ -150,12 +144,11 @@ async def _answer_request(
         session.end_call(call, failed=True)
     if message is None or method is None:
         return web.Response(status=404)
-    return reply(message, failure("environment_lost", LOST))
+    return reply(message, {"error": error("environment_lost", LOST)})
 
 
 def _refusal(status: int, reason: str) -> web.Response:
-    error = {"code": INVALID_REQUEST, "message": reason}
-    return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=status)
+    return web.json_response(refusal(reason), status=status)
 
 
 _gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolGateway]" = WeakKeyDictionary()

@@ -21,7 +21,7 @@ from aworld_train import waits
 from aworld_train.episode.tool_calls import ToolCallRecord
 from aworld_train.errors import CassetteError
 from aworld_train.network import proxy_for
-from aworld_train.rollout.cassette import Cassette, Mode, server_identity
+from aworld_train.rollout.cassette import Cassette, CassetteReplay, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.episode_clock import current_clock
 from aworld_train.rollout.loss_evidence import LostSession, failure_of
@@ -29,7 +29,7 @@ from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tool_answers import AnswerExceeds, parse
 from aworld_train.rollout.tool_record import ToolCounts, outcome_text
 from aworld_train.rollout.tools import ToolServer
-from aworld_train.serving.call_limits import read_limits
+from aworld_train.serving.mcp_messages import SESSION_HEADER, member, read_limits
 from aworld_train.whole_text import whole_text
 
 _CLOSE_SECONDS = 5.0
@@ -79,7 +79,7 @@ class ToolGatewaySession:
         self.mcp_sessions: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.identity = server_identity(upstream.url, upstream.headers)
-        self.playback = cassette.playback(self.identity) if cassette else None
+        self.playback = CassetteReplay(cassette, self.identity) if cassette else None
         if cassette is not None and cassette.mode is Mode.replay:
             cassette.tools(self.identity)  # raises now if there is no tool list, not during the episode
         self.tool_timeouts: dict[str, float] = {}
@@ -114,7 +114,6 @@ class ToolGatewaySession:
             raise self._unrecorded
 
     def begin_call(self, mcp_session: str | None, request: Mapping[str, Any]) -> Call:
-        """Count a tool call, and remember it until its answer comes."""
         params = _params(request)
         tool, arguments = str(params.get("name", "")), params.get("arguments")
         recorded = None
@@ -179,24 +178,22 @@ class ToolGatewaySession:
         return _loss_reason(message)
 
     def observe_opening(self, data: bytes) -> None:
-        """Read what a newly opened session says about the time that calls may take."""
-        with contextlib.suppress(AnswerExceeds, ValueError, AttributeError, TypeError):
+        with contextlib.suppress(AnswerExceeds, ValueError):
             message = parse(data)
-            self.tool_timeouts |= read_limits((message.get("result") or {}).get("capabilities"))
-            if (message.get("error") or {}).get("data", {}).get("type") == "busy":
-                self.mark_lost(f"did not open a session: {message['error']['message']}")
-
-    def mark_lost(self, reason: str) -> None:
-        self._lose(EnvironmentLost, reason)
+            self.tool_timeouts |= read_limits(member(message, "result", "capabilities"))
+            if member(message, "error", "data", "type") == "busy":
+                self.mark_lost(
+                    f"did not open a session: {member(message, 'error', 'message') or 'it is busy'}"
+                )
 
     async def check(self, mcp_session: str | None, reason: str, status: int | None = None) -> None:
         """Record that an MCP session is lost, if it is: ``reason`` may be made up by its own tools."""
         upstream = self.upstream
         lost = LostSession(upstream.url, upstream.headers, mcp_session, self._opened, status, reason)
         if (failure := await failure_of(lost)) is not None:
-            self._lose(type(failure), reason)
+            self.mark_lost(reason, type(failure))
 
-    def _lose(self, kind: type[EnvironmentLost], reason: str) -> None:
+    def mark_lost(self, reason: str, kind: type[EnvironmentLost] = EnvironmentLost) -> None:
         if self.lost is None:
             parts = urlsplit(self.upstream.url)
             location = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
@@ -235,7 +232,7 @@ class ToolGatewaySession:
             self._unrecorded = self._unrecorded or error
 
     async def _end_session(self, mcp_session: str) -> None:
-        headers = {**self.upstream.headers, "Mcp-Session-Id": mcp_session}
+        headers = {**self.upstream.headers, SESSION_HEADER: mcp_session}
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 async with self.http.delete(self.upstream.url, headers=headers, proxy=self.proxy):
@@ -252,9 +249,5 @@ def _pending_key(mcp_session: str | None, message: Mapping[str, Any]) -> _Pendin
 
 
 def _loss_reason(message: Mapping[str, Any]) -> str | None:
-    error = message.get("error")
-    if not isinstance(error, dict):
-        return None
-    data = error.get("data")
-    is_lost = isinstance(data, dict) and data.get("type") == "worker_lost"
-    return str(error.get("message")) if is_lost else None
+    is_lost = member(message, "error", "data", "type") == "worker_lost"
+    return str(member(message, "error", "message")) if is_lost else None

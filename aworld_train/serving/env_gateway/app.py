@@ -7,7 +7,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.endings import PATH, WORKER_LOST, Endings
 from aworld_train.serving.env_gateway.metrics import EgressCounts, Metrics
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
-from aworld_train.serving.env_gateway.proxy_request import SESSION_HEADER, forward
+from aworld_train.serving.env_gateway.proxy_request import forward
 from aworld_train.serving.env_gateway.request_limits import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
+    RETRY_AFTER,
     Budget,
     ByteAllowance,
     Refusal,
@@ -32,6 +33,7 @@ from aworld_train.serving.env_gateway.request_limits import (
 )
 from aworld_train.serving.env_gateway.waiting import WaitingClient
 from aworld_train.serving.env_gateway.worker_client import WorkerClient
+from aworld_train.serving.mcp_messages import SESSION_HEADER
 from aworld_train.serving.tokens import InvalidToken, TokenClaims
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
@@ -41,7 +43,6 @@ _NO_SCORING = (
 )
 _END_SECONDS = 5.0
 _INITIALIZED = b"notifications/initialized"
-_RETRY_AFTER = {"Retry-After": "5"}
 _RETRY_SECONDS = 0.05
 
 
@@ -226,7 +227,7 @@ class Gateway:
                 429,
                 "session_limit",
                 f"this token may have {claims.sessions} sessions at a time",
-                _RETRY_AFTER,
+                RETRY_AFTER,
             )
         self._opening[token_id] += 1
         try:
@@ -248,9 +249,7 @@ class Gateway:
         session_id = secrets.token_hex(16)
         client = WaitingClient(request, message, {SESSION_HEADER: session_id})
         try:
-            response = await self._open_in_turn(
-                request, claims, message, account, session_id, scoring, client.report
-            )
+            response = await self._open_in_turn(client, claims, account, session_id, scoring)
             return await client.answer(response, WORKER_LOST if response.status >= 400 else "")
         except (ConnectionResetError, asyncio.CancelledError):
             if (session := self.pool.sessions.get(session_id)) is not None:
@@ -266,13 +265,11 @@ class Gateway:
 
     async def _open_in_turn(
         self,
-        request: web.Request,
+        client: WaitingClient,
         claims: TokenClaims,
-        message: bytes,
         account: ByteAllowance,
         session_id: str,
         scoring: bool,
-        report: Callable[[int, Mapping[str, int]], Awaitable[None]],
     ) -> web.StreamResponse:
         """Open the session at a worker once it has one, at another one if that is lost."""
         started = time.monotonic()
@@ -280,10 +277,10 @@ class Gateway:
             try:
                 remaining = self._limits.queue_seconds - (time.monotonic() - started)
                 valid = max(0.0, claims.expires - time.time())
-                link = await self.pool.reserve(session_id, min(remaining, valid), scoring, report)
+                link = await self.pool.reserve(session_id, min(remaining, valid), scoring, client.report)
             except Busy as busy:
                 self.admission.check(claims)  # a wait ends with its token
-                raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
+                raise Refusal(503, "busy", str(busy), RETRY_AFTER) from busy
             try:
                 self.admission.check(claims)
             except InvalidToken:
@@ -294,7 +291,7 @@ class Gateway:
             self.metrics.waited.observe(time.monotonic() - started)
             response: web.StreamResponse | None = None
             try:
-                response = await forward(request, session, message, account, opening=True)
+                response = await forward(client.request, session, client.message, account, opening=True)
                 if response.status == 503:
                     # The worker was not free after all; it reports when it is.
                     link.ready = False

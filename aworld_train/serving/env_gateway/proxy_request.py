@@ -3,7 +3,6 @@ chunks. A client whose worker is lost gets a JSON-RPC error; one that does not r
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 
@@ -22,14 +21,13 @@ from aworld_train.serving.env_gateway.request_limits import (
     limit_reads,
     part_of,
 )
+from aworld_train.serving.mcp_messages import SESSION_HEADER, error, json_event
 
-SESSION_HEADER = "Mcp-Session-Id"
 _FORWARDED_HEADERS = (
     *("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers"),
     CHECK_HEADER,
 )
 _WRITE_SECONDS = 30.0
-_SERVER_ERROR = -32000  # from the range that the JSON-RPC 2.0 specification leaves to servers
 _WORKER_LOST = "the worker of this session was lost; what it did is gone, and a new session has to be opened"
 
 
@@ -119,12 +117,11 @@ async def _report_lost_worker(
     request: web.Request, message: bytes | AsyncIterator[bytes], started: web.StreamResponse | None
 ) -> web.StreamResponse:
     number = part_of(message, "id")
-    error = {"code": _SERVER_ERROR, "message": _WORKER_LOST, "data": {"type": "worker_lost"}}
-    reply = {"jsonrpc": "2.0", "id": number, "error": error}
+    reply = {"jsonrpc": "2.0", "id": number, "error": error("worker_lost", _WORKER_LOST)}
     if started is None:
         return web.json_response(reply, status=200 if number is not None else 404)
     if started.content_length is not None:
         started.force_close()  # the client waits for the missing bytes until then
     elif number is not None:
-        await started.write(b"event: message\ndata: " + json.dumps(reply).encode() + b"\n\n")
+        await started.write(json_event(reply))
     return started

@@ -11,9 +11,10 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
 
 from aiohttp import web
+
+from aworld_train.serving.mcp_messages import refusal
 
 HELD_BYTES = 32 << 10
 READ_BYTES = 16 << 10
@@ -29,8 +30,7 @@ QUEUE_SECONDS = 20.0
 STALL_SECONDS = 10.0
 MIN_RATE = 16 << 10
 """Bytes per second below which a body is too slow, beyond its first ``STALL_SECONDS``."""
-_RETRY_AFTER = {"Retry-After": "5"}
-_INVALID_REQUEST = -32600  # from the JSON-RPC 2.0 specification
+RETRY_AFTER = {"Retry-After": "5"}
 
 
 class Refusal(Exception):
@@ -48,10 +48,7 @@ class Refusal(Exception):
         self.status, self.cause, self._headers, self._closes = status, cause, headers, closes
 
     def response(self) -> web.Response:
-        error = {"code": _INVALID_REQUEST, "message": str(self)}
-        response = web.json_response(
-            {"jsonrpc": "2.0", "id": None, "error": error}, status=self.status, headers=self._headers
-        )
+        response = web.json_response(refusal(str(self)), status=self.status, headers=self._headers)
         if self._closes:
             response.force_close()
         return response
@@ -95,7 +92,7 @@ class Budget:
                 503,
                 "memory",
                 f"the gateway had no memory for this within {self._seconds:g} seconds",
-                _RETRY_AFTER,
+                RETRY_AFTER,
             ) from None
         except asyncio.CancelledError:
             if waiting.turn.cancel():
@@ -155,9 +152,7 @@ class ByteAllowance:
     def __enter__(self) -> "ByteAllowance":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._taken:
             self.release(self._taken)
 

@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -28,10 +27,8 @@ class NotTheWorker(aiohttp.ClientError): ...
 
 @dataclass(eq=False)
 class WorkerClient:
-    """One worker.
-
-    ``on_change`` is called when the number of sessions that it takes may have changed, ``on_call`` with server, outcome
-    and seconds of each tool call.
+    """``on_change`` is called when the number of sessions that it takes may have changed, ``on_call`` with server,
+    outcome and seconds of each tool call.
     """
 
     number: int
@@ -79,7 +76,7 @@ class WorkerClient:
         Entering it raises NotTheWorker if another program has answered, ClientError or OSError without an answer.
         """
         proof = self.channel.request_headers()
-        sent = proof if headers is None else {**headers, **proof}
+        sent = {**(headers or {}), **proof}
         return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
@@ -148,11 +145,8 @@ class WorkerClient:
             self.proved = self.proved or self.ready
             self._slots = line["slots"]
             self.exclusive = self._slots == 1
-            self.servers, self.broken, self.starting = (
-                line["servers"],
-                line["broken"],
-                line.get("starting", ""),
-            )
+            self.servers, self.broken = line["servers"], line["broken"]
+            self.starting = line.get("starting", "")
             self.on_change()
 
     async def _disconnect(self) -> None:
@@ -183,8 +177,6 @@ class _VerifiedRequest:
         self._link.bodies.add(self._body)
         return response
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         self._link.bodies.discard(self._body)
-        await self._request.__aexit__(kind, error, trace)
+        await self._request.__aexit__(*exception)

@@ -11,7 +11,6 @@ import faulthandler
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,14 +19,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from aworld_train.serving.channel import CHECK_HEADER, Channel
+from aworld_train.serving.mcp_messages import EVENTS, SESSION_HEADER, json_event, refusal
 from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
-from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
+from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART, Spawner
 from aworld_train.serving.worker.relay import Relay, RelayedSession
 from aworld_train.serving.worker.wipe import NotClean
 
-SESSION_HEADER = "Mcp-Session-Id"
 SERVERS_HEADERS = ("MCP_SERVERS", "MCP-Servers")
 MESSAGE_BYTES = 64 << 20
 STATE_SECONDS = 2.0
@@ -35,6 +34,7 @@ STATE_SECONDS = 2.0
 HANGS_SECONDS = 30.0
 """A worker whose event loop is blocked for this long is ended, and started again."""
 _KEEP_ALIVE_SECONDS = 10.0
+_STILL_HERE = b": still here\n\n"
 
 
 class WorkerSocket:
@@ -191,9 +191,9 @@ class Worker:
         response = await _events(request)
         while self.relay.sessions.get(session.session_id) is session:
             try:
-                await response.write(_event(await asyncio.wait_for(messages.get(), _KEEP_ALIVE_SECONDS)))
+                await response.write(json_event(await asyncio.wait_for(messages.get(), _KEEP_ALIVE_SECONDS)))
             except TimeoutError:
-                await response.write(b": still here\n\n")
+                await response.write(_STILL_HERE)
         return response
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -226,16 +226,24 @@ class Worker:
     async def _answer(
         self, request: web.Request, session: RelayedSession, message: dict[str, Any]
     ) -> web.StreamResponse:
-        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         answering = asyncio.ensure_future(self.relay.answer(session, message, messages.put_nowait))
+        answering.add_done_callback(lambda _: messages.put_nowait(None))
         response: web.StreamResponse | None = None
         try:
-            async for progress in _until(answering, messages):
+            while True:
+                try:
+                    progress = await asyncio.wait_for(messages.get(), _KEEP_ALIVE_SECONDS)
+                    if progress is None:
+                        break
+                    line = json_event(progress)
+                except TimeoutError:
+                    line = _STILL_HERE
                 response = response or await _events(request)
-                await response.write(_event(progress) if progress else b": still here\n\n")
+                await response.write(line)
             if response is None:
                 return web.json_response(answering.result())
-            await response.write(_event(answering.result()))
+            await response.write(json_event(answering.result()))
             return response
         finally:
             answering.cancel()
@@ -295,38 +303,11 @@ def _end(reason: str) -> NoReturn:
     os._exit(EXIT_FOR_RESTART)
 
 
-async def _until(
-    answering: "asyncio.Future[Any]", messages: "asyncio.Queue[dict[str, Any]]"
-) -> AsyncIterator[dict[str, Any] | None]:
-    """Progress messages until the response is there, and None after each quiet period."""
-    while True:
-        while not messages.empty():
-            yield messages.get_nowait()
-        if answering.done():
-            return
-        next_message = asyncio.ensure_future(messages.get())
-        try:
-            done, _ = await asyncio.wait(
-                {answering, next_message}, timeout=_KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            next_message.cancel()
-        if next_message in done:
-            yield next_message.result()
-        elif not done:
-            yield None
-
-
 async def _events(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    response = web.StreamResponse(headers={"Content-Type": EVENTS, "Cache-Control": "no-cache"})
     await response.prepare(request)
     return response
 
 
-def _event(message: dict[str, Any]) -> bytes:
-    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
-
-
 def _refusal(status: int, reason: str) -> web.Response:
-    error = {"code": INVALID_REQUEST, "message": reason}
-    return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=status)
+    return web.json_response(refusal(reason), status=status)

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from aworld_train.serving.manifest import Manifest, ProbeCall
 from aworld_train.serving.worker.failures import CallFailure
-from aworld_train.serving.worker.launcher import CommandPaths
-from aworld_train.serving.worker.toolserver import Notify, Starter, ToolServerProcess
+from aworld_train.serving.worker.launcher import CommandPaths, Spawner
+from aworld_train.serving.worker.toolserver import Notify, ToolServerProcess
 
 _LOOPBACK = "127.0.0.1"
 
@@ -56,7 +56,7 @@ class Site:
 class SessionCheck:
     manifest: Manifest
     paths: CommandPaths
-    starter: Starter
+    spawner: Spawner
     on_notification: Callable[[str], Notify]
     _sites: dict[str, Site] = field(default_factory=dict)
     _servers: dict[str, ToolServerProcess] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class SessionCheck:
             if site is not None:
                 environment |= _direct()
             self._servers[name] = ToolServerProcess(
-                name, entry, self.starter, self.on_notification(name), environment
+                name, entry, self.spawner, self.on_notification(name), environment
             )
         return self._servers[name]
 

@@ -7,20 +7,15 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 from aworld_train.serving.worker.egress import ProxyPort
 from aworld_train.serving.worker.launcher import Spawner
 from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_processes, wipe
 
 
-class Cleaner(Protocol):
-    async def clean(self) -> None:
-        """Raises NotClean if the worker must not be used any more."""
-        ...
-
-
 class ContainerCleaner:
+    """``clean`` raises NotClean if the worker must not be used any more; so does that of ``ProcessCleaner``."""
+
     def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
         self._spawner, self._proxy = spawner, proxy
 
@@ -47,3 +42,6 @@ class ProcessCleaner:
 
     async def _run(self, work: Callable[[SharedResources], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, work, self._resources)
+
+
+Cleaner = ContainerCleaner | ProcessCleaner

@@ -14,7 +14,7 @@ from aiohttp import WSMsgType, web
 
 from aworld_train.serving.manifest import ServerEntry
 from aworld_train.serving.worker.failures import CallFailure
-from aworld_train.serving.worker.toolserver import Starter
+from aworld_train.serving.worker.launcher import Spawner
 
 VARIABLES = {"DISPLAY": ":1"}
 PROTOCOLS = ("binary",)
@@ -34,8 +34,8 @@ _CHUNK = 1 << 16
 
 
 class Desktop:
-    def __init__(self, starter: Starter):
-        self._starter = starter
+    def __init__(self, spawner: Spawner):
+        self._spawner = spawner
         self._changing = asyncio.Lock()
         self._is_up = False
         self._viewers = 0
@@ -116,7 +116,7 @@ class Desktop:
         # Their errors are not logged: at every start they warn of things that do not matter in a container.
         redirected = ("sh", "-c", f'exec "$@" 2>{errors}', "sh", *command)
         entry = ServerEntry(command=redirected)
-        await self._starter.spawn("the desktop", entry, standard_input, standard_output)
+        await self._spawner.spawn("the desktop", entry, standard_input, standard_output)
 
 
 async def _wait_for_display(descriptor: int) -> None:

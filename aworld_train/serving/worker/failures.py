@@ -2,12 +2,7 @@
 
 from typing import Any
 
-# From the JSON-RPC 2.0 specification.
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-# In the range that the specification leaves to servers.
-_SERVER_ERROR = -32000
+from aworld_train.serving.mcp_messages import SERVER_ERROR, error
 
 
 class CallFailure(Exception):
@@ -17,14 +12,14 @@ class CallFailure(Exception):
     ``unknown_server``, ``unsupported`` or ``worker_lost``.
     """
 
-    def __init__(self, kind: str, message: str, code: int = _SERVER_ERROR):
+    def __init__(self, kind: str, message: str, code: int = SERVER_ERROR):
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.code = code
 
     def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, "data": {"type": self.kind}}
+        return error(self.kind, self.message, self.code)
 
 
 class RemoteError(Exception):

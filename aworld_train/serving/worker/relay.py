@@ -18,19 +18,19 @@ from functools import partial
 from typing import Any
 
 from aworld_train.errors import suggestion
-from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
-from aworld_train.serving.tool_results import valid_result, valid_tools
-from aworld_train.serving.worker.check import SessionCheck
-from aworld_train.serving.worker.failures import (
+from aworld_train.serving.mcp_messages import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    CallFailure,
-    RemoteError,
+    PROTOCOL,
+    experiments,
 )
-from aworld_train.serving.worker.launcher import CommandPaths
-from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, ToolServerProcess
+from aworld_train.serving.tool_results import valid_result, valid_tools
+from aworld_train.serving.worker.check import SessionCheck
+from aworld_train.serving.worker.failures import CallFailure, RemoteError
+from aworld_train.serving.worker.launcher import CommandPaths, Spawner
+from aworld_train.serving.worker.toolserver import Notify, ToolServerProcess
 
 _PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
 _CANCELLED = -32800  # from the Language Server Protocol, whose JSON-RPC MCP follows
@@ -58,20 +58,20 @@ class RelayedSession:
 
 class Relay:
     def __init__(
-        self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
+        self, manifest: Manifest, disabled: Mapping[str, str], spawner: Spawner, paths: CommandPaths
     ):
         self.manifest = manifest
         self.disabled = disabled
         self.sessions: dict[str, RelayedSession] = {}
         self.servers = {
-            name: ToolServerProcess(name, entry, starter, partial(self._notified, name))
+            name: ToolServerProcess(name, entry, spawner, partial(self._notified, name))
             for name, entry in manifest.servers.items()
             if name not in disabled
         }
         self.broken: dict[str, str] = {}  # servers that failed when the worker started, and why
         self.starting = ""  # the server that `start` is starting
         self.report: Report = _discard_report
-        self._starter, self._paths = starter, paths
+        self._spawner, self._paths = spawner, paths
         self._closing: set[asyncio.Task[None]] = set()
         self._tools: dict[str, list[dict[str, Any]]] = {}
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
@@ -119,7 +119,7 @@ class Relay:
         )
         check = (
             SessionCheck(
-                self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name)
+                self.manifest, self._paths, self._spawner, lambda name: partial(self._notified, name)
             )
             if checking
             else None

@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from aworld_train.serving.manifest import ServerEntry
+from aworld_train.serving.mcp_messages import HELLO, reply_to_server
 from aworld_train.serving.tool_results import valid_error
-from aworld_train.serving.worker.failures import METHOD_NOT_FOUND, CallFailure, RemoteError
+from aworld_train.serving.worker.failures import CallFailure, RemoteError
+from aworld_train.serving.worker.launcher import Spawner
 
-PROTOCOL = "2025-06-18"
 _MESSAGE_BYTES = 32 << 20  # longest line; a picture is some megabytes, in base64
 _START_SECONDS = 60.0
 _PING_SECONDS = 10.0
@@ -26,21 +27,6 @@ _BEGINNING = re.compile(r'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')  # of 
 _MAX_BEGINNINGS = 100
 _MAX_DIGITS = 18
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)  # NaN is not JSON, and clients refuse it
-
-
-class Starter(Protocol):
-    async def spawn(
-        self,
-        name: str,
-        entry: ServerEntry,
-        standard_input: int,
-        standard_output: int,
-        environment: Mapping[str, str] | None = None,
-    ) -> int:
-        """Start a server; returns its pid."""
-        ...
-
-    def kill(self, pid: int, then: Callable[[], None]) -> None: ...
 
 
 Notify = Callable[[dict[str, Any]], None]
@@ -72,7 +58,7 @@ class ToolServerProcess:
 
     name: str
     entry: ServerEntry
-    starter: Starter
+    spawner: Spawner
     on_notification: Notify
     environment: Mapping[str, str] | None = None
     _process: _Process | None = None
@@ -130,7 +116,7 @@ class ToolServerProcess:
         server_in, worker_out = os.pipe()
         worker_in, server_out = os.pipe()
         try:
-            pid = await self.starter.spawn(self.name, self.entry, server_in, server_out, self.environment)
+            pid = await self.spawner.spawn(self.name, self.entry, server_in, server_out, self.environment)
         except BaseException:
             os.close(worker_out)
             os.close(worker_in)
@@ -158,12 +144,7 @@ class ToolServerProcess:
         return process
 
     async def _initialize(self, process: _Process) -> None:
-        parameters = {
-            "protocolVersion": PROTOCOL,
-            "capabilities": {},
-            "clientInfo": {"name": "aworld-train", "version": "1"},
-        }
-        _, call = self._send(process, "initialize", parameters, None)
+        _, call = self._send(process, "initialize", HELLO, None)
         answer = await call.answer
         capabilities = answer.get("capabilities")
         process.capabilities = capabilities if isinstance(capabilities, dict) else {}
@@ -241,11 +222,8 @@ class ToolServerProcess:
 
     def _handle_server_message(self, process: _Process, message: dict[str, Any]) -> None:
         if "id" in message:
-            # Only pings are answered: no client behind the gateway offers sampling, roots or elicitation.
-            is_ping = message["method"] == "ping"
-            error = {"code": METHOD_NOT_FOUND, "message": f"{message['method']} is not offered"}
-            reply = {"result": {}} if is_ping else {"error": error}
-            self._write(process, {"jsonrpc": "2.0", "id": message["id"], **reply})
+            # No client behind the gateway offers sampling, roots or elicitation.
+            self._write(process, {"jsonrpc": "2.0", **reply_to_server(message)})
         elif message["method"] == "notifications/progress":
             params = message["params"] if isinstance(message.get("params"), dict) else {}
             token = params.get("progressToken")
@@ -260,7 +238,7 @@ class ToolServerProcess:
             return
         process.failure = reason
         # A server that saw the end of its input first would end on its own, and libraries write errors then.
-        self.starter.kill(process.pid, process.writer.close)
+        self.spawner.kill(process.pid, process.writer.close)
         if process.reader_task is not None:
             process.reader_task.cancel()  # also from its own task, as the last thing that it does
         for call in process.calls.values():

@@ -126,22 +126,6 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
         agent_from({"builder": f"{tmp_path}/absent.py:build"}).check()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "names no agent"),
-        ({"command": None}, "names no agent"),
-        ({"command": ["a"], "builder": "a:b"}, "has command and builder"),
-        ({"comand": ["a"]}, "Did you mean 'command'"),
-        ({"builder": "a:b", "at_once": 3}, r"goes with agent\.command"),
-        ({"builder": "a:b", "environment": {"A": "b"}}, r"goes with agent\.command"),
-    ],
-)
-def test_settings_name_exactly_one_agent(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        agent_from(settings)
-
-
 async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
     async def episode(number: int) -> tuple[str, str]:
         with use_context(around(tmp_path, mcp_url=f"http://127.0.0.1:9/{number}")):

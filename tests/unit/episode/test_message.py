@@ -4,8 +4,7 @@ import pytest
 
 from aworld_train.episode.message import Message, canonical_arguments
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.rollout.branches import branch_point
-from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph
+from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph, branch_point
 from aworld_train.rollout.model import SampledTokens
 
 USER = Message("user", "1+1?")

@@ -8,8 +8,11 @@ import pytest
 
 from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
+from aworld_train.rollout.chat_episode import ChatEpisode
 from aworld_train.rollout.chat_model import ChatAnswer, ChatModel
-from aworld_train.rollout.endpoint_tools import FittedTools, fitted_names, fitted_tool
+from aworld_train.rollout.endpoint_tools import fitted_names, fitted_tool
+from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.messages import ChatRequest
 from aworld_train.rollout.model import SamplingParams
 
 LONG = "a" * 65
@@ -53,7 +56,8 @@ async def test_a_call_comes_back_under_the_tool_s_own_name_and_goes_out_again_un
         Message("assistant", "", (ToolCall("files/read", "{}", "c"),)),
         Message("tool", "r", call_id="c", name="files/read"),
     ]
-    answer = await FittedTools(model).answer(history, tools, SamplingParams(0.0, 1.0, -1), 5)
+    episode = ChatEpisode(model, EpisodeLimits(1, 5, 5, SamplingParams(0.0, 1.0, -1)))
+    answer = await episode.complete("agent", ChatRequest(history, tools))
     assert [call.name for call in answer.tool_calls] == ["fine", "files/read"]
     assert [model.messages[0].tool_calls[0].name, model.messages[1].name] == ["files_read", "files_read"]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import CassetteError, UsageError
-from aworld_train.rollout.cassette import Cassette, Mode, open_cassette, server_identity
+from aworld_train.rollout.cassette import Cassette, CassetteReplay, Mode, open_cassette, server_identity
 from aworld_train.rollout.cassette import cassette as cassette_module
 from aworld_train.rollout.cassette.cassette import NoTools
 from aworld_train.rollout.cassette.key import CallKey, canonical
@@ -176,12 +176,12 @@ def test_a_server_is_known_by_what_stays_when_it_moves_and_by_nothing_secret(
 def test_equal_calls_of_an_episode_get_their_answers_in_order_and_the_last_again(tmp_path: Path) -> None:
     recorded = Cassette(tmp_path / "c", Mode.record)
     for texts in ("abc", "ab"):  # two episodes that saw the same, one for longer
-        episode = recorded.playback("local")
+        episode = CassetteReplay(recorded, "local")
         for text in texts:
             recorded.keep(episode.next("poll", {}), answered(text))
     cassette = Cassette(tmp_path / "c", Mode.replay)
     for _ in range(2):
-        episode = cassette.playback("local")
+        episode = CassetteReplay(cassette, "local")
         assert [text_of(cassette.find(episode.next("poll", {}))) for _ in range(5)] == list("abccc")
     assert len((tmp_path / "c").read_text().splitlines()) == 1 + 3
 
@@ -249,7 +249,7 @@ def test_calls_that_differ_in_their_number_alone_have_one_digest() -> None:
 
 def test_without_tools_every_call_is_missed(tmp_path: Path) -> None:
     cassette = NoTools()
-    call = cassette.playback("local").next("t", {"b": 1, "a": 2})
+    call = CassetteReplay(cassette, "local").next("t", {"b": 1, "a": 2})
     assert call == CallKey("local", "t", '{"a":2,"b":1}', 1)
     assert (cassette.records, cassette.replays, cassette.find(call)) == (False, True, None)
     assert (cassette.tools("local"), cassette.has_tools("local")) == ([], True)

@@ -13,7 +13,7 @@ from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import anthropic as dialect
-from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.model_gateway.dialect import EMPTY, ParsedRequest, Surroundings
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from tests.gateways import MODEL, rollout_session
 
@@ -300,7 +300,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         "max_tokens": 1,
         "stream": True,
     }
-    found = dialect.read(body)
+    found = dialect.read(body, None, EMPTY)
     assert found.stream
     assert found.request == ChatRequest(
         (
@@ -325,7 +325,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         constraints=ResponseConstraints(True, ("add",), True, OutputFormat()),
     )
     assert len(found.request.tools) == 2
-    plain = dialect.read({"messages": USER, "system": "", "mcp_servers": []})
+    plain = dialect.read({"messages": USER, "system": "", "mcp_servers": []}, None, EMPTY)
     assert (plain.stream, plain.request) == (False, ChatRequest((Message("user", "1+1?"),)))
 
 
@@ -339,14 +339,17 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
     ],
 )
 def test_a_choice_is_a_wish(choice: Any, constraints: ResponseConstraints, may_call: bool) -> None:
-    request = dialect.read({"messages": USER, "tools": [ADD], "tool_choice": choice}).request
+    request = dialect.read({"messages": USER, "tools": [ADD], "tool_choice": choice}, None, EMPTY).request
     assert (request.constraints, request.use_tools) == (constraints, may_call)
 
 
 def test_the_form_of_an_answer_may_be_given_in_either_place() -> None:
     schema: Any = {"type": "json_schema", "schema": {"type": "string"}}
     both = {"output_config": {"format": schema}, "output_format": {"type": "json_object"}}
-    outputs = [dialect.read({"messages": USER, **extra}).request.constraints.output for extra in ({}, both)]
+    outputs = [
+        dialect.read({"messages": USER, **extra}, None, EMPTY).request.constraints.output
+        for extra in ({}, both)
+    ]
     assert outputs == [None, OutputFormat('{"type": "string"}')]
 
 

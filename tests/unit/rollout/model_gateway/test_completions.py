@@ -9,7 +9,7 @@ import pytest
 from aworld_train.episode.message import Message
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway.completions import answer, events, read
-from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.model_gateway.dialect import EMPTY, ParsedRequest, Surroundings
 from aworld_train.rollout.response_constraints import RequestRules
 
 COMPLETION = Completion(
@@ -33,7 +33,7 @@ LOGPROBS = {
 @pytest.mark.parametrize("prompt", ["Go on", ["Go on"]])
 def test_one_text_is_continued_without_a_template(prompt: Any) -> None:
     messages = (Message("user", "Go on"),)
-    assert read({"prompt": prompt}) == ParsedRequest(ChatRequest(messages, plain=True))
+    assert read({"prompt": prompt}, None, EMPTY) == ParsedRequest(ChatRequest(messages, plain=True))
     options: Any = {"max_tokens": 1, "temperature": 0, "top_p": 0.5, "top_k": 3}
     stream: Any = {"stream": True, "stream_options": {"include_usage": True}}
     body = {"prompt": prompt, "n": 2, "logprobs": 2, "stop": "end", "suffix": "", **options, **stream}
@@ -66,7 +66,7 @@ def test_the_usual_number_of_likely_tokens_is_taken_from_every_engine(limit: int
 )
 def test_what_the_model_cannot_continue_is_refused(body: Any, parameter: str) -> None:
     with pytest.raises(RequestRefused) as caught:
-        read({"model": "m", "prompt": "Go on", **body})
+        read({"model": "m", "prompt": "Go on", **body}, None, EMPTY)
     assert caught.value.parameter == parameter
 
 
@@ -74,7 +74,7 @@ def test_what_the_model_cannot_continue_is_refused(body: Any, parameter: str) ->
 def test_an_answer_has_its_tokens_with_their_places_if_they_were_asked_for(
     options: Any, logprobs: Any
 ) -> None:
-    parsed = read({"model": "m", "prompt": "Go on", **options})
+    parsed = read({"model": "m", "prompt": "Go on", **options}, None, EMPTY)
     body = answer([COMPLETION], parsed, "m")
     assert body["choices"] == [{**CHOICE, "logprobs": logprobs}]
     assert (body["object"], body["model"]) == ("text_completion", "m")
@@ -82,7 +82,7 @@ def test_an_answer_has_its_tokens_with_their_places_if_they_were_asked_for(
 
 
 def test_of_likely_tokens_with_the_same_text_the_first_is_shown() -> None:
-    parsed = read({"model": "m", "prompt": "Go on", "logprobs": 0})
+    parsed = read({"model": "m", "prompt": "Go on", "logprobs": 0}, None, EMPTY)
     alike = replace(COMPLETION, top_logprobs=[[("a ", -0.5), ("a ", -2.5)], [("b", -1.0)]])
     first, second = (answer([one], parsed, "m")["choices"][0]["logprobs"] for one in (alike, COMPLETION))
     assert first["top_logprobs"] == [{"a ": -0.5}, {"b": -1.0}]
@@ -92,7 +92,9 @@ def test_of_likely_tokens_with_the_same_text_the_first_is_shown() -> None:
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_an_answer_in_events_has_the_same_choices_and_an_end(counted: bool) -> None:
-    parsed = read({"model": "m", "prompt": "Go on", "stream_options": {"include_usage": counted}})
+    parsed = read(
+        {"model": "m", "prompt": "Go on", "stream_options": {"include_usage": counted}}, None, EMPTY
+    )
     *parts, end = b"".join(events([COMPLETION] * 2, parsed, "m")).decode().strip().split("\n\n")
     bodies = [json.loads(part.removeprefix("data: ")) for part in parts]
     choices = [choice for body in bodies for choice in body["choices"]]

@@ -15,7 +15,7 @@ from aworld_train.episode.message import Message
 from aworld_train.episode.tool_calls import ToolCall
 from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import responses
-from aworld_train.rollout.model_gateway.dialect import ParsedRequest, Surroundings
+from aworld_train.rollout.model_gateway.dialect import EMPTY, ParsedRequest, Surroundings
 from aworld_train.rollout.response_constraints import OutputFormat, RequestRules, ResponseConstraints
 from tests.gateways import MODEL, rollout_session
 
@@ -399,7 +399,7 @@ def test_a_request_is_read_with_all_that_it_wants() -> None:
         top_p=1,
         constraints=ResponseConstraints(must_call=True, one_call=True, output=OutputFormat()),
     )
-    plain = responses.read({"input": "1+1?"})
+    plain = responses.read({"input": "1+1?"}, None, EMPTY)
     assert (plain.stream, plain.previous_id, plain.request) == (
         False,
         None,
@@ -423,7 +423,7 @@ def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> No
         call,
     ]
     a = ToolCall("a", "{}", "c")
-    assert responses.read({"input": items}).request.messages == (
+    assert responses.read({"input": items}, None, EMPTY).request.messages == (
         Message("assistant", "z", (a,), reasoning="x\ny"),
         Message("assistant", "z", (a,)),
         Message("assistant", "", (a,), reasoning="x\ny"),
@@ -475,7 +475,7 @@ def test_a_turns_items_are_one_message_as_long_as_nothing_stands_between() -> No
 )
 def test_what_is_refused_is_refused_with_its_reason(extra: Any, message: str) -> None:
     with pytest.raises(RequestRefused, match=re.escape(message)):
-        responses.read({"input": "hi", **extra})
+        responses.read({"input": "hi", **extra}, None, EMPTY)
 
 
 def test_a_refusal_in_a_stream_is_read_as_an_error_by_every_client() -> None:

@@ -14,11 +14,11 @@ from aiohttp.test_utils import make_mocked_request
 
 from aworld_train.rollout.loss_evidence import LostSession
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.sse import event
 from aworld_train.rollout.tool_answers import MAX_BYTES
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, relay
 from aworld_train.rollout.tool_selection import ToolSelection
 from aworld_train.rollout.tools import ToolServer
+from aworld_train.serving.mcp_messages import event
 
 OPEN = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -161,6 +161,7 @@ async def test_an_error_quotes_the_beginning_of_a_refusal(body: bytes, reason: s
             None,
         ),
         ({"error": {"message": "no room", "data": {"type": "busy"}}}, {}, "did not open a session: no room"),
+        ({"error": {"data": {"type": "busy"}}}, {}, "did not open a session: it is busy"),
         ({"error": {"message": "no", "data": {"type": "other"}}}, {}, None),
     ],
 )

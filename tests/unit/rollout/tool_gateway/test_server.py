@@ -17,9 +17,10 @@ from aworld_train.episode.outcome import Outcome
 from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.sse import EventReader, event
+from aworld_train.rollout.tool_answers import EventReader
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, tool_gateway
 from aworld_train.rollout.tools import ToolServer
+from aworld_train.serving.mcp_messages import event
 from tests.environments import eventually
 from tests.proxies import Proxy
 from tests.tool_servers import JSON_CALCULATOR, SOON, STREAMING_ODD, TOKEN, WITHIN, ServerProcess, agent

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 from aworld_train.serving import tokens
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway import app, pool, proxy_request
-from aworld_train.serving.env_gateway.app import _RETRY_AFTER, Gateway, GatewayLimits
+from aworld_train.serving.env_gateway.app import RETRY_AFTER, Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.request_limits import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.env_gateway.waiting import WaitingClient
@@ -286,7 +286,7 @@ async def test_where_no_worker_becomes_free_a_session_is_told_when_to_try_again(
         session = await opened(http, url)
         served._limits = GatewayLimits(queue_seconds=0.05)
         async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as refused:
-            assert (refused.status, refused.headers["Retry-After"]) == (503, _RETRY_AFTER["Retry-After"])
+            assert (refused.status, refused.headers["Retry-After"]) == (503, RETRY_AFTER["Retry-After"])
             assert "no worker became free within" in await refused.text()
         async with http.delete(url, headers=session) as closed:
             assert closed.status == 200

@@ -125,7 +125,7 @@ async def test_a_client_that_takes_nothing_loses_its_connection(monkeypatch: pyt
         monkeypatch.setattr(web.StreamResponse, "write", write)
         with pytest.raises(ConnectionResetError, match="the client does not take its response"):
             await client.report(3, STATES)
-        transport = client._request.transport
+        transport = client.request.transport
         seen.append(transport is None or transport.is_closing())
         raise ConnectionResetError
 

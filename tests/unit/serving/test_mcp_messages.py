@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aworld_train.serving.call_limits import experiments, read_limits
+from aworld_train.serving.mcp_messages import experiments, read_limits
 
 
 def test_limits_are_read_as_they_were_told() -> None:

@@ -5,7 +5,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.rollout.sse import EventReader, event
+from aworld_train.rollout.tool_answers import EventReader
+from aworld_train.serving.mcp_messages import event
 
 
 @given(
