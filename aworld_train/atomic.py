@@ -28,6 +28,18 @@ def check_writable(folder: Path, holds: str) -> None:
         ) from error
 
 
+def is_locked(file: Path) -> bool:
+    """Whether a process has locked a file; one that is killed loses its lock."""
+    try:
+        with file.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def sha256_of(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -58,10 +70,8 @@ def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
 
     It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, for the caller's temporary
     files too. A lock on ``.NAME.lock`` keeps a second writer out and ends with the process, so a work folder
-    that exists when the lock is taken is removed. ``check`` is called with ``out`` just before the replacement.
-
-    Raises:
-        OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.
+    that exists when the lock is taken is removed. ``check`` is called with ``out`` just before the replacement. After
+    an OSError (another process is writing ``out``, or it cannot be written) its old content is still there.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with _only_writer(out) as is_locked:

@@ -1,4 +1,4 @@
-"""Reads files of JSON lines to which another process may be appending.
+"""Reads files of JSON, and of JSON lines to which another process may be appending.
 
 ``decode`` makes a value of a line; it raises ValueError for one that it cannot read.
 """
@@ -62,3 +62,12 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
     return value
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where it is missing or only half written."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

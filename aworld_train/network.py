@@ -9,6 +9,7 @@ therefore gets its proxy from `proxy_for`; a synchronous one ignores these varia
 
 import ipaddress
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -44,7 +45,10 @@ def proxy_for(url: str) -> str | None:
     target = httpx.URL(url)
     proxies = getproxies()
     proxy = proxies.get(target.scheme) or proxies.get("all")
-    if not proxy or _is_exempt(target, proxies.get("no", "")):
+    port = target.port or _DEFAULT_PORTS.get(target.scheme)
+    if not proxy or proxy_bypass(f"{target.host}:{port}"):
+        return None
+    if _is_in_network(target.host, proxies.get("no", "")):
         return None
     scheme, separator, _ = proxy.partition("://")
     if not separator:
@@ -63,11 +67,6 @@ def without_passwords(text: str) -> str:
     return _USER_OF_A_URL.sub("***@", text)
 
 
-def _is_exempt(target: httpx.URL, no_proxy: str) -> bool:
-    port = target.port or _DEFAULT_PORTS.get(target.scheme)
-    return bool(proxy_bypass(f"{target.host}:{port}")) or _is_in_network(target.host, no_proxy)
-
-
 def _is_in_network(host: str, no_proxy: str) -> bool:
     """Whether an address is in one of the networks of ``NO_PROXY``, which `proxy_bypass` does not read."""
     try:
@@ -75,12 +74,9 @@ def _is_in_network(host: str, no_proxy: str) -> bool:
     except ValueError:
         return False
     for entry in no_proxy.split(","):
-        try:
-            network = ipaddress.ip_network(entry.strip().strip("[]"), strict=False)
-        except ValueError:
-            continue
-        if address in network:
-            return True
+        with suppress(ValueError):
+            if address in ipaddress.ip_network(entry.strip().strip("[]"), strict=False):
+                return True
     return False
 
 

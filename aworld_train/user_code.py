@@ -53,11 +53,11 @@ def find_user_modules() -> None:
 def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageError) -> Callable[..., Any]:
     """The function or class that ``spec`` names, which messages call ``role``; a file is run again at each call."""
     origin, name = user_code_location(spec, role, error)
+    if isinstance(origin, Path) and not origin.is_file():
+        raise error(f"The {role} {spec!r}: no such file: {origin}.")
     find_user_modules()
     try:
         module = _run(origin) if isinstance(origin, Path) else _imported(origin)
-    except _MissingFile as missing:
-        raise error(f"The {role} {spec!r}: {missing}.") from missing
     except (Exception, SystemExit) as raised:
         advice = ""
         if isinstance(raised, ModuleNotFoundError):
@@ -92,10 +92,6 @@ def user_code_location(
     return origin, name
 
 
-class _MissingFile(Exception):
-    pass
-
-
 def _imported(name: str) -> ModuleType:
     token = _loading.set(True)
     try:
@@ -111,13 +107,10 @@ def _imported(name: str) -> ModuleType:
 
 
 def _run(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise _MissingFile(f"no such file: {path}")
     # Named by the path, so that two files with the same stem are two modules.
     name = f"aworld_train_user_code_{abs(hash(str(path))):x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
-    if module_spec is None or module_spec.loader is None:
-        raise _MissingFile(f"{path} cannot be imported")
+    assert module_spec is not None and module_spec.loader is not None  # as its name ends with .py
     module = importlib.util.module_from_spec(module_spec)
     # Dataclasses look up their module in sys.modules.
     sys.modules[name] = module

@@ -17,7 +17,6 @@ from itertools import count
 from pathlib import Path
 
 FOLDER = Path("logs", "waits")
-"""Where in a run folder the files are."""
 WRITE_SECONDS = 2.0
 _TRAINER_ROLES = ("trainer", "starter")
 _MAX_LISTED = 8  # waits of one kind that are written, the oldest
@@ -121,13 +120,11 @@ def read(run_dir: Path) -> list[ProcessWaits]:
     """The waits of the processes that report below a run folder, as each wrote them last."""
     processes = []
     for file in sorted((run_dir / FOLDER).glob("*.json")):
-        try:
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             content = json.loads(file.read_text())
             waits = tuple(Wait(**wait) for wait in content.pop("waits"))
             age = max(0.0, time.time() - content.pop("written"))
             processes.append(ProcessWaits(**content, waits=waits, age=age))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
     return processes
 
 

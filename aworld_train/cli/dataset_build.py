@@ -284,20 +284,14 @@ def _show_live(progress: "BuildProgress", console: Console, over: Event) -> None
     if over.wait(LIVE_AFTER_SECONDS):
         return
     from rich.live import Live
-    from rich.table import Table
     from rich.text import Text
 
-    from aworld_train.training.progress import clock
+    from aworld_train.training.progress import live_line
 
     with Live(console=console, transient=True, auto_refresh=False) as live:
         while not over.wait(_REFRESH_SECONDS):
-            line = Table.grid(padding=(0, 1))
-            line.add_row(
-                Text("●", style="green"),
-                Text(progress.text(), no_wrap=True, overflow="ellipsis"),
-                Text(clock(time.monotonic() - began), "dim"),
-            )
-            live.update(line, refresh=True)
+            text = Text(progress.text(), no_wrap=True, overflow="ellipsis")
+            live.update(live_line(text, began), refresh=True)
 
 
 def _show_lines(progress: "BuildProgress", console: Console, over: Event) -> None:

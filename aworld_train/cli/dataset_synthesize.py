@@ -48,6 +48,10 @@ def synthesize_command(
         float, typer.Option(help="Largest share of attempts without tools that are right.")
     ] = 0.25,
     scorer: Annotated[str, typer.Option(help="Scorer of every task.")] = "gaia",
+    system_prompt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="System prompt of every task, empty for none; default: GAIA's."),
+    ] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(
@@ -79,6 +83,7 @@ def synthesize_command(
 
     from aworld_train import recipe as recipes
     from aworld_train.cli.evaluate import read_endpoint
+    from aworld_train.dataset.sources.options import read_system_prompt
     from aworld_train.evaluation.plan import WITHOUT_TRAINING
     from aworld_train.evaluation.synthesis.synthesize import PREFIX, SynthesisPlan, synthesize
     from aworld_train.evaluation.synthesis.tasks import read_seeds
@@ -99,6 +104,7 @@ def synthesize_command(
         attempts=attempts,
         bounds=Bounds(min_solved, max_solved, max_without_tools),
         scorer=scorer,
+        system=None if system_prompt is None else read_system_prompt(system_prompt, may_be_empty=True),
         against=against or (),
         solver=solver,
     )

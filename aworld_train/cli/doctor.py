@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aworld_train.cli.arguments import JsonOption, OverridesArgument, complete_recipe
+from aworld_train.cli.arguments import RUNS, JsonOption, OverridesArgument, complete_recipe
 from aworld_train.cli.console import note, out, print_json, print_line, print_table
 from aworld_train.errors import UsageError
 
@@ -31,7 +31,7 @@ def doctor(
         ),
     ] = None,
     overrides: OverridesArgument = None,
-    runs: Annotated[Path, typer.Option(help="Where run folders will be.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where run folders will be.")] = RUNS,
     online: Annotated[
         bool,
         typer.Option(

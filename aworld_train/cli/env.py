@@ -508,7 +508,6 @@ def _revoke(record: "Record", token: str, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> "Iterator[ProgressReporter]":
-    """Shows the current step on stderr: as plain lines, or in a terminal as one line with the time."""
     if not console.err.is_terminal:
         yield console.note
         return

@@ -1,6 +1,6 @@
 """``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from aworld_train.evaluation.comparing import Comparison, EvaluationSummary, Flip
+    from aworld_train.evaluation.metrics import GroupFigures
 
+_MAX_LABELS = 12
 _ROUNDING = 1e-9  # a difference that is the limit itself does not fail for its last bit
 
 
@@ -31,17 +33,22 @@ def compare(
         int | None, typer.Option(min=1, help="Exit with 1 if two have fewer tasks in common than this.")
     ] = None,
     flips: Annotated[
-        int, typer.Option(min=0, help="The most tasks won, and the most tasks lost, that are listed.")
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=0,
+            help="The most tasks won, and the most tasks lost, that are listed; default: 5, of more than two "
+            "evaluations none.",
+        ),
+    ] = None,
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Compare evaluations with the first one, task by task: is one better, and which tasks were won and lost.
 
-    Only tasks that both have a score of are compared. The interval of a difference is a bootstrap over tasks; its
-    p-value is of McNemar's exact test with one attempt a task, and of a permutation test with several; with several
-    comparisons it is Holm's. A difference that is not shown comes with the smallest one that this many tasks would show
-    in 8 of 10 measurements.
+    Accuracies of each level, source and tag are beside each other. Only tasks that both have a score of are compared.
+    The interval of a difference is a bootstrap over tasks; its p-value is of McNemar's exact test with one attempt a
+    task, and of a permutation test with several; with several comparisons it is Holm's. A difference that is not shown
+    comes with the smallest one that this many tasks would show in 8 of 10 measurements.
 
     `--fail-if-worse 0.02` looks at the difference as it was measured: it fails if that is below -0.02, whether or not
     the interval excludes a smaller loss, and passes otherwise, whether or not the interval excludes a larger one. It
@@ -58,6 +65,7 @@ def compare(
     comparisons = compare_evaluations(evaluations)
     summaries = [summary_of(evaluation) for evaluation in evaluations]
     gates = [_gates(each, fail_if_worse, min_n) for each in comparisons]
+    passed = all(gate["passed"] for each in gates for gate in each)
     if as_json:
         print_json(
             {
@@ -66,19 +74,16 @@ def compare(
                     {**asdict(summary), **each.to_json(), "gates": gate}
                     for summary, each, gate in zip(summaries[1:], comparisons, gates, strict=True)
                 ],
-                "passed": _passed(gates),
+                "passed": passed,
             }
         )
     else:
-        _print(summaries, comparisons, flips)
+        most_flips = flips if flips is not None else 5 if len(comparisons) == 1 else 0
+        _print(summaries, comparisons, most_flips)
         for gate in (gate for each in gates for gate in each):
             note(f"{'passed' if gate['passed'] else 'FAILED'}: {gate['reason']}")
-    if not _passed(gates):
+    if not passed:
         raise typer.Exit(1)
-
-
-def _passed(gates: Iterable[Sequence[dict[str, Any]]]) -> bool:
-    return all(gate["passed"] for each in gates for gate in each)
 
 
 def _gates(comparison: "Comparison", fail_if_worse: float | None, min_n: int | None) -> list[dict[str, Any]]:
@@ -123,6 +128,7 @@ def _print(
     summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"], most_flips: int
 ) -> None:
     _print_table(summaries, comparisons)
+    _print_groups(summaries)
     for comparison in comparisons:
         print_line(f"\n{_sentence(summaries[0].name, comparison)}")
         _print_flips("won", comparison.won, most_flips)
@@ -134,11 +140,42 @@ def _print(
 def _print_table(summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"]) -> None:
     rows: list[list[str | Text]] = []
     for number, summary in enumerate(summaries):
-        accuracy = "–" if summary.accuracy is None else f"{summary.accuracy:.1%}"
         cells = _difference_cells(comparisons[number - 1]) if number else [""] * 4
-        rows.append([summary.name, accuracy, str(summary.n), str(summary.errors), *cells, summary.subject])
-    columns = ("accuracy", "tasks", "errors", "difference (95 %)", "p", "won", "lost", "model or agent")
+        rows.append(
+            [summary.name, _accuracy(summary), str(summary.n), str(summary.errors), *cells, summary.subject]
+        )
+    columns = (
+        "accuracy (95 %)",
+        "tasks",
+        "errors",
+        "difference (95 %)",
+        "p",
+        "won",
+        "lost",
+        "model or agent",
+    )
     print_table(("evaluation", *columns), rows)
+
+
+def _print_groups(summaries: Sequence["EvaluationSummary"]) -> None:
+    for grouping in dict.fromkeys(name for summary in summaries for name in summary.groups):
+        groups = [summary.groups.get(grouping, {}) for summary in summaries]
+        labels = list(dict.fromkeys(label for each in groups for label in each))
+        rows = [
+            [label or "(none)", *(_accuracy(each[label]) if label in each else "" for each in groups)]
+            for label in labels[:_MAX_LABELS]
+        ]
+        print_line("")
+        print_table((grouping, *(summary.name for summary in summaries)), rows)
+        if len(labels) > _MAX_LABELS:
+            note(f"{len(labels) - _MAX_LABELS} more are in --json.")
+
+
+def _accuracy(figures: "EvaluationSummary | GroupFigures") -> str:
+    if figures.accuracy is None or figures.interval is None:
+        return "–"
+    low, high = figures.interval
+    return f"{figures.accuracy:.1%} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _difference_cells(comparison: "Comparison") -> list["str | Text"]:

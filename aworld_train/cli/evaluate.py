@@ -77,7 +77,7 @@ def evaluate(
     name: Annotated[
         str | None, typer.Option(help="The folder is eval-NAME; default: the recipe's name.")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Where the folder is made.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the folder is made.")] = RUNS,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Continue the evaluation of that name, or the recipe's newest."),

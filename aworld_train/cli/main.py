@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aworld_train import __version__
 from aworld_train.cli.termination import Terminated
-from aworld_train.errors import TRAINING_PROFILE, AworldTrainError, UsageError
+from aworld_train.errors import TRAINING_PROFILE, AworldTrainError, DependencyMissing, UsageError
 from aworld_train.masking import mask
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -78,7 +78,7 @@ COMMANDS = (
     ),
     LazyCommand("env", "aworld_train.cli.env:app", "Start and stop tool environments."),
     LazyCommand("dataset", "aworld_train.cli.dataset:app", "Build, check and look at datasets of tasks."),
-    LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),
+    LazyCommand("model", "aworld_train.cli.model:app", "A model that needs no download."),
     LazyCommand("recipe", "aworld_train.cli.recipe:app", "Look at recipes and check them."),
     LazyCommand(
         "doctor",
@@ -190,20 +190,17 @@ def _report_error(error: Exception, as_json: bool) -> int:
         _report(error.kind, error.message, as_json)
         return error.exit_code
     if isinstance(error, ModuleNotFoundError):
-        message = (
+        missing = DependencyMissing(
             f"The module {error.name} is not installed. If it is not your own, it comes with the profiles that train "
             f"and load models: {TRAINING_PROFILE}."
         )
-        _report("dependency", message, as_json)
-        return 1
+        return _report_error(missing, as_json)
     if isinstance(error, OSError) and error.filename is not None and error.errno in _PATH_FAULTS:
-        message = f"{error.filename}: {error.strerror}. Give another path, or put it right."
-        _report(UsageError.kind, message, as_json)
-        return UsageError.exit_code
+        fault = f"{error.filename}: {error.strerror}. Give another path, or put it right."
+        return _report_error(UsageError(fault), as_json)
     if isinstance(error, FileNotFoundError) and error.filename is None and _folder_is_gone():
-        message = "The current folder was removed. Change to a folder that exists (`cd`), and run the command again."
-        _report(UsageError.kind, message, as_json)
-        return UsageError.exit_code
+        fault = "The current folder was removed. Change to a folder that exists (`cd`), and run the command again."
+        return _report_error(UsageError(fault), as_json)
     show = getattr(error, "format_message", None)
     if show is not None:
         message = show()

@@ -1,5 +1,6 @@
 """``aworld-train recipe``: shows and checks recipes, lists the ready ones, and prints the schema for editors."""
 
+import json
 import sys
 from pathlib import Path
 from textwrap import fill
@@ -293,15 +294,9 @@ def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
         return
     for name, rows in differences.items():
         print_line(f"Other than {name}:")
-        for key, (old, new) in rows.items():
-            line = f"  {key}: {_one_line(new)}  (there {_one_line(old)})"
-            print_line(line)
-
-
-def _one_line(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
+        for key, values in rows.items():
+            old, new = (json.dumps(value, ensure_ascii=False) for value in values)
+            print_line(f"  {key}: {new}  (there {old})")
 
 
 def _framework_remarks(loaded: "Recipe", online: bool) -> list[str]:

@@ -7,7 +7,7 @@ import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.arguments import JsonOption, OverridesArgument
-from aworld_train.cli.reward_options import DatasetOption, RecipeOption, replace_surrogates, settings_from
+from aworld_train.cli.reward_options import DatasetOption, RecipeOption, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def explain(
         f"score       {'none' if result.score is None else f'{result.score:g}'} ({result.outcome})",
         *([f"because     {result.cause}"] if result.cause else []),
     ]
-    console.print_line(replace_surrogates("\n".join(lines)))
+    console.print_line("\n".join(lines).encode("utf-8", "replace").decode())
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Options and text output that the commands of ``aworld-train reward`` share."""
+"""Options that the commands of ``aworld-train reward`` share."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,3 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
     if loaded.env.token:  # `code_tests` reads it from the environment, because settings hold no secrets
         os.environ["MCP_SERVER_TOKEN"] = loaded.env.token
     return reward_settings(loaded)
-
-
-def replace_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

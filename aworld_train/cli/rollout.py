@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import EngineOption, OverridesArgument, RecipeArgument, with_engine
+from aworld_train.cli.arguments import RUNS, EngineOption, OverridesArgument, RecipeArgument, with_engine
 from aworld_train.errors import UsageError
 from aworld_train.masking import mask, masked
 
@@ -40,7 +40,7 @@ def rollout(
             "`--logprobs-mode processed_logprobs`."
         ),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Where the folder with the played episodes is.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Where the folder with the played episodes is.")] = RUNS,
     full: Annotated[
         bool, typer.Option("--full", help="Show prompts and tool results whole, however long they are.")
     ] = False,
@@ -69,8 +69,8 @@ def rollout(
     from aworld_train.model.check import check_model
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
-    from aworld_train.training.rollout_folder import keep_rollouts
     from aworld_train.training.run_models import with_run_model
+    from aworld_train.training.run_store import keep_rollouts
 
     read = recipes.read(recipe, with_engine(overrides, engine))
     loaded = with_run_model(read.recipe)
@@ -217,7 +217,6 @@ def _count(number: int | None, noun: str) -> str:
 
 
 def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
-    """A row as text: trained tokens bold and complete, others dim and without their middle if they are long."""
     from itertools import groupby
 
     from rich.text import Text

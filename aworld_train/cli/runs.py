@@ -359,18 +359,14 @@ def _overview(run: "RecordedRun") -> dict[str, Any]:
         "path": str(run.path),
         "status": run.status,
         "subject": run.subject,
-        "steps_done": run.summary.get("steps_done"),
-        "steps_planned": run.summary.get("steps_planned"),
-        "val": run.summary.get("val"),
-        "reward": run.summary.get("reward"),
-        "seconds": run.summary.get("seconds"),
+        **{key: run.summary.get(key) for key in ("steps_done", "steps_planned", "val", "reward", "seconds")},
         "started": run.started or None,
         "error": run.summary.get("error"),
     }
 
 
 def _facts(run: "RecordedRun") -> dict[str, str]:
-    manifest, attempts = run.manifest, run.manifest.get("attempts") or []
+    attempts = run.attempts
     last: Mapping[str, Any] = attempts[-1] if attempts else {}
     error = run.summary.get("error") or {}
     facts = {
@@ -384,7 +380,7 @@ def _facts(run: "RecordedRun") -> dict[str, str]:
         "model or agent": _model(run),
         "code": _source(run),
         "versions": ", ".join(
-            f"{name} {version}" for name, version in (manifest.get("packages") or {}).items()
+            f"{name} {version}" for name, version in (run.manifest.get("packages") or {}).items()
         ),
         "machine": ", ".join(
             str(part) for part in (last.get("host"), last.get("processor"), *(last.get("gpus") or ())) if part
@@ -445,9 +441,7 @@ def _duration(seconds: Any) -> str:
 
 
 def _model(run: "RecordedRun") -> str:
-    model = run.manifest.get("model")
-    model = model if isinstance(model, dict) else {}
-    identity = model.get("revision") or (model.get("fingerprint") or "")[:16]
+    identity = run.model.get("revision") or (run.model.get("fingerprint") or "")[:16]
     return f"{run.subject} ({identity})" if identity else run.subject
 
 
@@ -501,9 +495,8 @@ def _changes(run: "RecordedRun") -> Sequence[str]:
         changes.append(f"The code was at commit {recorded_source.get('commit')}.")
     if recorded_source.get("changed_files"):
         changes.append(f"The code had changes that were not committed: {run.path / 'source.diff'}.")
-    recorded_model = run.manifest.get("model")
-    if isinstance(recorded_model, dict) and "${" not in str(recorded_model.get("name")):
-        current_model = model_identity(recorded_model.get("name")) or {}
-        if any(current_model.get(key) != recorded_model.get(key) for key in ("revision", "fingerprint")):
-            changes.append(f"The model {recorded_model.get('name')} is not the one it was.")
+    if run.model and "${" not in str(run.model.get("name")):
+        current_model = model_identity(run.model.get("name")) or {}
+        if any(current_model.get(key) != run.model.get(key) for key in ("revision", "fingerprint")):
+            changes.append(f"The model {run.model.get('name')} is not the one it was.")
     return changes

@@ -1,5 +1,6 @@
 """The commands of ``aworld-train runs`` that read the store of a run: its episodes, one of them, and their tokens."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,12 +145,9 @@ def prune(
     if not yes and not as_json:
         typer.confirm(f"Remove texts and tokens of about {count} episodes?", abort=True)
     database = run_database(recorded)
-    if database is None:
-        raise UsageError(f"The run {recorded.name} has no store.")
-    try:
+    assert database is not None  # as it was opened above
+    with closing(database):
         pruned = prune_store(database, where, superseded=superseded)
-    finally:
-        database.close()
     if as_json:
         print_json({"episodes": pruned.episodes, "blobs": pruned.blobs, "bytes": pruned.bytes})
         return
@@ -269,7 +267,6 @@ def _origin_facts(origin: "TokenOrigin") -> dict[str, str]:
 
 
 def _plain(episode: "StoredEpisode") -> dict[str, Any]:
-    """An episode as plain data, with token ids and log-probabilities as lists."""
     from msgspec import to_builtins
 
     content: dict[str, Any] | None = None

@@ -59,11 +59,10 @@ def export_run(
     recorded = open_run(run, runs)
     check_writable(target.parent, "the export (--out)")
     with open_run_store(recorded, condition) as store:
-        model = recorded.manifest.get("model")
         described = ExportedRun(
             recorded.name,
             store.location.run,
-            str(model.get("name") or "") if isinstance(model, dict) else "",
+            str(recorded.model.get("name") or ""),
             store.blob,
             __version__,
             recorded.recipe,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aworld_train.cli import console
-from aworld_train.cli.arguments import OverridesArgument, QuietOption, RecipeArgument
+from aworld_train.cli.arguments import RUNS, OverridesArgument, QuietOption, RecipeArgument
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def train(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
-    runs: Annotated[Path, typer.Option(help="Where run folders are; this run's is RUNS/<name>.")] = Path(
-        "runs"
-    ),
+    runs: Annotated[Path, typer.Option(help="Where run folders are; this run's is RUNS/<name>.")] = RUNS,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the command, and start nothing.")
@@ -111,10 +109,7 @@ def train(
         print_summary(summary)
 
 
-def print_summary(summary: object) -> None:
-    from aworld_train.training.summary import RunSummary
-
-    assert isinstance(summary, RunSummary)
+def print_summary(summary: "RunSummary") -> None:
     alarms = [f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms]
     console.print_line(f"{summary.name}: {summary.status}", "bold")
     rows = {

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from aworld_train.cli.arguments import RUNS
 from aworld_train.cli.console import note, print_json
 from aworld_train.errors import UsageError
 
@@ -13,7 +14,7 @@ def view(
     runs: Annotated[
         Path,
         typer.Argument(metavar="[RUNS]", help="The folder in which run folders are, or one run's folder."),
-    ] = Path("runs"),
+    ] = RUNS,
     port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Where to listen; default: 8642, or any if that is taken."),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
 from aworld_train.doctor.machine import CommandFailed, Machine
 from aworld_train.doctor.needs import Needs
-from aworld_train.doctor.network import connection_problem
+from aworld_train.doctor.network import connection_problem, place_of
 from aworld_train.encrypted_env import ray_token
 from aworld_train.errors import AworldTrainError
 from aworld_train.network import is_near
@@ -49,7 +49,7 @@ def _cluster_of_run(machine: Machine, needs: Needs, address: str) -> Finding:
 def _cluster(needs: Needs, address: str) -> Finding:
     """The cluster in RAY_ADDRESS, which this recipe does not name: its own Ray does not use it."""
     url = address if "://" in address else f"http://{address}"
-    place = url.rpartition("@")[2].rpartition("://")[2]
+    place = place_of(url)
     if not is_near(url) and not needs.online:
         return ok(f"The cluster at {place} is not near and was not asked (--online does).")
     problem = connection_problem(url)

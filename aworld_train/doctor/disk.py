@@ -94,16 +94,13 @@ def _temporary(machine: Machine) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{gigabytes(space.free)} are free in {folder}.")
-    if "noexec" in _mount_options(machine, "/tmp"):
+    mounts = [line.split() for line in machine.text("/proc/mounts").splitlines()]
+    options = next((mount[3] for mount in reversed(mounts) if mount[1:2] == ["/tmp"]), "")
+    if "noexec" in options.split(","):
         yield warn(
             "/tmp is mounted noexec: compilers of kernels (Triton, torch.compile) load what they write there.",
             "Mount it without noexec, or set TMPDIR and TRITON_CACHE_DIR to another folder.",
         )
-
-
-def _mount_options(machine: Machine, mounted_at: str) -> list[str]:
-    lines = [line.split() for line in machine.text("/proc/mounts").splitlines()]
-    return next((line[3].split(",") for line in reversed(lines) if line[1:2] == [mounted_at]), [])
 
 
 def check_shared_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:

@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+import numpy as np
 
 from aworld_train import temporary
 from aworld_train.adapter.base import LoadedModel, framework_of
@@ -18,19 +19,13 @@ from aworld_train.masking import mask
 from aworld_train.model.check import check_model
 from aworld_train.recipe.device import sampling_type
 from aworld_train.recipe.schema import Recipe, RolloutCorrection, SamplingType
-from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.model import SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.training.alarms import MAX_EXACT_DIFFERENCE, MAX_MEAN_DIFFERENCE
 
 _AREA = "engine"
 _MAX_PROMPTS = 32
 _MAX_TOKENS = 64  # of each answer
-
-
-class LogprobSample(NamedTuple):
-    prompt: list[int]
-    response: list[int]
-    logprobs: list[float]
 
 
 @dataclass(frozen=True)
@@ -87,16 +82,15 @@ def measure(recipe: Recipe, folder: Path) -> Differences:
     framework = framework_of(recipe)
     tasks = _first_tasks(recipe)
     samples = asyncio.run(_sample(recipe, framework.load_model(recipe, folder, model_url=None), tasks))
-    trained = framework.trained_logprobs(recipe, folder, [(each.prompt, each.response) for each in samples])
-    return differences_of([each.logprobs for each in samples], trained)
+    trained = framework.trained_logprobs(
+        recipe, folder, [(prompt, sampled.tokens) for prompt, sampled in samples]
+    )
+    return differences_of([sampled.logprobs for _, sampled in samples], trained)
 
 
 def differences_of(sampled: Sequence[Sequence[float]], trained: Sequence[Sequence[float]]) -> Differences:
-    pairs = [pair for mine, its in zip(sampled, trained, strict=True) for pair in zip(mine, its, strict=True)]
-    differences = [abs(math.exp(mine) - math.exp(its)) for mine, its in pairs]
-    if any(math.isnan(each) for each in differences):
-        return Differences(len(differences), math.nan, math.nan)
-    return Differences(len(differences), math.fsum(differences) / len(differences), max(differences))
+    differences = np.abs(np.exp(np.concatenate(sampled)) - np.exp(np.concatenate(trained)))
+    return Differences(len(differences), float(differences.mean()), float(differences.max()))
 
 
 def _first_tasks(recipe: Recipe) -> list[list[Message]]:
@@ -112,15 +106,14 @@ def _first_tasks(recipe: Recipe) -> list[list[Message]]:
 
 async def _sample(
     recipe: Recipe, model: LoadedModel, tasks: Sequence[Sequence[Message]]
-) -> list[LogprobSample]:
-    """What the engine answers to tasks, as far as they fit, without tools; the model is closed."""
+) -> list[tuple[list[int], SampledTokens]]:
+    """The prompts of tasks, as far as they fit, without tools, and the engine's answers; the model is closed."""
     rollout = recipe.rollout
     params = SamplingParams(rollout.temperature, rollout.top_p, rollout.top_k)
     max_tokens = min(_MAX_TOKENS, rollout.max_response_tokens)
 
-    async def answer(number: int, prompt: list[int]) -> LogprobSample:
-        sampled = await model.for_episode().generate(f"doctor-{number}", prompt, params, max_tokens)
-        return LogprobSample(prompt, sampled.tokens, sampled.logprobs)
+    async def answer(number: int, prompt: list[int]) -> tuple[list[int], SampledTokens]:
+        return prompt, await model.for_episode().generate(f"doctor-{number}", prompt, params, max_tokens)
 
     try:
         template = model.for_episode().template

@@ -3,7 +3,7 @@
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -185,9 +185,10 @@ def check_gpu_memory(machine: Machine, needs: Needs, gpu_bytes: int) -> Iterator
         f"{phase} {gigabytes(plan.total(phase))}{'' if phase != 'sample' or gpu_bytes else ' and the engine'}"
         for phase in plan.phases
     )
+    parts = ", ".join(f"{part} {gigabytes(size)}" for part, size in plan.phases[fullest].items() if size)
     yield ok(
         f"{cluster.nodes} x {cluster.gpus_per_node} GPUs, {size}. A run takes of each GPU, by estimate: {phases}. "
-        f"{fullest.capitalize()}: {_parts(plan.phases[fullest])}. While it samples, the engine has "
+        f"{fullest.capitalize()}: {parts}. While it samples, the engine has "
         f"{recipe.rollout.gpu_memory:.0%} of the GPU (rollout.gpu_memory)."
     )
     if gpu_bytes and plan.total(fullest) > (1 - SPARE) * gpu_bytes:
@@ -204,7 +205,3 @@ def check_gpu_memory(machine: Machine, needs: Needs, gpu_bytes: int) -> Iterator
             f"wait for it, {plan.max_wait // 60} minutes at most: the run's folder has to take "
             f"{math.ceil(plan.copy / plan.max_wait / 1e6)} MB/s."
         )
-
-
-def _parts(parts: Mapping[str, int]) -> str:
-    return ", ".join(f"{part} {gigabytes(size)}" for part, size in parts.items() if size)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from aworld_train.api_keys import bearer, can_be_sent
 from aworld_train.doctor.finding import Finding, fail, ok, warn
 from aworld_train.doctor.machine import Machine
@@ -127,9 +129,10 @@ def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
     endpoint = _endpoint(machine)
     if not is_near(endpoint) and not needs.online:
         return warn(f"{missing}; whether the hub has it was not asked (--online does).", fetch)
-    status = _status(machine, f"{endpoint}/{model}/resolve/main/config.json")
-    if isinstance(status, str):
-        return fail(f"{missing}; {endpoint} does not answer: {status}.", fetch)
+    try:
+        status = _config_file("HEAD", machine, model).status_code
+    except httpx.HTTPError as error:
+        return fail(f"{missing}; {endpoint} does not answer: {str(error) or type(error).__name__}.", fetch)
     if status >= 400:
         return fail(
             f"{missing}; {endpoint} answers {status} for it.",
@@ -145,17 +148,8 @@ def hub_config(machine: Machine, needs: Needs) -> Mapping[str, Any] | None:
         return None
     if _offline(machine) or not (needs.online or is_near(endpoint)):
         return None
-    import httpx
-
-    token, _ = _token(machine)
     try:
-        answer = httpx.get(
-            f"{endpoint}/{model}/resolve/main/config.json",
-            headers=bearer(token if can_be_sent(token) else None),
-            timeout=_SECONDS,
-            trust_env=not is_near(endpoint),
-            follow_redirects=True,
-        )
+        answer = _config_file("GET", machine, model)
         config = answer.json() if answer.is_success else None
     except (httpx.HTTPError, ValueError):
         return None
@@ -166,15 +160,16 @@ def _endpoint(machine: Machine) -> str:
     return (machine.variable("HF_ENDPOINT") or _HUB).rstrip("/")
 
 
-def _status(machine: Machine, url: str) -> int | str:
-    import httpx
-
-    token, _ = _token(machine)
-    headers = bearer(token if can_be_sent(token) else None)
-    try:
-        return httpx.head(url, headers=headers, timeout=_SECONDS, trust_env=not is_near(url)).status_code
-    except httpx.HTTPError as error:
-        return str(error) or type(error).__name__
+def _config_file(method: str, machine: Machine, model: str) -> httpx.Response:
+    (token, _), url = _token(machine), f"{_endpoint(machine)}/{model}/resolve/main/config.json"
+    return httpx.request(
+        method,
+        url,
+        headers=bearer(token if can_be_sent(token) else None),
+        timeout=_SECONDS,
+        trust_env=not is_near(url),
+        follow_redirects=method == "GET",
+    )
 
 
 def _token(machine: Machine) -> tuple[str, str]:

@@ -7,8 +7,10 @@ from aworld_train.api_keys import can_be_sent
 from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
+from aworld_train.env.keys import read_keys
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.locate import commands_for
+from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import PACKAGES, has_wandb_login
 
 
@@ -49,13 +51,12 @@ def check_keys(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if needs.recipe is None:
         yield ok("No recipe, so no keys to look for.")
         return
-    findings = [*_endpoints(machine, needs), *_servers(machine, needs), *_trackers(machine, needs)]
+    recipe = needs.recipe
+    findings = [*_endpoints(machine, recipe), *_servers(machine, needs, recipe), *_trackers(machine, recipe)]
     yield from findings or [ok("All keys that the recipe needs are set.")]
 
 
-def _endpoints(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    recipe = needs.recipe
-    assert recipe is not None
+def _endpoints(machine: Machine, recipe: Recipe) -> Iterator[Finding]:
     used = {*recipe.reward.judge.models, *recipe.agent.context.condensers, recipe.agent.context.summarizer}
     for name, endpoint in recipe.endpoints.items():
         variable = endpoint.get("key_variable")
@@ -76,11 +77,8 @@ def _endpoints(machine: Machine, needs: Needs) -> Iterator[Finding]:
             )
 
 
-def _servers(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    from aworld_train.env.keys import read_keys
-
-    recipe = needs.recipe
-    if recipe is None or needs.directory is None:
+def _servers(machine: Machine, needs: Needs, recipe: Recipe) -> Iterator[Finding]:
+    if needs.directory is None:
         return
     file = machine.folder / Path(recipe.env.env_file).expanduser() if recipe.env.env_file else None
     if file is not None and not file.is_file():
@@ -101,14 +99,11 @@ def _servers(machine: Machine, needs: Needs) -> Iterator[Finding]:
         )
 
 
-def _trackers(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    recipe = needs.recipe
-    assert recipe is not None
+def _trackers(machine: Machine, recipe: Recipe) -> Iterator[Finding]:
     for tracker in recipe.trainer.loggers:
-        package = PACKAGES.get(tracker)
-        if package is not None and machine.version(package) is None:
+        if tracker in PACKAGES and machine.version(tracker) is None:
             yield fail(
-                f"trainer.loggers names {tracker}, and {package} is not installed.", f"pip install {package}"
+                f"trainer.loggers names {tracker}, and {tracker} is not installed.", f"pip install {tracker}"
             )
         elif tracker == "wandb" and not has_wandb_login(machine.variable, machine.home()):
             yield warn(

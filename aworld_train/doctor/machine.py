@@ -4,7 +4,6 @@ Tests give another root folder, PATH and environment, in which real files and pr
 """
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import Distribution
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 COMMAND_SECONDS = 1.5
 """For one program; below the limit of a probe, so that the probe can say which program hangs."""
@@ -98,17 +99,13 @@ class Machine:
         for folder in map(Path, self.site_paths):
             for entry in sorted(folder.glob(f"*{_DIST_INFO}")) if folder.is_dir() else ():
                 name, _, version = entry.name.removesuffix(_DIST_INFO).partition("-")
-                packages.setdefault(normalised(name), (version, entry))
+                packages.setdefault(canonicalize_name(name), (version, entry))
         return packages
 
     def version(self, package: str) -> str | None:
-        installed = self.packages.get(normalised(package))
+        installed = self.packages.get(canonicalize_name(package))
         return installed[0] if installed else None
 
     def distribution(self, package: str) -> Distribution | None:
-        installed = self.packages.get(normalised(package))
+        installed = self.packages.get(canonicalize_name(package))
         return Distribution.at(installed[1]) if installed else None
-
-
-def normalised(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aworld_train.doctor.machine import Machine
-from aworld_train.env.directory import EnvDirectory
+from aworld_train.env.directory import EnvDirectory, find_directory
 from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import EnvBackend, Recipe
 from aworld_train.serving.manifest import ServerEntry
@@ -39,8 +39,6 @@ class Needs:
     def directory(self) -> EnvDirectory | None:
         if self.recipe is None or self.recipe.env.started_from is None:
             return None
-        from aworld_train.env.directory import find_directory
-
         return find_directory(self.recipe.env.started_from)
 
     @cached_property

@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+
 from aworld_train.doctor.finding import Finding, fail, fault, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs, existing
@@ -40,11 +42,11 @@ def check_ports(machine: Machine, needs: Needs) -> Iterator[Finding]:
     elif (problem := connection_problem(url)) is not None:
         yield fault(
             needs.trains,
-            f"No tool environment answers at {_place(url)}: {problem}.",
+            f"No tool environment answers at {place_of(url)}: {problem}.",
             "Start it (aworld-train env up), correct env.url or MCP_SERVER_URL, or name one in env.docker_dir.",
         )
     else:
-        yield ok(f"The tool environment at {_place(url)} takes connections.")
+        yield ok(f"The tool environment at {place_of(url)} takes connections.")
 
 
 def connection_problem(url: str) -> str | None:
@@ -57,7 +59,7 @@ def connection_problem(url: str) -> str | None:
     return None
 
 
-def _place(url: str) -> str:
+def place_of(url: str) -> str:
     """Host and port: the rest of a URL may hold a secret."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
@@ -110,10 +112,7 @@ def _named_servers(machine: Machine, needs: Needs) -> dict[str, str]:
 
 
 def _server(name: str, url: str) -> Iterator[Finding]:
-    import httpx
-
-    parts = urlsplit(url)
-    root = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
+    root = f"{urlsplit(url).scheme}://{place_of(url)}/"
     try:
         date = httpx.head(root, timeout=_SECONDS, trust_env=not is_near(url)).headers.get("Date")
     except httpx.HTTPError as error:

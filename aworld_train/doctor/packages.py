@@ -7,12 +7,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.tags import parse_tag, sys_tags
+from packaging.utils import canonicalize_name
+
 from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
-from aworld_train.doctor.machine import Machine, normalised
+from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 
 _PACKAGE = "aworld-train"
 _PYTHONS = ((3, 11), (3, 12))
+_EXTRAS = {"gpu": ["gpu"], "aworld": ["cpu", "aworld"], "cpu": ["cpu"]}
+"""By profile."""
 
 
 def check_python(machine: Machine, needs: Needs) -> Iterator[Finding]:
@@ -71,16 +77,14 @@ def profile_of(machine: Machine, needs: Needs) -> str | None:
 
 
 def _unmet(machine: Machine, profile: str | None) -> list[str]:
-    from packaging.requirements import Requirement
-
     own = machine.distribution(_PACKAGE)
     if own is None:
         return []
-    extras = {"gpu": ["gpu"], "aworld": ["cpu", "aworld"], "cpu": ["cpu"]}.get(profile or "", [])
+    extras = ["", *_EXTRAS.get(profile or "", [])]
     unmet = []
     for requirement in map(Requirement, own.requires or []):
         marker = requirement.marker
-        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ["", *extras]):
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras):
             continue
         version = machine.version(requirement.name)
         if version is None:
@@ -103,7 +107,7 @@ def _pins(profile: str | None) -> dict[str, str]:
     file = _constraints() / f"{profile}.txt"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     pairs = [line.partition("==") for line in lines if not line.startswith("#")]
-    return {normalised(name): version.strip() for name, _, version in pairs if version}
+    return {canonicalize_name(name): version.strip() for name, _, version in pairs if version}
 
 
 def _constraints() -> Path:
@@ -113,7 +117,7 @@ def _constraints() -> Path:
 
 
 def _install(profile: str | None) -> str:
-    extras = {"gpu": "[gpu]", "aworld": "[cpu,aworld]", "cpu": "[cpu]"}.get(profile or "", "")
+    extras = f"[{','.join(_EXTRAS[profile])}]" if profile else ""
     name = profile or "cpu"
     return (
         f"pip install -c {_constraints()}/{name}.txt 'aworld-train{extras}' (in a checkout: -e '.{extras}')"
@@ -165,8 +169,6 @@ def _mismatches(machine: Machine, name: str) -> Iterator[str]:
 
 
 def _other_python(machine: Machine, name: str, version: str) -> Iterator[str]:
-    from packaging.tags import parse_tag, sys_tags
-
     distribution = machine.distribution(name)
     lines = (distribution.read_text("WHEEL") or "").splitlines() if distribution else []
     tags = {tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())}
@@ -176,8 +178,6 @@ def _other_python(machine: Machine, name: str, version: str) -> Iterator[str]:
 
 
 def _unmet_pins(machine: Machine, name: str, version: str) -> Iterator[str]:
-    from packaging.requirements import Requirement
-
     distribution = machine.distribution(name)
     for requirement in map(Requirement, (distribution.requires if distribution else None) or []):
         is_library = requirement.name == "torch" or requirement.name.startswith("nvidia-")

@@ -11,7 +11,6 @@ from aworld_train.env.connection import connection_settings as connection_settin
 from aworld_train.env.connection import get_agent_tool_env_and_servers as get_agent_tool_env_and_servers
 from aworld_train.env.connection import mcp_servers_config as mcp_servers_config
 from aworld_train.env.health import EnvironmentCheck as EnvironmentCheck
-from aworld_train.env.health import check_tools as check_tools
 from aworld_train.env.health import examine as examine
 from aworld_train.env.health import health_url as health_url
 from aworld_train.env.health import probe as probe

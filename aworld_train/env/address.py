@@ -46,11 +46,7 @@ def free_port(address: str) -> int:
     for port in _ports_above_outgoing():
         if is_free(address, port):
             return port
-    return _bind(address, 0)
-
-
-def check_free(address: str, port: int) -> None:
-    _bind(address, port)
+    return check_free(address, 0)
 
 
 def is_free(address: str, port: int) -> bool:
@@ -79,7 +75,8 @@ def _ports_above_outgoing() -> list[int]:
     return random.sample(ports, min(_TRIES, len(ports)))
 
 
-def _bind(address: str, port: int) -> int:
+def check_free(address: str, port: int) -> int:
+    """Check that a program can listen on a port; returns it, and one that is free for 0."""
     if not 0 <= port <= 65535:
         raise UsageError(f"{port} is not a port: it is a number up to 65535, or 0 for any that is free.")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -1,16 +1,15 @@
 """A backend: a way to run an environment's gateway and workers, in containers or as processes of this machine."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
-from aworld_train.env.record import Credentials, Record
+from aworld_train.env.record import Credentials
 from aworld_train.errors import UsageError
 from aworld_train.process_supervisor import ProcessIdentity
 
@@ -107,36 +106,7 @@ class EnvPlan:
         return self.workers + self.settings.scoring_workers
 
 
-class Backend(Protocol):
-    """A way to run environments. Every call but `prepare` and following logs ends within a limited time."""
-
-    @property
-    def name(self) -> str: ...
-
-    def records(self) -> list[Record]: ...
-
-    def find(self, name: str) -> Record | None: ...
-
-    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path."""
-
-    def start(self, plan: EnvPlan) -> Record:
-        """Start what was prepared, and return before it answers."""
-
-    def mark_ready(self, record: Record) -> None: ...
-
-    def stop(self, record: Record) -> None: ...
-
-    def runs(self, record: Record) -> bool:
-        """Whether the environment of ``record``, and no other of its name, is still running."""
-
-    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]: ...
-
-    def remove(self, name: str) -> None: ...
-
-
 def worker_count(directory: EnvDirectory, count: int | None, sessions: int | None) -> int:
-    """The workers of an environment that is started on this machine, for that many sessions if known."""
     if count is not None and count < 1:
         raise UsageError(f"--workers is {count}: there has to be at least one.")
     if count is not None:

@@ -6,22 +6,22 @@ with all rights of the user's account.
 
 from collections.abc import Mapping, Sequence
 
-from aworld_train.env.backend import Backend, ProgressReporter, Remark
+from aworld_train.env.backend import ProgressReporter, Remark
 from aworld_train.env.containers import DockerBackend, engine_answers, engine_host
 from aworld_train.env.process import ProcessBackend
 from aworld_train.errors import EnvironmentFailure, UsageError, suggestion
 from aworld_train.serving.manifest import ServerEntry
 
-BACKENDS = ("docker", "process")
+Backend = DockerBackend | ProcessBackend
+"""Every call but `prepare`, which may take minutes, and following logs ends within a limited time."""
+_BACKENDS: Mapping[str, type[Backend]] = {"docker": DockerBackend, "process": ProcessBackend}
 
 
 def open_backend(name: str) -> Backend:
-    if name == "docker":
-        return DockerBackend()
-    if name == "process":
-        return ProcessBackend()
-    names = ("auto", *BACKENDS)
-    raise UsageError(f"Unknown backend {name!r}.{suggestion(name, names)} There are {', '.join(names)}.")
+    if name not in _BACKENDS:
+        names = ("auto", *_BACKENDS)
+        raise UsageError(f"Unknown backend {name!r}.{suggestion(name, names)} There are {', '.join(names)}.")
+    return _BACKENDS[name]()
 
 
 def choose_backend(
@@ -57,7 +57,7 @@ def choose_backend(
 
 def usable_backends() -> list[Backend]:
     """Those that can have environments on this machine: processes always, containers where an engine answers."""
-    return [open_backend(name) for name in BACKENDS if name != "docker" or engine_answers()]
+    return [open_backend(name) for name in _BACKENDS if name != "docker" or engine_answers()]
 
 
 def _listed(servers: Sequence[str]) -> str:

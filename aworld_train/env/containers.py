@@ -112,11 +112,8 @@ class DockerBackend:
     def __init__(self) -> None:
         self._client = _engine()
 
-    def records(self) -> list[Record]:
-        return self._records(None)
-
     def find(self, name: str) -> Record | None:
-        return next(iter(self._records(name)), None)
+        return next(iter(self.records(name)), None)
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         if plan.egress:
@@ -136,7 +133,7 @@ class DockerBackend:
         from docker.errors import APIError
 
         try:
-            self._remove(plan.name)
+            self.remove(plan.name)
             self._create(plan)
             record = self.find(plan.name)
             assert record is not None
@@ -144,12 +141,12 @@ class DockerBackend:
                 _start_supervisor(plan.name, plan.owner)
             return record
         except APIError as error:
-            self._remove(plan.name)
+            self.remove(plan.name)
             raise EnvironmentFailure(
                 f"{plan.name!r} could not be started: {error.explanation or error}"
             ) from error
         except BaseException:
-            self._remove(plan.name)
+            self.remove(plan.name)
             raise
 
     def mark_ready(self, record: Record) -> None:
@@ -159,7 +156,7 @@ class DockerBackend:
                 container.rename(container.name.removesuffix(_STARTING))
 
     def stop(self, record: Record) -> None:
-        self._remove(record.name)
+        self.remove(record.name)
 
     def runs(self, record: Record) -> bool:
         """Whether its gateway runs, or is being started again by the engine."""
@@ -179,15 +176,12 @@ class DockerBackend:
                 stamped.append((moment, f"{_part_name(container)} | {text}"))
         yield from [line for _, line in sorted(stamped)[-lines:]]
 
-    def remove(self, name: str) -> None:
-        self._remove(name)
-
     def exists(self, name: str) -> bool:
         """Whether there is something of that name; its network is created first and removed last."""
         label = {"label": f"{LABEL}.environment={name}"}
         return bool(self._client.networks.list(filters=label) or self._client.volumes.list(filters=label))
 
-    def _records(self, name: str | None) -> list[Record]:
+    def records(self, name: str | None = None) -> list[Record]:
         label = f"{LABEL}.environment"
         filters = {"label": f"{label}={name}" if name else label}
         parts: dict[str, _Parts] = defaultdict(_Parts)
@@ -234,7 +228,8 @@ class DockerBackend:
         from docker.errors import APIError
 
         image = self._client.images.get(plan.prepared)
-        user = _user_for(info)
+        security = " ".join(info.get("SecurityOptions") or [])
+        user = new_user(mapped="name=rootless" in security or "name=userns" in security)
         mounts, attached = _attachments(plan)
         settings = worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
         options = {
@@ -324,7 +319,7 @@ class DockerBackend:
         forbidden = forbidden_networks((*pools, *addresses))
         return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
-    def _remove(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         from docker.errors import APIError
 
         deadline = time.monotonic() + _REMOVAL_SECONDS
@@ -423,16 +418,8 @@ def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
         )
 
 
-def _user_for(info: Mapping[str, Any]) -> int:
-    options = " ".join(info.get("SecurityOptions") or [])
-    return new_user(mapped="name=rootless" in options or "name=userns" in options)
-
-
 def new_user(*, mapped: bool) -> int:
-    """A user for one worker's tools, who shares no kernel limit and no access right with others.
-
-    ``mapped``: containers have a range of 65,536 users of their own.
-    """
+    """A user for one worker's tools, who shares no kernel limit and no access right with others."""
     low, high = _MAPPED_USERS if mapped else _USERS
     return low + secrets.randbelow(high - low)
 

@@ -40,7 +40,6 @@ class EnvDirectory:
         return hashed.hexdigest()
 
     def _files(self) -> Iterator[Path]:
-        """Its files, links and empty folders, without those in caches, which may be many."""
         for folder, folders, names in os.walk(self.path):
             if not folders and not names:
                 yield Path(folder)

@@ -1,4 +1,4 @@
-"""Whether an environment answers (`probe`), and whether its tools work (`check_tools`): two separate checks.
+"""Whether an environment answers (`probe`), and whether its tools work (`examine`): two separate checks.
 
 A server that answers ``/health`` may still fail every call, and an agent would then learn to do without tools. So
 nothing is reported as up before a real tool call has returned the expected result.
@@ -15,9 +15,9 @@ import httpx
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
-from aworld_train.serving.call_limits import read_limits
 from aworld_train.serving.channel import CHECK_HEADER
 from aworld_train.serving.manifest import ProbeCall
+from aworld_train.serving.mcp_messages import read_limits
 
 _MAX_CALLS = 4  # at a time: a worker's memory is limited
 _MAX_NAMED = 5
@@ -38,10 +38,10 @@ def probe(url: str, timeout: float = 2.0) -> bool:
         return False
 
 
-def read_health(url: str, seconds: float = 2.0) -> dict[str, Any] | None:
+def read_health(url: str) -> dict[str, Any] | None:
     """A gateway's description of itself at its ``/health``, healthy or not; None where nothing answers."""
     try:
-        response = httpx.get(url, timeout=seconds, trust_env=not is_near(url), verify=False)
+        response = httpx.get(url, timeout=2.0, trust_env=not is_near(url), verify=False)
         health = response.json()
         return health if isinstance(health, dict) and "workers" in health else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
@@ -60,27 +60,13 @@ class ServerCheck:
 
 @dataclass(frozen=True)
 class EnvironmentCheck:
-    """The result of an environment's test.
-
-    ``opening`` a session and ``listing`` the tools are in seconds; ``limits`` has the seconds that a call may
-    take by server, and is empty where the environment does not say.
-    """
+    """The result of an environment's test, in seconds; ``limits`` are those of a call by server, where it says them."""
 
     opening: float
     listing: float
     tools: list[str]
     servers: list[ServerCheck]
     limits: dict[str, float]
-
-
-def check_tools(
-    mcp_url: str,
-    token: str,
-    seconds: float = 30.0,
-    report_progress: Callable[[str], None] = lambda _: None,
-) -> list[str]:
-    """Open a session and list the tools; may be called from any thread."""
-    return examine(mcp_url, token, {}, seconds, report_progress).tools
 
 
 def check_servers(

@@ -126,7 +126,9 @@ def build(
         )
     except EnvironmentFailure as error:
         raise EnvironmentFailure(error.message + _buildkit_note(directory)) from error
-    build_context(client, _runtime_context(directory, directory_image), name, labels, report_progress)
+    dockerfile = _DOCKERFILE.format(base=directory_image, folder=RUNTIME_FOLDER, user=USER).encode()
+    runtime = pack({**_runtime(directory), "Dockerfile": dockerfile})
+    build_context(client, runtime, name, labels, report_progress)
     client.images.remove(directory_image, noprune=True)  # the name only: the layers are in the other one
     return name
 
@@ -224,11 +226,6 @@ def _secret_part(folder: Path, name: str) -> str:
     file = folder / path
     is_key = path.suffix == _PEM and file.is_file() and _PRIVATE_KEY in file.read_bytes()
     return name if is_key else ""
-
-
-def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
-    dockerfile = _DOCKERFILE.format(base=base, folder=RUNTIME_FOLDER, user=USER).encode()
-    return pack({**_runtime(directory), "Dockerfile": dockerfile})
 
 
 def _runtime(directory: EnvDirectory) -> dict[str, bytes]:

@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, EnvPlan, EnvSettings, ProgressReporter, Remark, worker_count
-from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
+from aworld_train.env.backend import EnvPlan, EnvSettings, ProgressReporter, Remark, worker_count
+from aworld_train.env.backend_choice import Backend, choose_backend, open_backend, usable_backends
 from aworld_train.env.client_servers import MANIFEST
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import EnvDirectory, find_directory
@@ -71,8 +71,11 @@ def up(
     """
     settings = replace(settings or EnvSettings(), **changes)
     directory = find_directory(docker_dir)
-    if settings.desktop:
-        _refuse_without_desktop(directory)
+    if settings.desktop and not directory.manifest.desktop:
+        raise UsageError(
+            f"{directory.name} has no desktop for --vnc: its {MANIFEST} does not say `desktop: true`, for which its "
+            "image needs Xvfb, x11vnc, a window manager and noVNC (docker/gaia-mcp-server has them)."
+        )
     for remark in directory.remarks:
         report_progress(Remark(remark))
     keys = {**directory.values, **read_keys(directory.manifest, settings.env_file, report_progress)}
@@ -156,7 +159,7 @@ def _replace_old(old: Record, plan: EnvPlan, backend: Backend, report_progress: 
 
 
 def down(name: str) -> bool:
-    """Stop an environment and forget it, log included."""
+    """Stop an environment and forget it, log included; returns whether it was running."""
     with registry.locked(name, _LOCK_SECONDS):
         record = find(name)
         running = False
@@ -199,7 +202,6 @@ def find(name: str) -> Record | None:
 
 
 def _try_out(backend: Backend, plan: EnvPlan, report_progress: ProgressReporter) -> None:
-    """Start the plan with one worker under another name, test it, and remove it."""
     trial = f"{plan.name[:_TRIAL_NAME]}-trial-{secrets.token_hex(4)}"
     report_progress(f"Trying beside {plan.name}, which stays up until this works.")
     beside = replace(
@@ -414,14 +416,6 @@ def _refuse_if_elsewhere(record: Record) -> None:
         raise EnvironmentFailure(
             f"The environment {record.name!r} was started on {record.machine}: stop it there, choose another "
             f"name, or delete {registry.record_path(record.name)} if that machine is gone."
-        )
-
-
-def _refuse_without_desktop(directory: EnvDirectory) -> None:
-    if not directory.manifest.desktop:
-        raise UsageError(
-            f"{directory.name} has no desktop for --vnc: its {MANIFEST} does not say `desktop: true`, for which its "
-            "image needs Xvfb, x11vnc, a window manager and noVNC (docker/gaia-mcp-server has them)."
         )
 
 

@@ -227,10 +227,8 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _signal(process: psutil.Process, number: int) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
-    except psutil.NoSuchProcess:
-        return
 
 
 def _have_ended(processes: list[psutil.Process], seconds: float) -> bool:

@@ -120,7 +120,6 @@ def is_folder_of_record(path: Path) -> bool:
 
 
 def remove_old_logs() -> list[Path]:
-    """Remove logs of environments that have been down for a week; returns the files."""
     oldest = time.time() - _LOG_SECONDS
     removed = []
     for pattern in ("*.log", "*.log.1"):

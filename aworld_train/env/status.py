@@ -38,7 +38,6 @@ class EnvStatus:
 
 
 def status(name: str | None = None) -> list[EnvStatus]:
-    """The status of every environment that was started and not taken down, or of the one of that name."""
     records = [record for backend in usable_backends() for record in backend.records()]
     return [_status(record) for record in records if name in (None, record.name)]
 

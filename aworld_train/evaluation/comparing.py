@@ -4,13 +4,14 @@ Tasks are the same if their ids are, which are digests of their dataset's rows. 
 below 5 %; with several comparisons that is Holm's, so that one wrong finding in all of them is as rare as in one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.comparison import Difference, compare, holm
+from aworld_train.evaluation.metrics import GroupFigures, groups_of
 from aworld_train.evaluation.results import Evaluation
 from aworld_train.evaluation.statistics import average, average_interval
 
@@ -41,7 +42,10 @@ class Flip:
 
 @dataclass(frozen=True)
 class EvaluationSummary:
-    """An evaluation's own figures; ``subject`` is the model, the checkpoint, or the agent that needs none."""
+    """An evaluation's own figures; ``subject`` is the model, the checkpoint, or the agent that needs none.
+
+    ``groups`` as of `groups_of`.
+    """
 
     name: str
     model: str
@@ -50,6 +54,7 @@ class EvaluationSummary:
     interval: tuple[float, float] | None
     n: int
     errors: int
+    groups: Mapping[str, Mapping[str, GroupFigures]]
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ def summary_of(evaluation: Evaluation) -> EvaluationSummary:
         average_interval(scores) if n else None,
         n,
         len(evaluation.errors),
+        groups_of(evaluation),
     )
 
 

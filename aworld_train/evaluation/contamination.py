@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from aworld_train.atomic import sha256_of
 from aworld_train.dataset.contamination import EvaluationQuestions
@@ -82,10 +81,10 @@ def find_contamination(
     is_complete = True
     for name in names:
         try:
-            file = _found(name, run)
-            is_changed = file.sha256 not in (None, sha256_of(file.path))
+            file, sha256 = _found(name, run)
+            is_changed = sha256 not in (None, sha256_of(file))
             deadline = deadline or time.monotonic() + max_seconds
-            is_complete &= tasks.compare(name, file.path, deadline)
+            is_complete &= tasks.compare(name, file, deadline)
         except (AworldTrainError, OSError) as error:
             missing.append(f"{name}: {error.message if isinstance(error, AworldTrainError) else error}")
             continue
@@ -192,14 +191,8 @@ def _training_files(run: RecordedRun) -> list[str]:
     return [file for file in files if isinstance(file, str) and file]
 
 
-class _TrainingFile(NamedTuple):
+def _found(name: str, run: RecordedRun) -> tuple[Path, str | None]:
     """A training file, and the hash that it had; None where the run does not say."""
-
-    path: Path
-    sha256: str | None
-
-
-def _found(name: str, run: RecordedRun) -> _TrainingFile:
     text = resolved(name)
     if not isinstance(text, str):
         raise RecipeError(f"{name} is not the name of a file")
@@ -208,5 +201,5 @@ def _found(name: str, run: RecordedRun) -> _TrainingFile:
     # A relative path started from the folder that runs/<name> was made in.
     for candidate in (path, run.path.parent.parent / path, run.path.parent / path):
         if candidate.is_file():
-            return _TrainingFile(candidate, hashes.get(name, hashes.get(str(path))))
+            return candidate, hashes.get(name, hashes.get(str(path)))
     raise FileNotFoundError("it is not there")

@@ -22,10 +22,11 @@ from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgen
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
-from aworld_train.evaluation.eval_store import EvalStore
 from aworld_train.evaluation.folder import EvalFolder
+from aworld_train.evaluation.metrics import Figures, figures_of
 from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
+from aworld_train.evaluation.results import Evaluation, evaluation_of
 from aworld_train.evaluation.tally import PHASE, Tally
 from aworld_train.interruptible import run_interruptible
 from aworld_train.masking import mask
@@ -35,17 +36,18 @@ from aworld_train.rollout.chat_completion import ChatAnswer
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.store.database import Database
+from aworld_train.store.loading import attempts_by_status, set_aside
+from aworld_train.store.reading import Store
 from aworld_train.training.environment import HealthWatch, run_environment
 from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run import terminate_as_interrupt
+from aworld_train.training.run_store import RunStore
 
 if TYPE_CHECKING:
     from aworld_train.evaluation.contamination import Contamination
-    from aworld_train.evaluation.metrics import Figures
-    from aworld_train.evaluation.results import Evaluation
-    from aworld_train.store.database import Database
 
 _SUMMARY_SECONDS = 5.0
 
@@ -95,21 +97,14 @@ def evaluate(
     finally:
         seconds = run.seconds
         try:
-            evaluation, figures = _read(folder, seconds)
+            evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
+            figures = figures_of(evaluation, seconds=seconds)
             found = {"contamination": asdict(contamination) if contamination else None}
             folder.write_summary(_summary(folder, status, seconds, figures.to_json() | found, error))
         except AworldTrainError:
             if error is None:
                 raise  # otherwise the error on the way counts, which may have left no store to read
     return evaluation, figures, contamination
-
-
-def _read(folder: EvalFolder, seconds: float) -> "tuple[Evaluation, Figures]":
-    from aworld_train.evaluation.metrics import figures_of
-    from aworld_train.evaluation.results import evaluation_of
-
-    evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
-    return evaluation, figures_of(evaluation, seconds=seconds)
 
 
 class _EvaluationRun:
@@ -133,7 +128,14 @@ class _EvaluationRun:
         os.environ[RUN_DIR_VARIABLE] = str(folder)
         self._write_summary()
         self._missing = self._plan.attempts()
-        store = EvalStore(self._folder, recipe.store, self._note, self._find_missing, self._plan.model)
+        store = RunStore(
+            folder,
+            recipe.store,
+            self._note,
+            set_aside=self._find_missing,
+            model=self._plan.model,
+            is_new=not self._folder.is_resumed,
+        )
         with store, self._progress:
             if not self._missing:
                 self._progress.note("All attempts were made before: nothing is left to do.")
@@ -163,10 +165,8 @@ class _EvaluationRun:
 
         return find_contamination(self._recipe.dataset.val_files, self._plan.checkpoint)
 
-    def _find_missing(self, database: "Database") -> None:
+    def _find_missing(self, database: Database) -> None:
         """Find the attempts that are to be made, and set those aside that are made again."""
-        from aworld_train.store.attempts import attempts_by_status, set_aside
-
         known = attempts_by_status(database, PHASE)
         again = {
             key for key, scored in known.items() if scored is None or (self._retry_errors and not scored)
@@ -174,11 +174,6 @@ class _EvaluationRun:
         set_aside(database, PHASE, again)
         kept = known.keys() - again
         self._missing = [attempt for attempt in self._plan.attempts() if attempt.key not in kept]
-        self._earlier(database)
-
-    def _earlier(self, database: "Database") -> None:
-        from aworld_train.store.reading import Store
-
         with Store(database.location) as store:
             for key, figures in store.ended_figures(PHASE):
                 self._tally.add(key.task, figures)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,6 +10,7 @@ from aworld_train.adapter.base import find
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.plan import EvalPlan
+from aworld_train.json_lines import read_json
 from aworld_train.recipe import dump
 from aworld_train.training.recorded_run import check_runs_folder, find_runs
 from aworld_train.training.run_files import (
@@ -21,6 +21,7 @@ from aworld_train.training.run_files import (
     in_use_error,
     is_in_use,
     lock_folder,
+    write_object,
 )
 from aworld_train.training.run_folder import file_hashes, refuse_changes, start_facts, write_manifest
 from aworld_train.training.summary import read_seconds
@@ -120,10 +121,9 @@ def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
             seed=recipe.eval.seed,
             more={SETTINGS: plan.to_json()},
         )
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = read_json(path / MANIFEST)
         manifest["attempts"].append(start_facts(0))
-        manifest[SETTINGS] = plan.to_json()
-        write_text(path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        write_object(path / MANIFEST, manifest | {SETTINGS: plan.to_json()})
         return EvalFolder(path, resume, read_seconds(path) if resume else 0.0, lock)
     except BaseException:
         lock.close()
@@ -131,14 +131,10 @@ def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
 
 
 def _refuse_other_settings(path: Path, plan: EvalPlan) -> None:
-    with suppress(OSError, ValueError):
-        earlier = json.loads((path / MANIFEST).read_text()).get(SETTINGS) or {}
-        now = plan.to_json()
-        names = [
-            name for name in now if name not in _FREE_SETTINGS and earlier.get(name, now[name]) != now[name]
-        ]
-        if names:
-            raise UsageError(
-                f"The evaluation in {path} was begun with other settings and cannot be resumed with these. Changed: "
-                f"{', '.join(names)}. Undo the change, or begin a new evaluation."
-            )
+    earlier, now = read_json(path / MANIFEST).get(SETTINGS) or {}, plan.to_json()
+    names = [name for name in now if name not in _FREE_SETTINGS and earlier.get(name, now[name]) != now[name]]
+    if names:
+        raise UsageError(
+            f"The evaluation in {path} was begun with other settings and cannot be resumed with these. Changed: "
+            f"{', '.join(names)}. Undo the change, or begin a new evaluation."
+        )

@@ -67,23 +67,19 @@ def _json_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
 
 
 def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
-    from aworld_train.dataset.check import open_parquet, read_batches
-    from aworld_train.dataset.schema import check_schema
+    from aworld_train.dataset.check import checked_batches
 
-    number = 0
-    with open_parquet(path) as file:
-        check_schema(file.schema_arrow, str(path))
-        for batch in read_batches(file, path, ["prompt", "reward_model", "extra_info"]):
-            for row in batch.to_pylist():
-                number += 1
-                info = row["extra_info"] or {}
-                name = info.get("id") or str(info.get("index"))
-                query = "\n".join(m["content"] for m in row["prompt"] or () if m["role"] == "user")
-                answer = (row["reward_model"] or {}).get("ground_truth")
-                if answer is None:
-                    raise DatasetError(f"{path}, row {number}: it has no ground truth.")
-                # Some files have an empty text in rows without a scorer or schema of their own.
-                ground_truth = GroundTruth(
-                    answer, info.get("scorer") or None, info.get("answer_schema") or None, query, info
-                )
-                yield f"{path}, row {number}", name, ground_truth
+    batches = checked_batches(path, ["prompt", "reward_model", "extra_info"])
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for number, row in enumerate(rows, 1):
+        info = row["extra_info"] or {}
+        name = info.get("id") or str(info.get("index"))
+        query = "\n".join(m["content"] for m in row["prompt"] or () if m["role"] == "user")
+        answer = (row["reward_model"] or {}).get("ground_truth")
+        if answer is None:
+            raise DatasetError(f"{path}, row {number}: it has no ground truth.")
+        # Some files have an empty text in rows without a scorer or schema of their own.
+        ground_truth = GroundTruth(
+            answer, info.get("scorer") or None, info.get("answer_schema") or None, query, info
+        )
+        yield f"{path}, row {number}", name, ground_truth

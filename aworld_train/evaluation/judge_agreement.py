@@ -56,7 +56,6 @@ class Agreement:
 
 
 def read_labelled(file: Path) -> list[LabelledAnswer]:
-    """The lines of a JSONL file with ``id``, ``query``, ``answer``, ``prediction`` and ``label``."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

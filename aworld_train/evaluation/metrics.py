@@ -115,7 +115,7 @@ class Figures:
 
     ``interval`` is that of ``statistics.average_interval``. ``n`` is the number of tasks that have a score, and
     ``tasks_at`` that with k scored attempts. ``majority`` is empty where scorers name no answers (see ``votes``).
-    ``groups`` has the figures of each label by grouping (level, source, scorer, tag), without groupings of one label.
+    ``groups`` as of `groups_of`.
     ``correct_with_tool`` is the share of the right answers in whose attempts a tool was called. ``unscored`` counts by
     scorer and reason.
     """
@@ -186,7 +186,7 @@ def figures_of(evaluation: Evaluation, *, seconds: float | None = None) -> Figur
         pass_all=_by_k(ladder, lambda k: pass_all(scores, k)),
         majority=_by_k(ladder, lambda k: majority(votes, k)) if votes else {},
         tasks_at={k: sum(len(each) >= k for each in scores.values()) for k in ladder},
-        groups=_groups(evaluation),
+        groups=groups_of(evaluation),
         tool_calls=sum(attempt.figures.tool_calls or 0 for attempt in attempts),
         tool_errors=sum(attempt.figures.tool_errors or 0 for attempt in attempts),
         correct_with_tool=_correct_with_tool(scored),
@@ -259,7 +259,8 @@ def _by_k(ladder: Iterable[int], figure: Callable[[int], float | None]) -> dict[
 _Labels = Callable[[EvalTask], Sequence[str]]
 
 
-def _groups(evaluation: Evaluation) -> dict[str, dict[str, GroupFigures]]:
+def groups_of(evaluation: Evaluation) -> dict[str, dict[str, GroupFigures]]:
+    """The figures of each label by grouping (level, source, scorer, tag), without groupings of one label."""
     labels: dict[str, _Labels] = {
         "level": lambda task: [task.level],
         "source": lambda task: [task.source],

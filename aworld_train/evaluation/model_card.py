@@ -14,6 +14,7 @@ from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import evaluation_of
 from aworld_train.evaluation.statistics import wilson_interval
 from aworld_train.model.files import is_hub_name
+from aworld_train.recipe.tree import map_values, put
 from aworld_train.training.checkpoint_export import CARD_MARK
 from aworld_train.training.recorded_run import RecordedRun, find_runs
 
@@ -61,12 +62,15 @@ def _figures(run: RecordedRun, checkpoint: StoredCheckpoint, runs: Path) -> Iter
     yield from ("", "## Data", "", "| file | SHA-256 |", "|---|---|")
     for file, digest in (run.manifest.get("data_sha256") or {}).items():
         yield f"| `{file}` | `{digest}` |"
-    changed = _changed(recipes.masked(dict(run.recipe)), recipes.to_source(recipes.Recipe()))
+    changed: dict[str, Any] = {}
+    defaults = dict(map_values(recipes.to_source(recipes.Recipe())))
+    for path, value in map_values(recipes.masked(dict(run.recipe))):
+        if value != defaults.get(path):
+            put(changed, path, value)
     yield from ("", "## Recipe", "", "```yaml", recipes.dump(changed).rstrip(), "```")
 
 
 def _validations(run: RecordedRun, checkpoint: StoredCheckpoint) -> Iterator[str]:
-    """The run's own, before training and of this checkpoint."""
     for row in run.rows:
         accuracy, n = row.get("val_accuracy"), row.get("val_n")
         if row["step"] in (0, checkpoint.step) and accuracy is not None and n:
@@ -91,16 +95,3 @@ def _evaluations(checkpoint: StoredCheckpoint, runs: Path) -> Iterator[str]:
 def _row(name: str, tasks: int, attempts: int, accuracy: float, interval: tuple[float, float]) -> str:
     low, high = interval
     return f"| {name} | {tasks} | {attempts} | {accuracy:.1%} | {low:.1%} to {high:.1%} |"
-
-
-def _changed(tree: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a recipe is not as in the defaults."""
-    changed: dict[str, Any] = {}
-    for key, value in tree.items():
-        standard = default.get(key)
-        if isinstance(value, Mapping) and isinstance(standard, Mapping):
-            if below := _changed(value, standard):
-                changed[key] = below
-        elif value != standard:
-            changed[key] = value
-    return changed

@@ -141,7 +141,6 @@ class EvalPlan:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """What the manifest keeps of it."""
         section = self.section
         return {
             "model": self.model,
@@ -173,16 +172,9 @@ def plan_evaluation(
     limit: int = -1,
     agent: AgentKind = AgentKind.recipe,
 ) -> EvalPlan:
-    """Check an evaluation.
+    """Check an evaluation of at most ``limit`` tasks, -1 for all, of the recipe's ``dataset.val`` or of ``dataset``.
 
-    Args:
-        source: The recipe with agent, tools, reward and limits.
-        overrides: ``key=value`` for it.
-        checkpoint: A Hugging Face model directory, checkpoint or run folder, in place of ``model.path``.
-        endpoint: Where the model is; None for one that is loaded.
-        dataset: Files of tasks; empty for the recipe's ``dataset.val``.
-        limit: Most tasks; -1 for all.
-        agent: Who plays.
+    ``checkpoint`` is a Hugging Face model directory, checkpoint or run folder, in place of ``model.path``.
     """
     loaded = recipes.read(source, [*overrides, *WITHOUT_TRAINING])
     recipe = loaded.recipe

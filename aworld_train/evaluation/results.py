@@ -15,7 +15,7 @@ from aworld_train.episode.figures import EpisodeFigures
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.statistics import Scores
 from aworld_train.evaluation.tally import PHASE, cost_of
-from aworld_train.store.reading import EpisodeKey, Store, TaskKey
+from aworld_train.store.reading import EpisodeKey, TaskKey
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_files import SETTINGS
 from aworld_train.training.run_store import find_run_store
@@ -126,12 +126,12 @@ def evaluation_of(run: RecordedRun) -> Evaluation:
     store = find_run_store(run) if isinstance(settings, dict) else None
     if store is None or not isinstance(settings, dict):
         raise UsageError(f"{run.path} is not an evaluation. `aworld-train eval RECIPE` makes one.")
+    prices = settings.get("prices")
     with store:
-        return Evaluation(run, settings, _tasks(store), _attempts(store, settings.get("prices")))
-
-
-def _tasks(store: Store) -> dict[str, EvalTask]:
-    return {key.id: _task(key, row) for key, row in store.task_rows()}
+        tasks = {key.id: _task(key, row) for key, row in store.task_rows()}
+        ended = store.ended_figures(PHASE)
+        attempts = [TaskAttempt(key, figures, cost_of(figures, prices)) for key, figures in ended]
+    return Evaluation(run, settings, tasks, attempts)
 
 
 def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
@@ -149,8 +149,3 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
         str(info.get("scorer") or ""),
         tuple(dict.fromkeys(str(label) for label in labels if label)),
     )
-
-
-def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[TaskAttempt]:
-    ended = store.ended_figures(PHASE)
-    return [TaskAttempt(key, figures, cost_of(figures, prices)) for key, figures in ended]

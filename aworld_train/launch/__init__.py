@@ -5,11 +5,7 @@ command ``train`` again; ``launch.json`` in the run folder says which, so that a
 """
 
 from aworld_train.launch.base import JobState as JobState
-from aworld_train.launch.base import JobStatus as JobStatus
-from aworld_train.launch.base import Launcher as Launcher
 from aworld_train.launch.base import LaunchOptions as LaunchOptions
 from aworld_train.launch.base import find as find
 from aworld_train.launch.base import launcher_of as launcher_of
-from aworld_train.launch.record import LaunchRecord as LaunchRecord
 from aworld_train.launch.record import read_record as read_record
-from aworld_train.launch.record import write_record as write_record

@@ -15,8 +15,6 @@ _CPUS_PER_PROCESS = 3
 """VeRL 0.9.1 reserves this number of processors beside each GPU (``ResourcePoolManager.max_colocate_count``)."""
 CPUS_BESIDE = 3
 """Its queue takes two processors, and an actor needs a free one to be placed."""
-_QUESTION = "reach-{nonce}"
-_ANSWER = "reach-{nonce}-{node}"
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,11 @@ def _check_folder(ray: Any, run_dir: Path, nonce: str, names: dict[str, str]) ->
     """Let every node read a file of this process and write one of its own, and look for these files."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    folder = launch_folder(run_dir)
+    folder, question = launch_folder(run_dir), f"reach-{nonce}"
     # A function of a function, so that Ray sends its code: a node may lack the package, and has to say so.
-    check = ray.remote(num_cpus=0, max_retries=0)(_node_check(str(folder), nonce))
+    check = ray.remote(num_cpus=0, max_retries=0)(_node_check(str(folder), question, nonce))
     try:
-        (folder / _QUESTION.format(nonce=nonce)).write_text(nonce)
+        (folder / question).write_text(nonce)
         tasks = {
             check.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
                 node
@@ -102,7 +100,7 @@ def _check_folder(ray: Any, run_dir: Path, nonce: str, names: dict[str, str]) ->
                 f"{names_of_silent}: no answer within {_NODE_SECONDS:.0f} s to a task that reads the run folder. See "
                 "that the node can start workers; its file system may hang."
             )
-        files = {node: folder / _ANSWER.format(nonce=nonce, node=node) for node in names}
+        files = {node: folder / f"{question}-{node}" for node in names}
         deadline = time.monotonic() + _VISIBLE_SECONDS
         while missing := [node for node, file in files.items() if not file.exists()]:
             if time.monotonic() > deadline:
@@ -110,7 +108,7 @@ def _check_folder(ray: Any, run_dir: Path, nonce: str, names: dict[str, str]) ->
                 raise UsageError(_not_usable(names[missing[0]], run_dir, reason))
             time.sleep(0.2)
     finally:
-        for file in folder.glob(f"{_QUESTION.format(nonce=nonce)}*"):
+        for file in folder.glob(f"{question}*"):
             file.unlink(missing_ok=True)
 
 
@@ -128,10 +126,9 @@ def _not_usable(node: str, run_dir: Path, problem: str) -> str:
     )
 
 
-def _node_check(folder: str, nonce: str) -> Any:
+def _node_check(folder: str, question: str, nonce: str) -> Any:
     # Ray copies the values of local variables with the function, and of the module's only the names.
     version, visible_seconds = __version__, _VISIBLE_SECONDS
-    question = _QUESTION.format(nonce=nonce)
 
     def check(node: str) -> str:
         import fcntl

@@ -6,7 +6,6 @@ variables that the run is known to need and no other secret of the user's shell.
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from aworld_train.env.client_servers import read_client_servers
 from aworld_train.recipe import LoadedRecipe, dump
 from aworld_train.recipe.interpolation import variable_names
 from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import leaves
 from aworld_train.training.run_files import LAUNCH_FOLDER
 
 RECIPE = f"{LAUNCH_FOLDER}/recipe.yaml"
@@ -56,7 +56,7 @@ def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
     prefixes = (*_PREFIXES, *(_TRACKERS[name] for name in recipe.trainer.loggers if name in _TRACKERS))
     needed = {*_NAMES, *variable_names(loaded.unresolved), *_key_variables(loaded.unresolved)}
     if recipe.agent.aworld:
-        needed |= set(_key_variables(_agent_file(recipe)))
+        needed |= _key_variables(_agent_file(recipe))
     if loaded.unresolved.get("env", {}).get("mcp_servers") and isinstance(recipe.env.mcp_servers, str):
         needed |= read_client_servers(Path(recipe.env.mcp_servers).expanduser()).references
     variables = {
@@ -70,15 +70,10 @@ def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
     return variables
 
 
-def _key_variables(tree: Any) -> Iterator[str]:
-    if isinstance(tree, dict):
-        if isinstance(name := tree.get("key_variable"), str):
-            yield name
-        for value in tree.values():
-            yield from _key_variables(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _key_variables(value)
+def _key_variables(tree: Any) -> set[str]:
+    return {
+        value for path, value in leaves(tree) if path[-1:] == ("key_variable",) and isinstance(value, str)
+    }
 
 
 def _agent_file(recipe: Recipe) -> Any:

@@ -71,7 +71,9 @@ class LocalLauncher:
             time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        log = _log_file(run_dir)
+        recipe = yaml.safe_load((run_dir / "recipe.yaml").read_text(encoding="utf-8"))
+        framework = (recipe.get("trainer") or {}).get("framework", "verl")
+        log = run_dir / "logs" / f"{framework}.log"
         if not log.is_file():
             raise UsageError(f"The run in {run_dir} has no log yet: there is no {log}.")
         yield from follow_log(
@@ -79,9 +81,3 @@ class LocalLauncher:
             lambda: not is_in_use(run_dir),
             follow=follow,
         )
-
-
-def _log_file(run_dir: Path) -> Path:
-    recipe = yaml.safe_load((run_dir / "recipe.yaml").read_text(encoding="utf-8"))
-    framework = (recipe.get("trainer") or {}).get("framework", "verl")
-    return run_dir / "logs" / f"{framework}.log"

@@ -68,7 +68,6 @@ class RayLauncher:
             return JobStatus(JobState.unknown, error.message)
 
     def stop(self, run_dir: Path) -> None:
-        """The cluster keeps running."""
         record = submitted_record(run_dir)
         jobs = RayJobs(record.address, ray_token())
         if jobs.status(record.job).state is not JobState.ended:
@@ -85,7 +84,6 @@ class RayLauncher:
             time.sleep(_STOP_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """ClusterSilent if the cluster has not answered for two minutes."""
         record = submitted_record(run_dir)
         jobs = RayJobs(record.address, ray_token())
 

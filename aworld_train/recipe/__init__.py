@@ -7,24 +7,9 @@ use, so that importing this package does not slow down ``--help``; nothing here 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aworld_train.recipe.schema import AgentSection as AgentSection
-from aworld_train.recipe.schema import AlgorithmSection as AlgorithmSection
-from aworld_train.recipe.schema import CassetteMode as CassetteMode
-from aworld_train.recipe.schema import CassetteSection as CassetteSection
-from aworld_train.recipe.schema import ClusterSection as ClusterSection
-from aworld_train.recipe.schema import DatasetSection as DatasetSection
-from aworld_train.recipe.schema import Engine as Engine
-from aworld_train.recipe.schema import EnvBackend as EnvBackend
-from aworld_train.recipe.schema import EnvSection as EnvSection
-from aworld_train.recipe.schema import LoraSection as LoraSection
-from aworld_train.recipe.schema import ModelSection as ModelSection
 from aworld_train.recipe.schema import Recipe as Recipe
-from aworld_train.recipe.schema import RewardSection as RewardSection
-from aworld_train.recipe.schema import RolloutSection as RolloutSection
-from aworld_train.recipe.schema import TrainerSection as TrainerSection
 
 if TYPE_CHECKING:
-    from aworld_train.recipe.checks import episodes_per_update as episodes_per_update
     from aworld_train.recipe.editor_schema import json_schema as json_schema
     from aworld_train.recipe.loading import LoadedRecipe as LoadedRecipe
     from aworld_train.recipe.loading import load as load
@@ -33,23 +18,18 @@ if TYPE_CHECKING:
     from aworld_train.recipe.locate import is_base as is_base
     from aworld_train.recipe.locate import is_benchmark as is_benchmark
     from aworld_train.recipe.locate import shipped as shipped
-    from aworld_train.recipe.locate import shipped_folder as shipped_folder
     from aworld_train.recipe.output import changes as changes
-    from aworld_train.recipe.output import differences as differences
     from aworld_train.recipe.output import digest as digest
     from aworld_train.recipe.output import dump as dump
-    from aworld_train.recipe.output import to_dict as to_dict
     from aworld_train.recipe.output import to_source as to_source
-    from aworld_train.recipe.output import to_yaml as to_yaml
     from aworld_train.recipe.recipe_template import write_starting_recipe as write_starting_recipe
     from aworld_train.recipe.secret_keys import masked as masked
 
 _MODULES = {
-    "checks": ("episodes_per_update",),
     "editor_schema": ("json_schema",),
     "loading": ("LoadedRecipe", "load", "parent_of", "read"),
-    "locate": ("is_base", "is_benchmark", "shipped", "shipped_folder"),
-    "output": ("changes", "differences", "digest", "dump", "to_dict", "to_source", "to_yaml"),
+    "locate": ("is_base", "is_benchmark", "shipped"),
+    "output": ("changes", "digest", "dump", "to_source"),
     "recipe_template": ("write_starting_recipe",),
     "secret_keys": ("masked",),
 }

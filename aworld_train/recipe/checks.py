@@ -317,7 +317,7 @@ def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
         yield f"timeout` must be seconds above 0, it is {seconds!r}"
     for key in ("price_in", "price_out"):
         price = endpoint.get(key, 0)
-        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
+        if not _is_price(price):
             yield f"{key}` must be the price of a million tokens, not negative, it is {price!r}"
     variable = endpoint.get("key_variable")
     if variable is not None and not _VARIABLE.fullmatch(str(variable)):

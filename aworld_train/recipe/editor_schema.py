@@ -45,7 +45,8 @@ def _key(field: Field[Any], hint: Any) -> dict[str, Any]:
         default = field.default_factory()
     schema["default"] = default.value if isinstance(default, Enum) else default
     shape = _shape(hint)
-    if _accepts_text(hint) or get_origin(hint) is dict:
+    accepts_text = hint in (str, Any) or str in get_args(hint)
+    if accepts_text or get_origin(hint) is dict:
         return schema | shape
     return schema | {"anyOf": [shape, _INTERPOLATION]}
 
@@ -65,7 +66,3 @@ def _shape(hint: Any) -> dict[str, Any]:
     if issubclass(hint, Enum):
         return {"enum": [option.value for option in hint]}
     return {"type": _TYPES[hint]}
-
-
-def _accepts_text(hint: Any) -> bool:
-    return hint in (str, Any) or str in get_args(hint)

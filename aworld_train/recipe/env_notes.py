@@ -1,4 +1,7 @@
-"""What a user should know about a recipe's tools: how long episodes wait for a worker, and how long calls may take."""
+"""What a user should know about a recipe's tools: how long episodes wait for a worker, and how long calls may take.
+
+All of ``env`` is imported only where it is needed, because most recipes' checks do not need it.
+"""
 
 from collections.abc import Mapping
 from math import ceil
@@ -16,7 +19,7 @@ def queue_note(recipe: Recipe, episodes: int | None = None) -> str | None:
         or section.cassette.mode is CassetteMode.replay
     ):
         return None
-    from aworld_train.env.backend import worker_count  # all of env, which most recipes' checks do not need
+    from aworld_train.env.backend import worker_count
     from aworld_train.env.directory import find_directory
 
     episodes = episodes or recipe.trainer.batch_size * recipe.rollout.n
@@ -48,9 +51,7 @@ def server_limits(recipe: Recipe) -> dict[str, float]:
     """Seconds that a call may take, by tool server of the directory that the recipe starts; empty without one."""
     if recipe.env.started_from is None:
         return {}
-    from aworld_train.env.directory import (
-        find_directory,  # imports all of env, which most recipes' checks do not need
-    )
+    from aworld_train.env.directory import find_directory
 
     try:
         servers = find_directory(recipe.env.started_from).manifest.servers

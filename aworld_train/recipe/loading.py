@@ -21,7 +21,7 @@ from aworld_train.recipe.presets import lacks_its_preset, with_preset
 from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.secret_keys import MASK, looks_secret, written_out
 from aworld_train.recipe.source import Layer, from_mapping, parse_value, read_file
-from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, nested, without
+from aworld_train.recipe.tree import KeyPath, filled, leaves, merge, put, without
 from aworld_train.recipe.values import is_text
 
 _FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
@@ -236,7 +236,8 @@ def read_override(text: str) -> Layer:
         value = raw
     if takes_text and value is not None and not isinstance(value, str):
         value = raw
-    tree = nested(path, value)
+    tree: dict[str, Any] = {}
+    put(tree, path, value)
     if next(written_out(tree), None):
         name = f"override {key.strip()}={MASK}"
     return Layer(tree, name)

@@ -48,7 +48,9 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
     data = plain_dict(recipe)
     del data["extends"]
     data[recipe.trainer.framework] = data.pop("raw")
-    plain: dict[str, Any] = _plain(data)
+    plain: dict[str, Any] = mapped(
+        data, lambda leaf: leaf.value if isinstance(leaf, Enum) else deepcopy(leaf)
+    )
     return plain
 
 
@@ -80,27 +82,14 @@ def written(tree: Any) -> Any:
     return escape(tree) if isinstance(tree, str) else tree
 
 
-def to_yaml(recipe: Recipe) -> str:
-    return dump(to_source(recipe))
-
-
 def dump(data: dict[str, Any]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-
-
-def _plain(value: Any) -> Any:
-    return mapped(value, lambda leaf: leaf.value if isinstance(leaf, Enum) else deepcopy(leaf))
 
 
 def digest(recipe: Recipe | Mapping[str, Any]) -> str:
     """SHA-256 of a recipe's content, in hexadecimal; it depends neither on the order of keys nor on the environment."""
     data = to_source(recipe) if isinstance(recipe, Recipe) else recipe
     return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The dotted keys whose values differ in plain data, in alphabetical order; one that only one has is included."""
-    return sorted(changes(old, new))
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aworld_train.recipe.output import to_dict
 from aworld_train.recipe.schema import Preset, Recipe
 from aworld_train.recipe.source import Layer
-from aworld_train.recipe.tree import KeyPath, map_values
+from aworld_train.recipe.tree import map_values
 
 MINIRL = "minirl"
 """The loss that is not the framework's own."""
@@ -91,14 +92,7 @@ def lacks_its_preset(recipe: Recipe) -> bool:
     """Whether a ``Recipe`` object names a preset and has none of its values, which only loading puts there."""
     if recipe.algorithm.preset is None:
         return False
-    default = Recipe()
+    given, default = (dict(map_values(to_dict(each))) for each in (recipe, Recipe()))
     values = map_values(PRESETS[recipe.algorithm.preset].values)
-    changed = [path for path, value in values if _value(default, path) != value]
-    return bool(changed) and all(_value(recipe, path) == _value(default, path) for path in changed)
-
-
-def _value(recipe: Recipe, path: KeyPath) -> Any:
-    value: Any = recipe
-    for name in path:
-        value = getattr(value, "async_" if name == "async" else name)
-    return getattr(value, "value", value)
+    changed = [path for path, value in values if default[path] != value]
+    return bool(changed) and all(given[path] == default[path] for path in changed)

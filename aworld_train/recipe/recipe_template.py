@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
@@ -40,7 +39,8 @@ def starting_recipe(start: str, name: str) -> str:
             section = path[0]
             lines.append(f"{section}:")
         value = dump({path[1]: values[path[0]][path[1]]}).rstrip().replace("\n", "\n  ")
-        lines.append(f"  # {_help(path)}\n  {value}")
+        help_text = types_of(Recipe)[section].__dataclass_fields__[path[1]].metadata.get("help", dotted(path))
+        lines.append(f"  # {' '.join(help_text.split())}\n  {value}")
     return "\n".join(lines) + "\n"
 
 
@@ -54,9 +54,3 @@ def write_starting_recipe(start: str, file: Path) -> None:
     load(parse_value(text))  # the file's name may be none for a run
     write_text(file, text)
     write_text(file.with_name(SCHEMA), f"{json.dumps(json_schema(), indent=1)}\n")
-
-
-def _help(path: tuple[str, str]) -> str:
-    section: Any = types_of(Recipe)[path[0]]
-    text = section.__dataclass_fields__[path[1]].metadata.get("help", dotted(path))
-    return " ".join(text.split())

@@ -1,6 +1,7 @@
 """The section ``reward`` of a recipe as the settings of scorers."""
 
 from pathlib import Path
+from typing import Any
 
 from aworld_train.errors import RewardError
 from aworld_train.recipe.locate import shipped_file
@@ -17,31 +18,24 @@ from aworld_train.reward.settings import (
 
 def reward_settings(recipe: Recipe) -> RewardSettings:
     reward, judge = recipe.reward, recipe.reward.judge
+    judge_values: dict[str, Any] = {
+        "models": tuple(JudgeModel(name=name, **recipe.endpoints[name]) for name in judge.models),
+        "cache": whole_path(judge.cache) if judge.cache else None,
+        "prompt": _text(judge.prompt) if judge.prompt else None,
+    }
     return RewardSettings(
         scorer=reward.scorer,
         answer_schema=reward.answer_schema,
         timeout=reward.timeout,
-        judge=JudgeSettings(
-            models=tuple(JudgeModel(name=name, **recipe.endpoints[name]) for name in judge.models),
-            concurrency=judge.concurrency,
-            per_minute=judge.per_minute,
-            attempts=judge.attempts,
-            cache=whole_path(judge.cache) if judge.cache else None,
-            prompt=_text(judge.prompt) if judge.prompt else None,
-        ),
+        judge=JudgeSettings(**(vars(judge) | judge_values)),
         composite=composite_settings(reward.composite),
         tools=ToolSettings(recipe.env.url, tool=reward.code_tool, servers=tuple(recipe.env.servers)),
     )
 
 
 def composite_settings(section: CompositeSection) -> CompositeSettings:
-    return CompositeSettings(
-        correct=section.correct,
-        weights=dict(section.weights),
-        gates=tuple(section.gates),
-        max_chars=section.max_chars,
-        max_calls=section.max_calls,
-    )
+    values: dict[str, Any] = {"weights": dict(section.weights), "gates": tuple(section.gates)}
+    return CompositeSettings(**(vars(section) | values))
 
 
 def _text(file: str) -> str:

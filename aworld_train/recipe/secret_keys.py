@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.masking import is_secret_name
-from aworld_train.recipe.tree import KeyPath, dotted, leaves
+from aworld_train.recipe.tree import KeyPath, dotted, filled, leaves
 
 MASK = "***"
 
@@ -33,13 +33,9 @@ def written_out(tree: dict[str, Any], framework: str = "") -> Iterator[tuple[Key
             yield path, f"`{dotted(path)}` looks like a secret and is written out; {remedy}"
 
 
-def masked(tree: Any, path: KeyPath = ()) -> Any:
+def masked(tree: Any) -> Any:
     """A copy of ``tree`` to show: secrets become ``***``, interpolations stay readable."""
-    if isinstance(tree, dict):
-        return {key: masked(value, (*path, key)) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [masked(value, (*path, str(position))) for position, value in enumerate(tree)]
-    return MASK if looks_secret(path) and _is_literal(tree) else tree
+    return filled(tree, {path: MASK for path, _ in written_out(tree)})
 
 
 def _is_literal(value: Any) -> bool:

@@ -7,14 +7,8 @@ from pathlib import Path
 
 from aworld_train.recipe.schema import Recipe
 
-PACKAGES = {
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "tensorboard": "tensorboard",
-    "swanlab": "swanlab",
-    "clearml": "clearml",
-    "trackio": "trackio",
-}
+PACKAGES = ("wandb", "mlflow", "tensorboard", "swanlab", "clearml", "trackio")
+"""The packages of trackers, each with the tracker's name."""
 FOLDER = "trackers"
 """The folder in a run folder in which trackers write, unless their own variables name another place."""
 _WANDB_SETTINGS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE")
@@ -22,9 +16,10 @@ _WANDB_SETTINGS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE")
 
 def missing_package(tracker: str) -> str | None:
     """The package to install for a tracker; None if nothing is missing."""
-    package = PACKAGES.get(tracker)
-    if package is None or find_spec(package) is None:
-        return package
+    if tracker not in PACKAGES:
+        return None
+    if find_spec(tracker) is None:
+        return tracker
     # `mlflow-skinny` has the same module, and no database, in which runs are recorded unless another place is named.
     is_local = tracker == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI")
     return "mlflow" if is_local and find_spec("sqlalchemy") is None else None

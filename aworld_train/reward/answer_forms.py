@@ -38,15 +38,7 @@ def _writer(answer_schema: str) -> Callable[[str], str | None]:
         return partial(_as_json, path=parse_path(argument))
     if name == "regex" and argument:
         return partial(text_around, pattern=argument)
-    return {"answer": _tagged, "boxed": _boxed}.get(answer_schema, str)
-
-
-def _tagged(answer: str) -> str:
-    return f"<answer>{answer}</answer>"
-
-
-def _boxed(answer: str) -> str:
-    return rf"\boxed{{{answer}}}"
+    return {"answer": "<answer>{}</answer>".format, "boxed": r"\boxed{{{}}}".format}.get(answer_schema, str)
 
 
 def _as_json(answer: str, path: Path) -> str | None:

@@ -62,12 +62,9 @@ def check_schema_name(answer_schema: str) -> None:
 
 @lru_cache(maxsize=256)
 def _finder(answer_schema: str) -> _Finder:
-    if answer_schema == "answer":
-        return _last_tagged
-    if answer_schema == "boxed":
-        return last_box
-    if answer_schema == "last_line":
-        return _last_line
+    plain = {"answer": _last_tagged, "boxed": last_box, "last_line": _last_line}
+    if answer_schema in plain:
+        return plain[answer_schema]
     name, colon, argument = answer_schema.partition(":")
     if name == "json" and argument:
         return partial(last_at, path=parse_path(argument))

@@ -46,7 +46,6 @@ _ORDERS = {sympy.StrictLessThan: 1, sympy.LessThan: 1, sympy.StrictGreaterThan: 
 
 
 def equal(expected: Any, actual: Any) -> bool:
-    """Whether both are the same number, expression, relation, set, list or matrix."""
     if _is_relation(actual, Eq) and not _is_relation(expected, Eq):
         actual = _ends(actual).rhs
     elif _is_assignment(expected) and not _is_relation(actual, Eq):

@@ -100,22 +100,22 @@ def _interval(match: re.Match[str]) -> str:
 def _with_both_signs(text: str) -> str:
     inside = _BRACED.fullmatch(text.strip())
     elements: list[str] = []
-    for element in _elements(inside["inside"] if inside else text):
+    for element in split_outside_brackets(inside["inside"] if inside else text, ","):
         for signs in ("+-", "-+") if _PLUS_MINUS.search(element) else ("",):
             elements.append(_PLUS_MINUS.sub(lambda sign, signs=signs: signs[sign[0] in _MINUS_PLUS], element))  # type: ignore[misc]
     listed = ", ".join(element.strip() for element in elements)
     return listed if "=" in text else rf"\{{{listed}\}}"
 
 
-def _elements(text: str) -> list[str]:
-    elements, depth = [""], 0
+def split_outside_brackets(text: str, separators: str) -> list[str]:
+    parts, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            elements.append("")
+        if character in separators and depth == 0:
+            parts.append("")
         else:
-            elements[-1] += character
-    return elements
+            parts[-1] += character
+    return parts
 
 
 def _bare(text: str) -> str:

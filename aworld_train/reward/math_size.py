@@ -6,6 +6,8 @@ long.
 import math
 import re
 
+from aworld_train.reward.math_shapes import split_outside_brackets
+
 MAX_DEPTH = 12
 MAX_ELEMENTS = 100
 MAX_EXPONENT = 10_000
@@ -57,7 +59,7 @@ def too_large(latex: str) -> str | None:
 
 
 def _is_expanded(base: str) -> bool:
-    return len(_terms(base.lstrip("+-"))) > 1 and bool(re.search(r"[A-Za-z]", base))
+    return len(split_outside_brackets(base.lstrip("+-"), "+-")) > 1 and bool(re.search(r"[A-Za-z]", base))
 
 
 def _depth(latex: str) -> int:
@@ -118,19 +120,8 @@ def _bracketed_before(latex: str, end: int) -> str:
 
 def _value(text: str) -> int:
     """An upper bound of what the numbers in a text make together; at most `_HUGE`, which stands for all above it."""
-    terms = _terms(_DENOMINATOR.sub(r"\1", _EULER.sub("3", text)))
+    terms = split_outside_brackets(_DENOMINATOR.sub(r"\1", _EULER.sub("3", text)), "+-")
     return min(sum(map(_product, terms)), _HUGE)
-
-
-def _terms(text: str) -> list[str]:
-    terms, depth = [""], 0
-    for sign in text:
-        depth += (sign in _OPENING) - (sign in _CLOSING)
-        if sign in "+-" and depth == 0:
-            terms.append("")
-        else:
-            terms[-1] += sign
-    return terms
 
 
 def _product(term: str) -> int:

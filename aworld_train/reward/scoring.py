@@ -69,7 +69,6 @@ def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -
 async def score_extracted(
     scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
 ) -> ScoreResult:
-    """Score an extracted answer; None where none was found."""
     attempt = _Attempt(scorer, answer, ground_truth, context)
     if answer is None and not scorer.scores_missing_answers:
         return attempt.zero(ScoreOutcome.no_answer, "there is no answer")

@@ -13,7 +13,6 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,10 +39,6 @@ def main(descriptor: int) -> None:
                 parent.send(_load(kind, reference, *arguments))
             else:
                 parent.send(_score(_find(kind, reference), arguments, runner))
-
-
-def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
-    return ScoringContext(**{**data, "settings": RewardSettings.from_plain(data["settings"])})
 
 
 def _find(kind: ScorerKind, reference: str) -> Scorer:
@@ -85,7 +80,8 @@ def _call(scorer: Scorer, arguments: list[Any], runner: asyncio.Runner) -> Any:
     if context is None:
         result = scorer.function(answer, ground_truth)
     else:
-        result = scorer.function(answer, ground_truth, context_from_plain(context))
+        settings = RewardSettings.from_plain(context["settings"])
+        result = scorer.function(answer, ground_truth, ScoringContext(**{**context, "settings": settings}))
     return runner.run(_await_result(result)) if inspect.isawaitable(result) else result
 
 

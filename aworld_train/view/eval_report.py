@@ -31,7 +31,6 @@ from aworld_train.view.page_file import PageImages, page
 from aworld_train.view.plain import shortened, to_json
 
 MAX_CHARS = 10_000
-"""The longest text of a conversation."""
 MAX_PACKED = 24_000_000
 """The most characters that packed conversations take: those of some thousand attempts."""
 _MAX_QUESTION = 1_000
@@ -52,7 +51,6 @@ class EvalReports:
 
 
 def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
-    """Write the reports of an evaluation, finished or not, into its folder."""
     folder = evaluation.run.path
     write_table(evaluation, folder / TABLE)
     readable = write_html(evaluation, figures, folder / REPORT)
@@ -112,8 +110,6 @@ def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_pack
 
 
 class _Conversations:
-    """The conversations of tasks, packed, until their room is used up."""
-
     def __init__(self, max_packed: int):
         self.packed: dict[str, str] = {}
         self.kept: set[str] = set()

@@ -14,7 +14,6 @@ from aworld_train.training.run_files import MANIFEST, METRICS, RECIPE, SUMMARY
 from aworld_train.training.run_store import find_run_store
 
 REPORT = "report.html"
-"""The page of an evaluation, in its folder."""
 _MAX_STORES = 16
 _MAX_CACHED = 64
 _T = TypeVar("_T")

@@ -47,18 +47,20 @@ def overview(run: RecordedRun) -> dict[str, Any]:
 
 
 def facts(run: RecordedRun) -> dict[str, Any]:
-    attempts = run.manifest.get("attempts") or []
-    last: Mapping[str, Any] = attempts[-1] if attempts and isinstance(attempts[-1], dict) else {}
+    last: Mapping[str, Any] = run.attempts[-1] if run.attempts else {}
     source = run.manifest.get("source") or {}
     return {
         "folder": str(run.path),
         **{name: last.get(name) for name in ("command", "host", "gpus")},
-        "attempts": len(attempts),
+        "attempts": len(run.attempts),
         "code": source.get("commit"),
         "branch": source.get("branch"),
         "changed_files": source.get("changed_files"),
         **{name: run.summary.get(name) for name in _SUMMARY_FACTS},
-        "alarms": [_alarm(alarm) for alarm in run.summary.get("alarms") or ()],
+        "alarms": [
+            alarm if isinstance(alarm, dict) else {"text": str(alarm)}
+            for alarm in run.summary.get("alarms") or ()
+        ],
         "evaluation": _evaluation(run),
     }
 
@@ -122,7 +124,3 @@ def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:
         "interval": interval(accuracy, n),
         "errors": validation.get("errors"),
     }
-
-
-def _alarm(alarm: Any) -> dict[str, Any]:
-    return dict(alarm) if isinstance(alarm, dict) else {"text": str(alarm)}

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from aworld_train.view.plain import to_json
 from aworld_train.view.token_texts import token_texts
 
 MAX_CHARS = 10_000
-"""The longest text of a sampled episode."""
 MAX_TOKENS = 300_000
 """Of how many tokens a report has ids and log-probabilities: some 5 MB."""
 
@@ -37,14 +37,10 @@ class Report:
 
 
 def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
-    store = find_run_store(run)
-    try:
+    with find_run_store(run) or nullcontext() as store:
         outline = store.outline() if store else []
         sample = sample_episodes(outline, episodes)
         data = _data(run, store, sample, len(outline))
-    finally:
-        if store:
-            store.close()
     text = page(run.name, to_json(data), entry="report.js", styles=("vendor/uplot.css", "view.css"))
     write_text(file, text)
     return Report(file, len(text.encode()), len(sample), len(outline))

@@ -8,21 +8,19 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 from multidict import MultiMapping
 
-from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.errors import UsageError
 from aworld_train.image_files import shown_image_type
-from aworld_train.masking import mask
-from aworld_train.store.database import StoreUnreachable
-from aworld_train.store.reading import SORTS, Store
+from aworld_train.store.reading import SORTS, Store, StoredEpisode
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.view import episodes, overview
 from aworld_train.view.curves import run_curves, thinned
-from aworld_train.view.filters import EpisodeFilter, parse_filter, quoted
-from aworld_train.view.folder import REPORT, NoSuchRun, RunsFolder
+from aworld_train.view.episodes import EpisodeFilter, parse_filter, quoted
+from aworld_train.view.folder import REPORT, RunsFolder
 from aworld_train.view.plain import to_json
 from aworld_train.view.token_texts import token_texts
 
@@ -38,6 +36,7 @@ _REPORT_POLICY = (
 )
 """The report's own policy, which is in the file, says by hashes which script and style these are."""
 _VALUES = ("phase", "outcome", "treatment", "status", "scorer", "tool")
+_Result = TypeVar("_Result")
 _Parameters = MultiMapping[str]
 _Query = Callable[[RunsFolder, _Parameters], Any]
 
@@ -150,13 +149,12 @@ def task(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 
 def one_episode(folder: RunsFolder, parameters: _Parameters) -> Any:
-    run = _run(folder, parameters)
-    return episodes.episode_json(_store(folder, run).episode(_episode_id(folder, run, parameters)))
+    return episodes.episode_json(_episode(folder, _run(folder, parameters), parameters))
 
 
 def tokens(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
-    episode = _store(folder, run).episode(_episode_id(folder, run, parameters))
+    episode = _episode(folder, run, parameters)
     texts, note = token_texts(run, episodes.token_ids(episode))
     return episodes.tokens_json(episode, texts) | {"note": note}
 
@@ -187,11 +185,9 @@ async def report(request: web.Request) -> web.StreamResponse:
             raise NotFound("This run has no report.")
         return file
 
-    file = await _answer(request, find)
-    if isinstance(file, web.Response):
-        return file
     return web.FileResponse(
-        file, headers={"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _REPORT_POLICY}
+        await _in_thread(request, find),
+        headers={"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _REPORT_POLICY},
     )
 
 
@@ -208,18 +204,14 @@ async def image(request: web.Request) -> web.Response:
             raise NotFound("No such image.")
         return data
 
-    data = await _answer(request, read)
-    if isinstance(data, web.Response):
-        return data
+    data = await _in_thread(request, read)
     return web.Response(body=data, content_type=str(shown_image_type(data)))
 
 
 def _handler(query: _Query) -> Any:
     async def handle(request: web.Request) -> web.Response:
         folder, parameters = request.app[FOLDER], request.query
-        result = await _answer(request, lambda: to_json(query(folder, parameters)))
-        if isinstance(result, web.Response):
-            return result
+        result = await _in_thread(request, lambda: to_json(query(folder, parameters)))
         etag = hashlib.sha256(result.encode()).hexdigest()[:32]
         if any(each.value in (etag, "*") for each in request.if_none_match or ()):
             return web.Response(status=304, headers={"ETag": f'"{etag}"'})
@@ -228,17 +220,9 @@ def _handler(query: _Query) -> Any:
     return handle
 
 
-async def _answer(request: web.Request, query: Callable[[], Any]) -> Any:
-    """What a query returns, run in a thread; for one that fails, the response that says why."""
+async def _in_thread(request: web.Request, query: Callable[[], _Result]) -> _Result:
     async with request.app[_SLOTS]:
-        try:
-            return await asyncio.to_thread(query)
-        except (NoSuchRun, NotFound) as error:
-            return failure(404, error.kind, error.message)
-        except AworldTrainError as error:
-            return failure(400, error.kind, error.message)
-        except StoreUnreachable as error:
-            return failure(503, "store", f"The store's database does not answer: {mask(str(error))}.")
+        return await asyncio.to_thread(query)
 
 
 def failure(status: int, kind: str, message: str) -> web.Response:
@@ -264,8 +248,8 @@ def _store(folder: RunsFolder, run: RecordedRun) -> Store:
     return store
 
 
-def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -> str:
-    episode = parameters.get("episode", "")
-    if not episode or not _store(folder, run).count(f"id={quoted(episode)}", superseded=True):
-        raise NotFound(f"Unknown episode {episode!r} in {run.name}.")
-    return episode
+def _episode(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -> StoredEpisode:
+    store, name = _store(folder, run), parameters.get("episode", "")
+    if not name or not store.count(f"id={quoted(name)}", superseded=True):
+        raise NotFound(f"Unknown episode {name!r} in {run.name}.")
+    return store.episode(name)

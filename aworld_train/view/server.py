@@ -19,9 +19,11 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from aworld_train.errors import UsageError
-from aworld_train.view.folder import RunsFolder
-from aworld_train.view.routes import add_routes, failure
+from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.masking import mask
+from aworld_train.store.database import StoreUnreachable
+from aworld_train.view.folder import NoSuchRun, RunsFolder
+from aworld_train.view.routes import NotFound, add_routes, failure
 
 HOST = "127.0.0.1"
 PREFERRED_PORT = 8642
@@ -132,6 +134,12 @@ class PageServer:
             return await handler(request)
         except web.HTTPNotFound:
             return failure(404, "usage", "No such address.")
+        except (NoSuchRun, NotFound) as error:
+            return failure(404, error.kind, error.message)
+        except AworldTrainError as error:
+            return failure(400, error.kind, error.message)
+        except StoreUnreachable as error:
+            return failure(503, "store", f"The store's database does not answer: {mask(str(error))}.")
 
 
 def static_files() -> dict[str, bytes]:

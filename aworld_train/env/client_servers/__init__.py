@@ -58,15 +58,13 @@ RUN /opt/installer/bin/python install.py
 class ClientServers:
     """A configuration as the ``files`` of a directory, by path.
 
-    Its ``values`` of variables are never written; ``references`` are variables that it refers to, and ``unset`` those
-    of them that are not set and have no default.
+    Its ``values`` of variables are never written; ``references`` are variables that it refers to.
     """
 
     name: str
     files: Mapping[str, str]
     values: Mapping[str, str] = field(repr=False)
     references: frozenset[str]
-    unset: tuple[str, ...]
     remarks: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
@@ -121,7 +119,6 @@ class _Directory:
         self._specifiers: dict[str, str] = {}
         self._values: dict[str, str] = {}
         self._references: set[str] = set()
-        self._unset: list[str] = []
         self._remarks: list[str] = []
         self._is_local = False
 
@@ -181,7 +178,6 @@ class _Directory:
             files,
             self._values,
             frozenset(self._references),
-            tuple(self._unset),
             tuple(self._remarks),
         )
 
@@ -283,15 +279,12 @@ class _Directory:
         if match := _REFERENCE.fullmatch(value):
             if match[2] in os.environ:
                 self._values[match[2]] = os.environ[match[2]]
-            else:
-                self._unset.append(match[2])
             return value
         if variable == "MCP_URL" and "${" not in value and not re.search(r"[@?]", value):
             return value
         key = _slug(f"{server}_{variable.removeprefix('MCP_')}").replace("-", "_").upper()
-        filled, missing = _filled(value)
-        self._unset += missing
-        if not missing:
+        filled = _filled(value)
+        if filled is not None:
             self._values[key] = filled
         return f"${{{key}}}"
 
@@ -317,16 +310,15 @@ def cache_folder(name: str) -> Path:
     return Path(base).expanduser() / "aworld-train" / name
 
 
-def _filled(value: str) -> tuple[str, list[str]]:
+def _filled(value: str) -> str | None:
+    """A value with the variables that it refers to; None where one is not set and has no default."""
     from dotenv.variables import Variable, parse_variables
 
     atoms = list(parse_variables(value))
-    missing = [
-        atom.name
-        for atom in atoms
-        if isinstance(atom, Variable) and atom.default is None and atom.name not in os.environ
-    ]
-    return "".join(atom.resolve(os.environ) for atom in atoms), missing
+    for atom in atoms:
+        if isinstance(atom, Variable) and atom.default is None and atom.name not in os.environ:
+            return None
+    return "".join(atom.resolve(os.environ) for atom in atoms)
 
 
 def _secret_arguments(arguments: list[str]) -> Iterator[str]:

@@ -6,8 +6,6 @@ So that any figure can be computed again, for example with DuckDB::
     GROUP BY level
 """
 
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
+from aworld_train.atomic import write_bytes
 from aworld_train.evaluation.results import Evaluation, TaskAttempt
 
 NAME = "results.parquet"
@@ -67,15 +66,10 @@ SCHEMA = pyarrow.schema(
 
 def write_table(evaluation: Evaluation, file: Path) -> None:
     """Write the attempts, in the order of the tasks; the file is replaced as a whole."""
+    content = pyarrow.BufferOutputStream()
     table = pyarrow.Table.from_pylist(list(_rows(evaluation)), SCHEMA)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        parquet.write_table(table, temporary, compression="zstd")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    parquet.write_table(table, content, compression="zstd")
+    write_bytes(file, content.getvalue().to_pybytes())
 
 
 def _rows(evaluation: Evaluation) -> Iterator[dict[str, Any]]:

@@ -68,8 +68,8 @@ _OWN_SCORERS = {"scorer": None, "function": None, "answer_schema": None}
 class SynthesisPlan:
     """A synthesis: ``per_seed`` proposals about each seed, made harder ``rounds`` times and solved ``attempts`` times.
 
-    ``solver`` is the directory of a model that solves in place of the endpoint's. ``folder`` is where the folders of
-    the stages are, whose names begin with its own.
+    ``system`` is the system prompt of every task, None for GAIA's. ``solver`` is the directory of a model that solves
+    in place of the endpoint's. ``folder`` is where the folders of the stages are, whose names begin with its own.
     """
 
     recipe: recipes.loading.Source
@@ -83,6 +83,7 @@ class SynthesisPlan:
     attempts: int
     bounds: Bounds
     scorer: str
+    system: str | None
     against: Sequence[Path]
     solver: Path | None
 
@@ -142,7 +143,7 @@ def _check_build(plan: SynthesisPlan) -> None:
 class _Synthesis:
     def __init__(self, plan: SynthesisPlan, recipe: Recipe, stages: Stages):
         self._plan, self._recipe, self._stages = plan, recipe, stages
-        self._system, _ = gaia_prompts(DEFAULT_SCHEMA)
+        self._system = gaia_prompts(DEFAULT_SCHEMA)[0] if plan.system is None else plan.system
         self._dropped = Counter[DropReason]()
         self._changes = Counter[str](proposed=0, verified=0)
 

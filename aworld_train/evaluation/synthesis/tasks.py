@@ -35,7 +35,6 @@ class SynthesizedTask:
     added: tuple[str, str] = ("", "")
 
     def row(self, scorer: str, system: str) -> dict[str, Any]:
-        """The task as a line of a source of `dataset build`."""
         return {
             "id": self.id,
             "query": self.question,

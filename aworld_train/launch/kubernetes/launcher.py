@@ -7,9 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import yaml
 
@@ -37,18 +36,10 @@ _REQUEST = "--request-timeout=30s"
 _NO_CLUSTER = ("Unable to connect", "was refused", "no such host", "no configuration has been provided")
 
 
-class _PlainDumper(yaml.SafeDumper):
-    """Writes what occurs twice out twice, because the file is for people too."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
 class KubernetesLauncher:
     name = "kubernetes"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
-        """Without ``options.submit`` the run is only rendered."""
         if address := os.environ.get(INSIDE_VARIABLE):
             placement = Placement(address=address)
             processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
@@ -126,7 +117,8 @@ class KubernetesLauncher:
             )
         _delete(names.run, names.namespace)
         write_record(run_dir, LaunchRecord(self.name, names.run, names.namespace))
-        _apply(rendered.secrets(), namespace=names.namespace)
+        secrets = json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered.secrets()})
+        kubectl("apply", "-f", "-", namespace=names.namespace, content=secrets)
         kubectl("apply", "-f", str(file), namespace=names.namespace)
 
 
@@ -140,7 +132,9 @@ def _render(processor: FrameworkProcessor, *, resume: bool) -> tuple[dict[str, s
             f"which counts from there, or one below {folder}."
         )
     rendered = plan.KubernetesPlan(loaded, folder / runs / loaded.recipe.name, resume)
-    text = yaml.dump_all(rendered.manifests(), Dumper=_PlainDumper, sort_keys=False, width=110)
+    # Copied, so that what occurs twice is written out twice, because the file is for people too.
+    manifests = json.loads(json.dumps(rendered.manifests()))
+    text = yaml.safe_dump_all(manifests, sort_keys=False, width=110)
     return {FILE: text, **job_recipe(loaded)}, rendered
 
 
@@ -208,8 +202,3 @@ def kubectl(*arguments: str, namespace: str, content: str | None = None) -> str:
     if any(text in done.stderr for text in _NO_CLUSTER):
         raise ClusterSilent(f"No Kubernetes cluster answers kubectl: {lines[-1]}")
     raise TrainingFailure(f"kubectl {arguments[0]} failed: {lines[-1]}")
-
-
-def _apply(manifests: Sequence[dict[str, Any]], *, namespace: str) -> None:
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
-    kubectl("apply", "-f", "-", namespace=namespace, content=text)

@@ -19,17 +19,14 @@ class RunNames:
 
     @property
     def job_config(self) -> str:
-        """The ConfigMap with the recipe and the description of the job."""
         return f"{self.run}-job"
 
     @property
     def variables(self) -> str:
-        """The Secret with the environment variables of the trainer."""
         return f"{self.run}-env"
 
     @property
     def tools(self) -> str:
-        """The Deployment, Service, NetworkPolicy and Secret of the tool environment."""
         return f"{self.run}-tools"
 
     def metadata(self, name: str, role: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -28,8 +28,14 @@ from aworld_train.launch.cluster_job import FILE, ClusterJob
 from aworld_train.launch.cluster_nodes import CPUS_BESIDE, Demand
 from aworld_train.launch.job import RECIPE, job_command, job_variables
 from aworld_train.launch.kubernetes.naming import RunNames, names_of
-from aworld_train.launch.kubernetes.templates import image_pull, render
-from aworld_train.launch.kubernetes.tools import SECRET_KEY, ToolSize, channel_key, tool_manifests, tools_url
+from aworld_train.launch.kubernetes.tools import (
+    SECRET_KEY,
+    ToolSize,
+    channel_key,
+    render,
+    tool_manifests,
+    tools_url,
+)
 from aworld_train.process_supervisor import ProcessIdentity
 from aworld_train.recipe import LoadedRecipe, dump, read
 from aworld_train.recipe.device import on_cpu
@@ -65,23 +71,14 @@ class KubernetesPlan:
     def names(self) -> RunNames:
         return names_of(self.recipe.name, self.recipe.cluster.kubernetes.namespace)
 
+    @property
+    def _pull(self) -> dict[str, Any]:
+        secrets = [{"name": name} for name in self.recipe.cluster.kubernetes.pull_secrets]
+        return {"imagePullSecrets": secrets} if secrets else {}
+
     def manifests(self) -> list[dict[str, Any]]:
-        names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
-        _check(self.recipe, demand)
-        runs, recipe = Path(self.run_dir).parent, Path(JOB_FOLDER, RECIPE_FILE)
-        command = job_command(recipe, runs, "kubernetes", resume=self.resume)
-        job = ClusterJob.of(self.recipe, self.run_dir, section.folder, command)
+        config, ray_job = self._trainer_manifests()
         environment = self.environment()
-        config, ray_job = trainer_manifests(
-            names,
-            section,
-            demand,
-            job,
-            recipe=dump(self._recipe_of_job()),
-            on_gpus=not on_cpu(self.recipe),
-            variables=self._variables(),
-            tools_url=tools_url(names) if environment else None,
-        )
         return [config, *(self._tool_manifests(environment) if environment else []), ray_job]
 
     def secrets(self) -> list[dict[str, Any]]:
@@ -141,6 +138,53 @@ class KubernetesPlan:
             starter=ProcessIdentity.of(os.getpid()),
         )
 
+    def _trainer_manifests(self) -> list[dict[str, Any]]:
+        """The ConfigMap and the RayJob (KubeRay), without secrets."""
+        names, cluster, section = self.names, self.recipe.cluster, self.recipe.cluster.kubernetes
+        _check(section, Demand(cluster.nodes, cluster.gpus_per_node))
+        runs, recipe = Path(self.run_dir).parent, Path(JOB_FOLDER, RECIPE_FILE)
+        command = job_command(recipe, runs, "kubernetes", resume=self.resume)
+        job = ClusterJob.of(self.recipe, self.run_dir, section.folder, command)
+        environment = [{"name": JOB_VARIABLES_VARIABLE, "value": ",".join(sorted(self._variables()))}]
+        if self.recipe.env.started_from is not None:
+            environment.append({"name": "MCP_SERVER_URL", "value": tools_url(names)})
+        limits: dict[str, Any] = {"cpu": section.cpus, "memory": section.memory}
+        if not on_cpu(self.recipe):
+            limits[section.gpu_resource] = cluster.gpus_per_node
+        config, ray_job = render(
+            "trainer.yaml",
+            metadata=names.metadata(names.run, "job"),
+            config_metadata=names.metadata(names.job_config, "job"),
+            config={FILE: job.to_json(), RECIPE_FILE: dump(self._recipe_of_job())},
+            config_name=names.job_config,
+            entrypoint=shlex.join(job.command(Path(JOB_FOLDER, FILE))),
+            ray_version=section.ray_version,
+            image=section.image,
+            folder=section.folder,
+            claim=section.claim,
+            shared_memory=section.shared_memory,
+            job_folder=JOB_FOLDER,
+            head_labels=names.labels("head"),
+            head_cpus=CPUS_BESIDE + 1,
+            head_env=environment,
+            variables_secret=names.variables,
+            worker_labels=names.labels("trainer"),
+            worker_limits=limits,
+            nodes=cluster.nodes,
+            gpus=str(cluster.gpus_per_node),
+        )
+        groups = ray_job["spec"]["rayClusterSpec"]
+        head, worker = (
+            group["template"]["spec"] for group in (groups["headGroupSpec"], *groups["workerGroupSpecs"])
+        )
+        head |= self._pull
+        worker |= self._pull
+        if section.node_selector:
+            worker["nodeSelector"] = dict(section.node_selector)
+        if section.tolerations:
+            worker["tolerations"] = list(section.tolerations)
+        return [config, ray_job]
+
     def _tool_manifests(self, environment: EnvPlan) -> list[dict[str, Any]]:
         section = self.recipe.cluster.kubernetes
         if not section.env_image:
@@ -151,9 +195,7 @@ class KubernetesPlan:
                 f"cluster. `aworld-train env build {source}` makes it; push it."
             )
         size = ToolSize(section.env_cpus, section.env_memory)
-        return tool_manifests(
-            self.names, environment, section.env_image, size, environment.keys, image_pull(section)
-        )
+        return tool_manifests(self.names, environment, section.env_image, size, self._pull)
 
     def _variables(self) -> dict[str, str]:
         """The variables of the training pods; what tools need, the pod of the tools has."""
@@ -167,10 +209,6 @@ class KubernetesPlan:
         return tree
 
 
-def demand_of(recipe: Recipe) -> Demand:
-    return Demand(recipe.cluster.nodes, recipe.cluster.gpus_per_node)
-
-
 def plan_in(run_dir: Path) -> KubernetesPlan:
     file = run_dir / RECIPE
     if not file.is_file():
@@ -178,8 +216,7 @@ def plan_in(run_dir: Path) -> KubernetesPlan:
     return KubernetesPlan(read(str(file)), PurePosixPath("/"), resume=False)
 
 
-def _check(recipe: Recipe, demand: Demand) -> None:
-    section = recipe.cluster.kubernetes
+def _check(section: KubernetesSection, demand: Demand) -> None:
     missing = [key for key in ("image", "claim") if not getattr(section, key)]
     if missing:
         raise UsageError(
@@ -219,56 +256,3 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-def trainer_manifests(
-    names: RunNames,
-    section: KubernetesSection,
-    demand: Demand,
-    job: ClusterJob,
-    *,
-    recipe: str,
-    on_gpus: bool,
-    variables: Iterable[str],
-    tools_url: str | None,
-) -> list[dict[str, Any]]:
-    """The ConfigMap and the RayJob (KubeRay), without secrets; ``variables`` are names in the trainer's Secret."""
-    environment = [{"name": JOB_VARIABLES_VARIABLE, "value": ",".join(sorted(variables))}]
-    if tools_url:
-        environment.append({"name": "MCP_SERVER_URL", "value": tools_url})
-    limits: dict[str, Any] = {"cpu": section.cpus, "memory": section.memory}
-    if on_gpus:
-        limits[section.gpu_resource] = demand.gpus_per_node
-    config, ray_job = render(
-        "trainer.yaml",
-        metadata=names.metadata(names.run, "job"),
-        config_metadata=names.metadata(names.job_config, "job"),
-        config={FILE: job.to_json(), RECIPE_FILE: recipe},
-        config_name=names.job_config,
-        entrypoint=shlex.join(job.command(Path(JOB_FOLDER, FILE))),
-        ray_version=section.ray_version,
-        image=section.image,
-        folder=section.folder,
-        claim=section.claim,
-        shared_memory=section.shared_memory,
-        job_folder=JOB_FOLDER,
-        head_labels=names.labels("head"),
-        head_cpus=CPUS_BESIDE + 1,
-        head_env=environment,
-        variables_secret=names.variables,
-        worker_labels=names.labels("trainer"),
-        worker_limits=limits,
-        nodes=demand.nodes,
-        gpus=str(demand.gpus_per_node),
-    )
-    cluster = ray_job["spec"]["rayClusterSpec"]
-    head, worker = (
-        group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])
-    )
-    head |= image_pull(section)
-    worker |= image_pull(section)
-    if section.node_selector:
-        worker["nodeSelector"] = dict(section.node_selector)
-    if section.tolerations:
-        worker["tolerations"] = list(section.tolerations)
-    return [config, ray_job]

@@ -8,7 +8,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from string import Template
 from typing import Any
+
+import yaml
 
 from aworld_train.env.backend import EnvPlan
 from aworld_train.env.containers import (
@@ -23,7 +27,6 @@ from aworld_train.env.containers import (
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.images import USER
 from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL, RunNames
-from aworld_train.launch.kubernetes.templates import render
 from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
@@ -49,6 +52,14 @@ class ToolSize:
         return f"{int(part * float(number) * _UNITS[unit]) >> 20}Mi"
 
 
+def render(template: str, **values: Any) -> list[dict[str, Any]]:
+    """The objects of a template; each ``$name`` stands for a value, which is written as JSON, a part of YAML."""
+    text = Template((files("aworld_train.launch.kubernetes") / template).read_text(encoding="utf-8"))
+    return list(
+        yaml.safe_load_all(text.substitute({name: json.dumps(value) for name, value in values.items()}))
+    )
+
+
 def channel_key(number: int) -> str:
     return f"channel-{number}"
 
@@ -58,9 +69,9 @@ def tools_url(names: RunNames) -> str:
 
 
 def tool_manifests(
-    names: RunNames, plan: EnvPlan, image: str, size: ToolSize, keys: Iterable[str], pull: Mapping[str, Any]
+    names: RunNames, plan: EnvPlan, image: str, size: ToolSize, pull: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Deployment, Service and NetworkPolicy of the environment, whose Secret has the variables in ``keys``."""
+    """Deployment, Service and NetworkPolicy of the environment, whose Secret has the plan's keys."""
     users = [new_user(mapped=False) for _ in range(plan.all_workers)]
     sockets = [_mount(f"socket-{number}", f"{SOCKETS}/{number}") for number in range(plan.all_workers)]
     owners = [(socket["mountPath"], USER) for socket in sockets]
@@ -81,7 +92,7 @@ def tool_manifests(
         rights=_rights(user=USER),
         mounts=sockets,
     )
-    workers = [_worker(names, plan, number, user, image, size, keys) for number, user in enumerate(users)]
+    workers = [_worker(names, plan, number, user, image, size) for number, user in enumerate(users)]
     deployment, *others = render(
         "tools.yaml",
         metadata=names.metadata(names.tools, "tools"),
@@ -101,7 +112,7 @@ def tool_manifests(
 
 
 def _worker(
-    names: RunNames, plan: EnvPlan, number: int, user: int, image: str, size: ToolSize, keys: Iterable[str]
+    names: RunNames, plan: EnvPlan, number: int, user: int, image: str, size: ToolSize
 ) -> dict[str, Any]:
     settings = worker_settings(plan, number, _working_directory(plan.directory), user)
     return {
@@ -109,7 +120,7 @@ def _worker(
         "image": image,
         "args": [worker.__name__],
         "env": [
-            *(_secret(key, names, key) for key in sorted(keys)),
+            *(_secret(key, names, key) for key in sorted(plan.keys)),
             {"name": "HOME", "value": "/home/agent"},
             {"name": "AWORLD_WORKER", "value": json.dumps(settings)},
             {"name": EGRESS_VARIABLE, "value": "{}"},

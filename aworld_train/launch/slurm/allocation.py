@@ -19,12 +19,11 @@ _ANY_PORT = 9  # no packet is sent to it
 
 @dataclass(frozen=True)
 class Allocation:
-    """Nodes that SLURM has given to a job; this process runs on the first, which has ``gpus_per_node``."""
+    """Nodes that SLURM has given to a job; this process runs on the first."""
 
     job: str
     nodes: Sequence[str]
     restarts: int
-    gpus_per_node: int
 
 
 def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
@@ -46,7 +45,6 @@ def current_allocation(environment: Mapping[str, str] = os.environ) -> Allocatio
         job,
         (current, *(name for name in names if name != current)),
         int(environment.get("SLURM_RESTART_COUNT", "0")),
-        int(environment.get("SLURM_GPUS_ON_NODE") or 0),
     )
 
 
@@ -64,11 +62,8 @@ def nodes_for_run(allocation: Allocation, count: int, shared: Path) -> Nodes:
         *(f"--nodelist={','.join(others)}", "--export=ALL", "--cpu-bind=none", "--mpi=none", "--mem=0"),
         *("--kill-on-bad-exit=1", "--label", "--quiet"),
     ]
-    return Nodes(_addresses(names), command, "SLURMD_NODENAME", shared, _port(allocation.job))
-
-
-def _port(job: str) -> int:
-    return _FIRST_PORT + int(job) * _PORTS_PER_JOB % _PORTS
+    port = _FIRST_PORT + int(allocation.job) * _PORTS_PER_JOB % _PORTS
+    return Nodes(_addresses(names), command, "SLURMD_NODENAME", shared, port)
 
 
 def _addresses(names: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions, refuse_second_job
 from aworld_train.launch.job import RECIPE, job_command, job_recipe
 from aworld_train.launch.log_tail import show_line
-from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.launch.record import LaunchRecord, launch_folder, submitted_record, write_record
 from aworld_train.launch.slurm import scheduler
 from aworld_train.launch.slurm.allocation import Allocation, current_allocation, nodes_for_run
 from aworld_train.launch.slurm_variables import inside_allocation, unused_resources
@@ -71,10 +71,10 @@ class SlurmLauncher:
         return DryRun(files, SCRIPT, ["sbatch", "--export=ALL", str(folder.resolve() / SCRIPT)])
 
     def status(self, run_dir: Path) -> JobStatus:
-        return scheduler.status(_record(run_dir).job)
+        return scheduler.status(submitted_record(run_dir).job)
 
     def stop(self, run_dir: Path) -> None:
-        job = _record(run_dir).job
+        job = submitted_record(run_dir).job
         scheduler.cancel(job)
         deadline = time.monotonic() + _MAX_STOP_SECONDS
         while (status := scheduler.status(job)).state in (JobState.waiting, JobState.running):
@@ -85,7 +85,7 @@ class SlurmLauncher:
             time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        record = _record(run_dir)
+        record = submitted_record(run_dir)
         if not record.log:
             raise UsageError(
                 f"The SLURM job {record.job} was not submitted by `aworld-train`: its log is where its sbatch put it."
@@ -149,13 +149,6 @@ def _shared_folder(run_dir: Path, job: str) -> Iterator[Path]:
 def _checkpoint(run_dir: Path) -> str | None:
     summary = read_summary(run_dir)
     return summary.checkpoint if summary else None
-
-
-def _record(run_dir: Path) -> LaunchRecord:
-    record = read_record(run_dir)
-    if record is None or record.launcher != SlurmLauncher.name:
-        raise UsageError(f"No SLURM job was submitted for {run_dir}.")
-    return record
 
 
 def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:

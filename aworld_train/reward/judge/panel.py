@@ -73,19 +73,13 @@ class _JudgeState:
     plain_text: bool = False  # it refuses or ignores structured output
     cooldown_until: float = 0.0
 
-    @classmethod
-    def of(cls, model: JudgeModel) -> "_JudgeState":
-        return cls(
-            model, ChatClient(EndpointAddress(model.url, model.model, model.key_variable, needs_key=True))
-        )
-
 
 class JudgePanel:
     """Judges by the settings of a run; belongs to one event loop."""
 
     def __init__(self, settings: JudgeSettings, backoff: Backoff | None = None):
         self._attempts = settings.attempts
-        self._judges = [_JudgeState.of(model) for model in settings.models]
+        self._judges = [_JudgeState(model, _client(model)) for model in settings.models]
         self._limiter = RateLimiter(settings.concurrency, settings.per_minute)
         self._backoff = backoff or Backoff()
         self._cache = VerdictCache(Path(settings.cache).expanduser()) if settings.cache else None
@@ -223,6 +217,10 @@ class JudgePanel:
             await asyncio.to_thread(self._cache.write, question.key(name), name, judged)
         except OSError as error:
             judgement.steps.append(f"the verdict could not be kept: {error}")
+
+
+def _client(model: JudgeModel) -> ChatClient:
+    return ChatClient(EndpointAddress(model.url, model.model, model.key_variable, needs_key=True))
 
 
 def _verdict_line(judged: JudgedVerdict) -> str:

@@ -43,9 +43,9 @@ class Question:
 
     def key(self, model: str) -> str:
         """The cache key: a hash of all that determines a model's verdict, but for its address and the form."""
-        return _hash(
-            model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.ground_truth, self.answer
-        )
+        texts = (self.instructions, self.query, self.ground_truth, self.answer)
+        content = json.dumps([model, PROMPT_VERSION, PARAMETERS, *texts], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def request(self, model: str, *, structured: bool) -> dict[str, Any]:
         """The body of a chat completion; ``structured`` asks the server to enforce the form of the verdict."""
@@ -53,15 +53,13 @@ class Question:
         if _places(self.instructions):
             messages = [{"role": "user", "content": f"{self._filled()}\n\n{form}"}]
         else:
+            task = f"Judge what stands in answer-{self.code}. {form}"
             messages = [
                 {"role": "system", "content": f"{self.instructions.strip()}\n\n{form}"},
-                {"role": "user", "content": self._texts(form)},
+                {"role": "user", "content": "\n\n".join([*self._fenced().values(), task])},
             ]
         body = {"model": model, "messages": messages, **PARAMETERS}
         return {**body, "response_format": response_format(self.forms)} if structured else body
-
-    def _texts(self, form: str) -> str:
-        return "\n\n".join([*self._fenced().values(), f"Judge what stands in answer-{self.code}. {form}"])
 
     def _filled(self) -> str:
         fenced = self._fenced()
@@ -97,10 +95,6 @@ def _places(instructions: str) -> set[str]:
 @cache
 def default_instructions() -> str:
     return Path(__file__).with_name("instructions.md").read_text(encoding="utf-8")
-
-
-def _hash(*values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _sendable(text: str) -> str:
