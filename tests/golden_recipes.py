@@ -12,7 +12,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.recipe.schema import Method
-from aworld_train.recipe.tree import merge, nested
+from aworld_train.recipe.tree import merge, put
 from tests.locations import REPOSITORY
 
 FOLDER = REPOSITORY / "tests" / "data" / "golden"
@@ -43,7 +43,7 @@ def golden(name: str) -> str:
     tree: dict[str, Any] = {}
     for path, value in _values(composed):
         if path not in defaults or defaults[path] != value:
-            tree = merge(tree, nested(path, value))
+            put(tree, path, value)
     return recipes.dump(tree)
 
 
@@ -53,7 +53,7 @@ def _resolved_defaults() -> dict[str, Any]:
         "actor_rollout_ref": {"rollout": {"name": "vllm"}},
         "reward": {"reward_model": {"rollout": {"name": "vllm"}}},
     }
-    return schema.resolve(schema.overlay(schema.default_config(), names))
+    return schema.resolve(merge(schema.default_config(), names))
 
 
 def _values(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

@@ -68,7 +68,12 @@ class Workspace:
     def _make_data_and_model(self) -> dict[str, Any]:
         data = self.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
         assert data.returncode == 0, data.stderr
-        return self.model("models/tiny")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HF_HUB_OFFLINE", "1")
+            done = self.run("model", "tiny", "--json", "--out", "models/tiny")
+        assert done.returncode == 0, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
 
     def quickstart(self) -> dict[str, Any]:
         """The summary of a run of the quickstart, shorter than it is."""
@@ -82,15 +87,6 @@ class Workspace:
             return summary
 
         return self.once("quickstart", train)
-
-    def model(self, out: str, *arguments: str) -> dict[str, Any]:
-        """What ``model tiny`` says of the model that it put there; Hugging Face's hub is switched off for it."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HF_HUB_OFFLINE", "1")
-            done = self.run("model", "tiny", "--json", "--out", out, *arguments)
-        assert done.returncode == 0, done.stderr
-        report: dict[str, Any] = json.loads(done.stdout)
-        return report
 
     @property
     def runs(self) -> Path:

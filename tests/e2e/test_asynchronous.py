@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from aworld_train.store.content import StoredAgent
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run_store import open_run_store
 from tests.e2e.conftest import SMALL, Workspace
+from tests.e2e.test_losses import curriculum_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -24,7 +25,7 @@ STEPS, TASKS, BOUND = 4, 4, 2
 @pytest.mark.parametrize(
     ("mode", "overrides"),
     [
-        ("colocate_async", []),
+        ("colocate_async", ["dataset.curriculum=difficulty", "rollout.equal_group=resample"]),
         (
             "separate_async",
             ["rollout.samplers=2", "trainer.async.sync_every=2", f"trainer.minibatch_size={TASKS // 2}"],
@@ -48,6 +49,10 @@ def test_tokens_have_the_probabilities_of_the_weights_that_sampled_them(
     differences = compared(workspace, mode)
     assert len(differences) > 1, "versions"
     assert max(differences.values()) < 1e-5, differences
+    if mode == "colocate_async":
+        order = curriculum_of(workspace, mode)
+        assert sum(order["plays"]) >= STEPS * TASKS + sum(row["resampled_groups"] for row in rows)
+        assert sum(order["episodes"]) == 4 * (sum(order["plays"]) - len(order["under_way"]))
 
 
 @pytest.mark.slow
@@ -67,14 +72,60 @@ def test_a_run_learns_as_much_whoever_samples_when(workspace: Workspace, mode: s
     assert done.returncode == 0, done.stderr
     rows, val = workspace.metrics(name)[1:], workspace.summary(name)["val"]
     staleness = [row.get("staleness", 0.0) for row in rows]
+    meanwhile = share_sampled_while_training(workspace, name) if mode == "separate_async" else 0.0
     sys.stdout.write(
         f"| {mode} | {seed} | {val['before']['accuracy']:.3f} | {val['after']['accuracy']:.3f} | "
         f"{sum(staleness) / len(rows):.2f} | {max(row.get('max_staleness', 0) for row in rows)} | "
-        f"{sum(row['seconds'] for row in rows):.0f} s |\n"
+        f"{meanwhile:.2f} | {sum(row['seconds'] for row in rows):.0f} s |\n"
     )
     assert val["after"]["accuracy"] >= 0.9
     assert all(row.get("max_staleness", 0) <= 2 for row in rows)
     assert (sum(staleness) > 0) == (mode != "sync")
+    assert (meanwhile > 0.1) == (mode == "separate_async")
+
+
+class Turn(NamedTuple):
+    """When a turn was sampled, in Unix time, and by which weights it was begun."""
+
+    began: float
+    ended: float
+    tokens: int
+    version: int
+
+
+def turns_of(workspace: Workspace, name: str) -> list[Turn]:
+    turns = []
+    with open_run_store(open_run(name, workspace.runs)) as store:
+        for head in store.episodes("phase=train"):
+            content = store.episode(head.id).content
+            assert content is not None
+            for agent in content.agents:
+                for call in agent.calls:
+                    node = agent.nodes[call.node]
+                    assert node.versions is not None
+                    ended = call.began + call.seconds
+                    turns.append(Turn(call.began, ended, node.token_count, node.versions[0]))
+    return turns
+
+
+def training_times(workspace: Workspace, name: str, turns: list[Turn]) -> list[tuple[float, float]]:
+    """When the trainer did not wait for a batch: up to the first turn that begins with the weights of the step."""
+    times = []
+    for row in workspace.metrics(name)[1:]:
+        if begins := [turn.began for turn in turns if turn.version == row["step"]]:
+            times.append((min(begins) - row["seconds"] + row["verl"]["timing_s/gen"], min(begins)))
+    return times
+
+
+def share_sampled_while_training(workspace: Workspace, name: str) -> float:
+    """Of the sampled tokens, those whose turn was under way while the trainer was."""
+    turns = turns_of(workspace, name)
+    meanwhile = sum(
+        turn.tokens * max(0.0, min(turn.ended, until) - max(turn.began, since)) / (turn.ended - turn.began)
+        for since, until in training_times(workspace, name, turns)
+        for turn in turns
+    )
+    return meanwhile / sum(turn.tokens for turn in turns)
 
 
 def compared(workspace: Workspace, name: str) -> dict[int, float]:

@@ -46,7 +46,9 @@ def called_tools(transcripts: Path) -> Counter[tuple[str, str]]:
 @pytest.mark.timeout(2400)
 def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
     sizes = ("batch_size=4", "microbatch_size=8", "steps=2", "val_every=0")
-    short = ("--backend", "process", "--limit", "40", "rollout.n=2", *(f"trainer.{size}" for size in sizes))
+    # One worker, whose servers start once for each of eight environments.
+    one = ("env.workers=1", "rollout.n=2")
+    short = ("--backend", "process", "--limit", "40", *one, *(f"trainer.{size}" for size in sizes))
     output = climb(tmp_path, *short)
     assert all(f"eval-{rung}" in output for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")
@@ -83,7 +85,7 @@ def test_rewards_teach_which_tool_reads_which_document(
         "--out",
         f"{right}",
     )
-    done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl{suffix}", *options)
+    done = warm.run("-m", "aworld_train", "runs", "export", f"eval-rl{suffix}", *options, timeout=300)
     assert done.returncode == 0, done.stderr
     through = sum(count for (kind, tool), count in called_tools(right).items() if READERS[kind] == tool)
     assert through >= 0.9 * len(right.read_text().splitlines()) > 0

@@ -60,7 +60,7 @@ servers:
   price-list:
     command: ["{python}", "{here}/price_list.py"]
     executes_code: false
-    test: {tool: calculator, arguments: {expression: "856-626"}, expect: "230"}
+    test: {tool: calculator, arguments: {expression: "44*41"}, expect: "1804"}
 """
 CHANGES = {
     "agent": {"command": ["agent-env/bin/python", "my_agent.py"]},
@@ -71,8 +71,8 @@ CHANGES = {
     "trainer": {"steps": 1, "batch_size": 2, "microbatch_size": 4, "lr": 2.0e-4},
 }
 PRICES = {
-    **{"160+690+109": "959", "2000*15": "30000", "53*48.36": "2563.08", "4196*68": "285328"},
-    **{"898*7.2": "6465.6", "856-626": "230", "5675*69": "391575", "1525*89+4": "135729"},
+    **{"300+77*6": "762", "44*41": "1804", "53*48.36": "2563.08", "4196*68": "285328"},
+    **{"898*7.2": "6465.6", "13*21/3": "91", "5675*69": "391575", "1525*89+4": "135729"},
 }
 """What the small model asks its tool for before it is trained."""
 

@@ -49,38 +49,53 @@ def make_rows(workspace: Workspace) -> dict[str, Any]:
     return workspace.once("rows", build)
 
 
-def losses_by_torch(workspace: Workspace) -> Iterator[tuple[float, float | None]]:
-    """The loss of each step, and the held-out loss after it, by transformers and torch alone, row by row."""
+def load(model: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(workspace.path / "models/tiny", dtype=torch.float32)
+    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+
+
+def loss_of(model: Any, rows: list[dict[str, Any]]) -> Any:
+    """Row by row, by transformers and torch alone."""
+    import torch
+
+    total = torch.zeros(())
+    for row in rows:
+        ids, mask = torch.tensor(row["input_ids"]), torch.tensor(row["loss_mask"])[1:].bool()
+        logits = model(ids[None]).logits[0, :-1]
+        total = total + torch.nn.functional.cross_entropy(logits[mask], ids[1:][mask], reduction="sum")
+    return total / sum(sum(row["loss_mask"]) for row in rows)
+
+
+def held_out_loss(workspace: Workspace, model: Path | Any) -> float:
+    import torch
+
+    with torch.no_grad():
+        return float(
+            loss_of(load(model) if isinstance(model, Path) else model, rows_of(workspace, "val")[:HELD_OUT])
+        )
+
+
+def losses_by_torch(workspace: Workspace) -> Iterator[tuple[float, float | None]]:
+    """The loss of each step, and the held-out loss after it."""
+    import torch
+
+    model = load(workspace.path / "models/tiny")
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.01)
-    train, val = rows_of(workspace, "train"), rows_of(workspace, "val")[:HELD_OUT]
+    train = rows_of(workspace, "train")
 
-    def loss_of(rows: list[dict[str, Any]]) -> torch.Tensor:
-        total = torch.zeros(())
-        for row in rows:
-            ids, mask = torch.tensor(row["input_ids"]), torch.tensor(row["loss_mask"])[1:].bool()
-            logits = model(ids[None]).logits[0, :-1]
-            total = total + torch.nn.functional.cross_entropy(logits[mask], ids[1:][mask], reduction="sum")
-        return total / sum(sum(row["loss_mask"]) for row in rows)
-
-    def held_out() -> float:
-        with torch.no_grad():
-            return float(loss_of(val))
-
-    yield float("nan"), held_out()
+    yield float("nan"), held_out_loss(workspace, model)
     per_epoch = len(train) // BATCH
     for step in range(STEPS):
         epoch, batch = divmod(step, per_epoch)
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(SEED + epoch)).tolist()
-        loss = loss_of([train[index] for index in order[batch * BATCH : (batch + 1) * BATCH]])
+        loss = loss_of(model, [train[index] for index in order[batch * BATCH : (batch + 1) * BATCH]])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        yield float(loss.detach()), held_out() if (step + 1) % 6 == 0 else None
+        yield float(loss.detach()), held_out_loss(workspace, model) if (step + 1) % 6 == 0 else None
 
 
 def test_rows_are_what_the_run_trained_on(workspace: Workspace) -> None:
@@ -217,28 +232,31 @@ class InOrder(SFTTrainer):
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
 flat = [row for batch in rows["batches"] for row in batch]
-data = Dataset.from_list([{"input_ids": row["input_ids"], "completion_mask": row["loss_mask"]} for row in flat])
+data = Dataset.from_list([
+    {"input_ids": row["input_ids"], "labels": [i if m else -100 for i, m in zip(row["input_ids"], row["loss_mask"])]}
+    for row in flat
+])
 trainer = InOrder(
     model=AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32), args=config, train_dataset=data,
     processing_class=AutoTokenizer.from_pretrained(model_path),
 )
 trainer.train()
+trainer.save_model(out)
+trainer.processing_class.save_pretrained(out)
 print(json.dumps([entry["loss"] for entry in trainer.state.log_history if "loss" in entry]))
 """
 
 
 @pytest.mark.slow
-def test_the_first_steps_have_the_losses_of_trl(workspace: Workspace, tmp_path: Path) -> None:
+def test_losses_and_answers_are_those_of_trl(workspace: Workspace, tmp_path: Path) -> None:
     import torch
 
     make_rows(workspace)
-    train, steps = rows_of(workspace, "train"), 3
-    done = workspace.run(
-        "train", "recipes/quickstart-sft.yaml", "name=beside-trl", *SETTINGS, f"trainer.steps={steps}"
-    )
+    train = rows_of(workspace, "train")
+    done = workspace.run("train", "recipes/quickstart-sft.yaml", "name=beside-trl", *SETTINGS)
     assert done.returncode == 0, done.stderr
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(SEED)).tolist()
-    batches = [[train[i] for i in order[begin : begin + BATCH]] for begin in range(0, steps * BATCH, BATCH)]
+    batches = [[train[i] for i in order[begin : begin + BATCH]] for begin in range(0, STEPS * BATCH, BATCH)]
     file = tmp_path / "rows.json"
     file.write_text(json.dumps({"size": BATCH, "batches": batches}))
     model = str(workspace.path / "models/tiny")
@@ -248,3 +266,15 @@ def test_the_first_steps_have_the_losses_of_trl(workspace: Workspace, tmp_path: 
     by_trl = json.loads(output.stdout.splitlines()[-1])
     losses = [row["loss"] for row in workspace.metrics("beside-trl") if row["step"]]
     assert losses == pytest.approx(by_trl, abs=1e-4)
+    trained, trained_by_trl = workspace.runs / "beside-trl", tmp_path / "out"
+    held_out = workspace.summary("beside-trl")["val_loss"]["after"]
+    assert held_out_loss(workspace, trained_by_trl) == pytest.approx(held_out, abs=1e-4)
+    answers = []
+    for model in (trained, trained_by_trl):
+        options = (f"model.path={model}", "--name", model.name, "--limit", "128", "--json")
+        evaluated = workspace.run("eval", "recipes/quickstart.yaml", *options)
+        assert evaluated.returncode == 0, evaluated.stderr
+        results = workspace.runs / f"eval-{model.name}/results.parquet"
+        answers.append(pq.read_table(results, columns=["task", "answer"]).to_pylist())
+    different = sum(one != other for one, other in zip(*answers, strict=True))
+    assert different <= 2, different

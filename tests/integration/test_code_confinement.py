@@ -17,19 +17,18 @@ import pytest
 from aworld_train.dataset import build
 from aworld_train.env import down
 from aworld_train.episode.score import ScoreOutcome
-from aworld_train.model import attempt
-from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.recipe import shipped_folder
+from aworld_train.recipe.locate import shipped_folder
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings, ToolSettings
 from tests import warm
+from tests.models import shipped_tokenizer, tiny_qwen3_of
 
 CLI = [sys.executable, "-m", "aworld_train"]
 WITHOUT_LANDLOCK = [sys.executable, "-m", "tests.without_landlock"]
 REPOSITORY = str(Path(__file__).parents[2])
 QUICKSTART = str(shipped_folder() / "quickstart.yaml")
 CODE = ["reward.scorer=code_tests", "env.servers=[python-server]"]
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 TRUTH = json.dumps({"tests": "assert add(1, 2) == 3"})
 
 
@@ -58,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("confinement")
     build("arithmetic", made / "data" / "arithmetic", limit=40)
     TOKENIZER.save_pretrained(made / "models" / "tiny")
-    attempt.new_model(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
+    tiny_qwen3_of(TOKENIZER).save_pretrained(made / "models" / "tiny")
     line = {"id": 1, "prediction": "<answer>def add(a, b): return a + b</answer>", "answer": TRUTH}
     (made / "predictions.jsonl").write_text(json.dumps({**line, "scorer": "code_tests"}) + "\n")
     return made

@@ -16,10 +16,10 @@ def doctor(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def overrides(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    from aworld_train.model import tokenizer
+    from tests.models import shipped_tokenizer
 
     folder = tmp_path_factory.mktemp("engine")
-    words = tokenizer.build()
+    words = shipped_tokenizer()
     tiny_qwen3(len(words), eos_token_id=words.eos_token_id).save_pretrained(folder / "model")
     words.save_pretrained(folder / "model")
     build = ("dataset", "build", "arithmetic", "--out", str(folder / "data"))

@@ -30,7 +30,6 @@ from aworld_train.cli.env import app
 from aworld_train.cli.recipe import tools_remark
 from aworld_train.env import (
     EnvConnection,
-    check_tools,
     down,
     down_orphans,
     find,
@@ -298,7 +297,7 @@ def test_one_that_died_is_started_again_with_the_same_token_and_port(fresh: str)
     assert [one.state for one in status(fresh)] == ["dead"]
     second = up(CALCULATOR, name=fresh)
     assert (second.token, second.mcp_url) == (first.token, first.mcp_url)
-    assert check_tools(second.mcp_url, first.token) == ["calculator"]
+    assert examine(second.mcp_url, first.token, {}, 30.0).tools == ["calculator"]
 
 
 def test_one_whose_starter_was_killed_half_way_is_started_again(fresh: str) -> None:
@@ -337,7 +336,7 @@ def test_a_chosen_port_that_is_taken_in_between_is_chosen_again(
 def test_on_the_wildcard_address_it_tells_one_that_others_can_reach(fresh: str) -> None:
     connection = up(CALCULATOR, name=fresh, host="0.0.0.0")
     assert connection.ip != "0.0.0.0"
-    assert check_tools(connection.mcp_url, connection.token) == ["calculator"]
+    assert examine(connection.mcp_url, connection.token, {}, 30.0).tools == ["calculator"]
 
 
 def test_a_server_that_ends_is_an_error_with_its_last_words(tmp_path: Path) -> None:
@@ -466,7 +465,7 @@ def test_what_a_killed_start_left_is_an_orphan_and_is_removed(
     assert not folder.exists()
     assert [path.name for path in registry.folder().iterdir() if fresh in path.name] == []
     assert down_orphans() == []
-    assert check_tools(calculator.mcp_url, calculator.token) == ["calculator"]
+    assert examine(calculator.mcp_url, calculator.token, {}, 30.0).tools == ["calculator"]
 
 
 # Requirements
@@ -625,7 +624,7 @@ def test_a_killed_gateway_is_started_again_on_its_port(fresh: str) -> None:
     connection = up(CALCULATOR, name=fresh)
     part_of(fresh, "env_gateway").kill()
     assert eventually(lambda: probe(f"http://{connection.ip}:{connection.port}/health"))
-    assert check_tools(connection.mcp_url, connection.token) == ["calculator"]
+    assert examine(connection.mcp_url, connection.token, {}, 30.0).tools == ["calculator"]
 
 
 async def test_folders_of_any_depth_end_with_the_session(odd: EnvConnection) -> None:
@@ -780,7 +779,7 @@ async def test_tools_are_told_where_the_data_is_and_other_data_is_another_enviro
 
 
 def test_no_secret_is_in_a_command_line_a_log_or_a_status(calculator: EnvConnection) -> None:
-    check_tools(calculator.mcp_url, calculator.token)
+    examine(calculator.mcp_url, calculator.token, {}, 30.0)
     httpx.post(calculator.mcp_url, headers={"Authorization": f"Bearer {calculator.token}"}, content=b"{")
     shown = json.dumps([asdict(one) for one in status()])
     log = registry.log_path("shared")
@@ -882,9 +881,9 @@ def test_env_token_makes_another_token_with_limits_of_its_own(calculator: EnvCon
     token_result = run("token", "shared", "--ttl", "10m", "--sessions", "1", "--json")
     assert token_result["sessions"] == 1
     assert token_result["token"] != calculator.token
-    assert check_tools(calculator.mcp_url, token_result["token"]) == ["calculator"]
+    assert examine(calculator.mcp_url, token_result["token"], {}, 30.0).tools == ["calculator"]
     plain = CliRunner().invoke(app, ["token", "shared"]).stdout
-    assert check_tools(calculator.mcp_url, plain.strip()) == ["calculator"]
+    assert examine(calculator.mcp_url, plain.strip(), {}, 30.0).tools == ["calculator"]
 
 
 def test_env_logs_shows_what_servers_wrote_and_goes_on_until_the_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aworld_train.dataset import build
-from aworld_train.recipe import shipped_folder
+from aworld_train.recipe.locate import shipped_folder
 from tests import warm
 from tests.faulty_endpoint import FAULTS, FaultyEndpoint
 

@@ -18,15 +18,14 @@ import yaml
 
 from aworld_train.env.directory import find_directory
 from aworld_train.env.interpreter import find_interpreter
-from aworld_train.model import attempt
-from aworld_train.model import tokenizer as tiny_tokenizer
 from tests import gaia_tasks, warm
 from tests.gaia_tasks import TASKS, GaiaTask
 from tests.locations import REPOSITORY
+from tests.models import shipped_tokenizer, tiny_qwen3_of
 from tests.vllm_stub import VllmStub
 
 pytestmark = pytest.mark.timeout(2400)  # the first that needs the tools' interpreter installs it
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 SERVERS = (
     "python-server",
     "terminal-server",
@@ -50,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = cli(made, "dataset", "build", "gaia", "--file", "snapshot", "--out", "data/gaia", at, *split)
     assert report["rows"]["val"] == len(TASKS), report
     TOKENIZER.save_pretrained(made / "model")
-    model = attempt.new_model(TOKENIZER, 0)
+    model = tiny_qwen3_of(TOKENIZER)
     model.config.max_position_embeddings = _TOKENS + _RESPONSE_TOKENS
     model.save_pretrained(made / "model")
     recipe = {

@@ -11,13 +11,12 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.dataset.check import find_row
-from aworld_train.model import attempt
-from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.recipe import shipped_folder
+from aworld_train.recipe.locate import shipped_folder
 from tests import warm
+from tests.models import shipped_tokenizer, tiny_qwen3_of
 from tests.vllm_stub import VllmStub
 
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 RECIPE = str(shipped_folder() / "quickstart.yaml")
 ANSI = re.compile(r"\x1b\[([0-9;]*)m")
 BOLD = "1;32"
@@ -29,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("rollout")
     build("arithmetic", made / "data" / "arithmetic", limit=40)
     TOKENIZER.save_pretrained(made / "models" / "tiny")
-    attempt.new_model(TOKENIZER, 0).save_pretrained(made / "models" / "tiny")
+    tiny_qwen3_of(TOKENIZER).save_pretrained(made / "models" / "tiny")
     return made
 
 

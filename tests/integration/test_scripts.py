@@ -417,12 +417,12 @@ def test_the_model_that_comes_with_the_package_is_copied(installed: Path) -> Non
     assert calls(installed)[1] == "model tiny --out models/tiny"
 
 
-def test_seed_gives_another_model_and_another_run_on_the_same_tasks(installed: Path) -> None:
+def test_seed_gives_another_run_on_the_same_tasks(installed: Path) -> None:
     done = run(installed, "scripts/quickstart.sh", "--seed", "7", "trainer.lr=1e-4")
     dataset, model, train = calls(installed)
     assert "--seed" not in dataset
-    assert "--out models/tiny-seed7 --seed 7 " in model
-    settings = "model.path=models/tiny-seed7 trainer.seed=7 name=quickstart-seed7 trainer.lr=1e-4"
+    assert "--seed" not in model
+    settings = "trainer.seed=7 name=quickstart-seed7 trainer.lr=1e-4"
     assert train == f"train recipes/quickstart.yaml {settings}"
     assert "runs/quickstart-seed7" in done.stdout
 

@@ -102,7 +102,6 @@ def test_a_command_runs_without_the_extras(folder: Path, blocked: set[str], comm
         "train recipe.yaml",
         "train recipe.yaml --dry-run",
         "recipe show recipe.yaml --composed",
-        "model tiny --out made --anew",
     ],
 )
 def test_what_needs_more_says_which_extra(folder: Path, blocked: set[str], command: str) -> None:

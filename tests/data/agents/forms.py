@@ -12,7 +12,7 @@ from aworld.config.conf import AgentConfig
 from aworld.core.agent.swarm import Swarm
 
 from aworld_train.agent import AWorldAgentLoop, get_agent_tool_env_and_servers
-from aworld_train.recipe import AgentSection
+from aworld_train.recipe.schema import AgentSection
 from aworld_train.training import AgentTrainer
 
 HERE = Path(__file__).resolve()

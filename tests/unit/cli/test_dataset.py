@@ -116,9 +116,9 @@ def test_a_file_that_fails_the_check_can_still_be_looked_at(tmp_path: Path) -> N
 
 def test_check_says_how_long_prompts_are_and_how_many_are_too_long(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from aworld_train.model import tokenizer
+    from tests.models import shipped_tokenizer
 
-    tokenizer.build().save_pretrained(tmp_path / "model")
+    shipped_tokenizer().save_pretrained(tmp_path / "model")
     run(
         "build",
         "gsm8k",

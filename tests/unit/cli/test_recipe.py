@@ -14,8 +14,8 @@ from aworld_train import recipe
 from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import AworldTrainError, DependencyMissing, ModelError, RecipeError, UsageError
-from aworld_train.model import tokenizer
 from tests.hub import hub
+from tests.models import shipped_tokenizer
 from tests.unit.doctor.world import QWEN3_8B
 
 needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -72,7 +72,7 @@ def test_a_secret_among_verls_keys_is_refused_and_not_repeated(monkeypatch: pyte
 
 @needs_verl
 def test_check_says_how_turns_of_a_model_are_read_and_continued() -> None:
-    tokenizer.build().save_pretrained("org/tiny")
+    shipped_tokenizer().save_pretrained("org/tiny")
     Path("org/tiny/config.json").write_text("{}")
     Path("org/tiny/model.safetensors").touch()
     checked = json.loads(run("check", "small.yaml", "--json").stdout)
@@ -300,7 +300,7 @@ def test_init_writes_a_recipe_that_loads_as_the_one_it_starts_from() -> None:
     assert made == {"path": "mine.yaml", "name": "mine", "extends": "gsm8k-qwen2.5-1.5b-1gpu"}
     started = recipe.read("mine.yaml").unresolved
     ready = recipe.read("gsm8k-qwen2.5-1.5b-1gpu").unresolved
-    assert recipe.differences(ready, started) == ["name"]
+    assert list(recipe.changes(ready, started)) == ["name"]
     assert "# Tasks per step." in Path("mine.yaml").read_text()
     head, _, schema = Path("mine.yaml").read_text().splitlines()[0].partition("=")
     assert head == "# yaml-language-server: $schema"

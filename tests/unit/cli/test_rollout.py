@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from aworld_train.cli.rollout import _coloured, _shortened
-from aworld_train.model import tokenizer as tiny_tokenizer
+from tests.models import shipped_tokenizer
 
-TOKENIZER = tiny_tokenizer.build()
+TOKENIZER = shipped_tokenizer()
 
 
 def row(prompt: str, parts: list[str]) -> SimpleNamespace:

@@ -74,7 +74,7 @@ def test_a_checkpoint_is_described(run_folder: Path) -> None:
         "fault": None,
         "model": str(model_of(run_folder)),
         "dtype": "float32",
-        "parameters": 310784,
+        "parameters": 344448,
         "accuracy": 0.75,
         "steps": [0, 1, 2],
     }
@@ -106,11 +106,12 @@ def test_a_model_is_exported_whole_and_was_loaded(run_folder: Path, tmp_path: Pa
         str(target),
         2,
         "bfloat16",
-        310784,
+        344448,
     )
     assert said["bytes"] == sum(file.stat().st_size for file in target.iterdir())
-    assert said["proof"]["class"] == "Qwen3ForCausalLM"
-    assert 0 < said["proof"]["max_difference"] < 0.02 * said["proof"]["max_logit"]
+    assert said["proof"]["class"] == "LlamaForCausalLM"
+    # By rounding to eight bits alone, which heads that look sharply back feel; the weights are checked by the command.
+    assert 0 < said["proof"]["max_difference"] < 0.1 * said["proof"]["max_logit"]
     shipped = {file.name for file in SHIPPED.iterdir()}
     assert {file.name for file in target.iterdir()} == {*shipped, "README.md"}
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):

@@ -166,7 +166,6 @@ INPUTS = [
     ("model tiny", 2, "--out"),
     ("model tiny --out full", 2, "full"),
     ("model tiny --out table.csv", 2, "table.csv"),
-    ("model tiny --out m --train nowhere.parquet", 2, "nowhere.parquet"),
     ("model tiny --out /proc/m", 2, "/proc"),
     ("recipe show recip.yaml", 2, "Did you mean 'recipe.yaml'?"),
     ("recipe show recipe.yaml --diff --composed", 2, "Give one"),

@@ -56,7 +56,6 @@ ELSEWHERE = (
     (r"dataset build hf .*", "the hub", "tests/unit/dataset/sources/test_hf.py"),
     (r"dataset synthesize .*", "a language model", "tests/integration/test_synthesize.py"),
     (r"dataset check .*Qwen3-4B.*", "a large model", "tests/unit/dataset/test_check.py"),
-    (r"model tiny .*--train.*", "a minute of training", "tests/e2e/test_tiny_model.py"),
     (r"recipe check .*--online", "the hub", "tests/unit/cli/test_recipe.py"),
     (r"doctor.* --engine", "a model", "tests/integration/test_doctor_engine.py"),
     (r"doctor.*", "an answer that depends on the machine", "tests/unit/doctor/test_planted_faults.py"),

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from aworld_train.env import check_tools, health_url, probe
+from aworld_train.env import examine, health_url, probe
 from aworld_train.errors import EnvironmentFailure
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -61,14 +61,14 @@ def test_health_is_asked_for_beside_the_mcp_endpoint() -> None:
 
 def test_a_token_that_is_refused_is_said_to_be() -> None:
     with answering(401) as url, pytest.raises(EnvironmentFailure, match=r"refuses the token \(401\)"):
-        check_tools(url, "wrong")
+        examine(url, "wrong", {}, 30.0)
 
 
 def test_tools_nobody_serves_are_an_error_in_one_line() -> None:
     with pytest.raises(
         EnvironmentFailure, match=r"http://127\.0\.0\.1:1/mcp cannot be used: ConnectError"
     ) as caught:
-        check_tools("http://127.0.0.1:1/mcp", "t")
+        examine("http://127.0.0.1:1/mcp", "t", {}, 30.0)
     assert "\n" not in caught.value.message
 
 
@@ -76,4 +76,4 @@ def test_tools_that_keep_silent_are_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
         with pytest.raises(EnvironmentFailure, match="no answer within 0 s"):
-            check_tools(url, "t", 0.3)
+            examine(url, "t", {}, 0.3)

@@ -12,7 +12,7 @@ from aworld_train.cli import console
 from aworld_train.cli.console import out
 from aworld_train.cli.eval_compare import compare as compare_command
 from aworld_train.errors import UsageError
-from aworld_train.evaluation.comparing import compare_evaluations
+from aworld_train.evaluation.comparing import compare_evaluations, summary_of
 from aworld_train.evaluation.comparison import compare, holm
 from aworld_train.evaluation.results import open_evaluation
 from tests.evaluations import make_evaluation
@@ -137,3 +137,23 @@ def test_each_evaluation_says_what_was_measured_on_one_whole_line(
     summaries = json.loads(run(tmp_path, name, "known", "--json").stdout)
     assert summaries["first"]["subject"] == checkpoint
     assert summaries["comparisons"][0]["subject"] == "agent oracle"
+
+
+def test_the_accuracies_of_each_label_are_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out, "_width", 200)
+    for name, right in (("a", 20), ("b", 30), ("c", 40)):
+        make(tmp_path, name, right)
+    done = run(tmp_path, "a", "b", "c")
+    groups = [summary_of(open_evaluation(name, tmp_path)).groups["level"] for name in "abc"]
+    lines = done.stdout.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.split()[:1] == ["level"])
+    assert lines[begin].split() == ["level", "a", "b", "c"]
+    for line, level in zip(lines[begin + 1 :], groups[0], strict=False):
+        accuracies = [group[level].accuracy or 0.0 for group in groups]
+        assert line.split()[0] == level
+        assert [cell for cell in line.split() if cell.endswith("%")] == [f"{each:.1%}" for each in accuracies]
+    assert "won" not in done.stdout.partition("\n")[2]
+    summaries = json.loads(run(tmp_path, "a", "b", "--json").stdout)
+    assert summaries["comparisons"][0]["groups"]["level"]["1"]["n"] == groups[1]["1"].n

@@ -306,7 +306,7 @@ def test_a_node_answers_only_in_the_folder_that_the_head_has_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aworld_train.launch.cluster_nodes._VISIBLE_SECONDS", 0.0)
-    check = _node_check(str(tmp_path), "0011")
+    check = _node_check(str(tmp_path), "reach-0011", "0011")
     assert "does not see the file reach-0011" in check("node")
     (tmp_path / "reach-0011").write_text("0011")
     assert check("node") == ""

@@ -14,8 +14,8 @@ from aworld_train.errors import EnvironmentFailure, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
 from aworld_train.launch.job import RECIPE, job_command, job_recipe
-from aworld_train.launch.record import LaunchRecord
-from aworld_train.recipe import differences, read
+from aworld_train.launch.record import LaunchRecord, write_record
+from aworld_train.recipe import changes, read
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.run_folder import check_run_folder, open_run_folder
 from aworld_train.training.summary import RunSummary
@@ -47,7 +47,7 @@ class Scheduler:
 
 def submitted(run_dir: Path) -> LaunchRecord:
     record = LaunchRecord("slurm", "12", "cluster", "launch/job-12.log", details={"nodes": 2})
-    launch.write_record(run_dir, record)
+    write_record(run_dir, record)
     return record
 
 
@@ -93,7 +93,7 @@ def test_the_recipe_of_a_job_is_the_whole_recipe_without_values_of_variables(
     write_files(tmp_path, job_recipe(loaded))
     file = tmp_path / RECIPE
     assert "s3cret" not in file.read_text()
-    assert not differences(read(file).unresolved, loaded.unresolved)
+    assert not changes(read(file).unresolved, loaded.unresolved)
     command = job_command(file, tmp_path.parent, "slurm", resume=True)
     assert command[-5:] == ["--runs", str(tmp_path.parent), "--launcher", "slurm", "--resume"]
 

@@ -6,8 +6,9 @@ import pytest
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.checks import missing_for_training
+from aworld_train.recipe.checks import episodes_per_update, missing_for_training
 from aworld_train.recipe.faults import Check
+from aworld_train.recipe.schema import CassetteMode, CassetteSection
 
 
 def refusal(*overrides: str) -> str:
@@ -119,8 +120,8 @@ def test_an_environment_is_started_or_used_but_not_both() -> None:
 def test_a_cassette_needs_a_file(mode: str) -> None:
     assert f"`env.cassette.mode` is {mode}, which needs a file" in refusal(f"env.cassette.mode={mode}")
     loaded = recipe.load({}, [f"env.cassette.mode={mode}", "env.cassette.path=calls.jsonl"])
-    assert loaded.env.cassette.mode is recipe.CassetteMode(mode)
-    assert recipe.load({}, ["env.cassette.mode=off"]).env.cassette == recipe.CassetteSection()
+    assert loaded.env.cassette.mode is CassetteMode(mode)
+    assert recipe.load({}, ["env.cassette.mode=off"]).env.cassette == CassetteSection()
 
 
 @pytest.mark.parametrize("rule", ["5", "{}", "{ignor: [now]}", "{ignore: now}", "{ignore: [5]}", "[now]"])
@@ -348,7 +349,7 @@ def test_ranks_that_share_sequences_take_one_part_of_a_batch() -> None:
         "trainer.microbatch_size=3",
         "rollout.n=3",
     ]
-    assert recipe.episodes_per_update(recipe.load({}, shared)) == 3
+    assert episodes_per_update(recipe.load({}, shared)) == 3
     assert "must be a multiple of the 4 ranks" in refusal(*shared, "trainer.sequence_parallel=1")
 
 

@@ -90,7 +90,7 @@ def test_a_recipe_in_memory_keeps_its_references() -> None:
     again = recipe.read(loaded)
     assert again.recipe == loaded
     assert SECRET not in json.dumps(again.unresolved)
-    assert SECRET not in recipe.to_yaml(loaded)
+    assert SECRET not in recipe.dump(recipe.to_source(loaded))
     for copied in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
         assert copied == loaded
         assert to_source(copied)["agent"]["system_prompt"] == "${oc.env:KEY}"

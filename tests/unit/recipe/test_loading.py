@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
-from aworld_train.recipe import Engine, Recipe
-from aworld_train.recipe.schema import Egress
+from aworld_train.recipe import Recipe
+from aworld_train.recipe.schema import Egress, Engine
 
 
 @pytest.fixture(autouse=True)

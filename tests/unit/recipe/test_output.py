@@ -6,10 +6,11 @@ from typing import Any, get_type_hints
 
 from aworld_train import recipe
 from aworld_train.recipe import Recipe
+from aworld_train.recipe.output import to_dict
 
 
 def test_plain_data_holds_no_enum_and_no_extends() -> None:
-    data = recipe.to_dict(Recipe())
+    data = to_dict(Recipe())
     assert data["rollout"]["engine"] == "transformers"
     assert "extends" not in data
 
@@ -38,21 +39,23 @@ def test_text_that_yaml_would_misread_survives_a_file(tmp_path: Path) -> None:
         stored = tmp_path / "recipe.yaml"
         original = Recipe(raw={"a": "1e-6"})
         original.agent.system_prompt = text
-        stored.write_text(recipe.to_yaml(original), encoding="utf-8")
+        stored.write_text(recipe.dump(recipe.to_source(original)), encoding="utf-8")
         assert recipe.load(stored) == original
 
 
 def test_long_text_is_stored_as_a_readable_block() -> None:
     original = Recipe()
     original.agent.system_prompt = "You are helpful.\nAnswer briefly.\n"
-    assert "system_prompt: |\n    You are helpful.\n    Answer briefly.\n" in recipe.to_yaml(original)
+    assert "system_prompt: |\n    You are helpful.\n    Answer briefly.\n" in recipe.dump(
+        recipe.to_source(original)
+    )
 
 
 def test_the_digest_sees_values_and_not_the_order_of_keys() -> None:
     one = recipe.load({"trainer": {"steps": 3, "seed": 1}})
     same = recipe.load({"trainer": {"seed": 1, "steps": 3}})
     other = recipe.load({"trainer": {"seed": 1, "steps": 4}})
-    assert recipe.digest(one) == recipe.digest(same) == recipe.digest(recipe.to_dict(one))
+    assert recipe.digest(one) == recipe.digest(same) == recipe.digest(to_dict(one))
     assert recipe.digest(one) != recipe.digest(other)
 
 
@@ -64,9 +67,9 @@ def test_differences_are_dotted_keys() -> None:
         "env": {"servers": ["b"]},
         "verl": {"x": {"y": 1}},
     }
-    assert recipe.differences(old, new) == ["env.servers", "trainer.steps", "verl", "verl.x.y"]
-    assert recipe.differences(old, old) == []
-    assert recipe.differences({"a": True}, {"a": 1}) == ["a"]
+    assert sorted(recipe.changes(old, new)) == ["env.servers", "trainer.steps", "verl", "verl.x.y"]
+    assert recipe.changes(old, old) == {}
+    assert list(recipe.changes({"a": True}, {"a": 1})) == ["a"]
 
 
 def test_only_secrets_are_masked() -> None:

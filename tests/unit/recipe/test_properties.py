@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
-from aworld_train.recipe import CassetteMode, CassetteSection, Engine, EnvBackend, Recipe
 from aworld_train.recipe.keys import known_keys
+from aworld_train.recipe.schema import CassetteMode, CassetteSection, Engine, EnvBackend, Recipe
 from tests.properties import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -76,7 +76,7 @@ def loaded_from_text(text: str, *overrides: str) -> Recipe:
 @examples(25)
 @given(recipes())
 def test_a_recipe_survives_its_own_yaml(made: Recipe) -> None:
-    assert loaded_from_text(recipe.to_yaml(made)) == made
+    assert loaded_from_text(recipe.dump(recipe.to_source(made))) == made
     assert recipe.load(made) == made
     assert recipe.read(made).unresolved == recipe.read(recipe.read(made).unresolved).unresolved
 

@@ -9,6 +9,7 @@ import pytest
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.locate import shipped_folder
 from aworld_train.training.recipe_checks import recipe_checks
 from tests import wrong_recipes
 from tests.locations import REPOSITORY
@@ -44,7 +45,7 @@ def test_a_wrong_recipe_is_refused_with_all_of_its_problems(file: Path) -> None:
     Path(file.name).write_text(wrong.text)
     with pytest.raises(RecipeError) as caught:
         recipe.load(file.name, wrong.overrides, also=recipe_checks())
-    folder = recipe.shipped_folder()
+    folder = shipped_folder()
     assert folder is not None
     problems = problems_in(str(caught.value), file.name, folder)
     assert agree(wrong.problems, problems), problems

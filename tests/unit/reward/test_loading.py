@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import RewardError
-from aworld_train.reward import load_reward
+from aworld_train.reward.loading import load_reward
 
 OWN = "def own(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.5\n"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import yaml
 
-from aworld_train.model.tokenizer import build
 from aworld_train.training.recorded_run import open_run
 from aworld_train.view.token_texts import token_texts
+from tests.models import shipped_tokenizer
 from tests.run_folders import make_run
 
 
@@ -18,7 +18,7 @@ def run_with_model(folder: Path, model: object) -> Path:
 
 
 def test_the_texts_of_tokens_are_those_of_the_runs_tokenizer(tmp_path: Path) -> None:
-    tokenizer = build()
+    tokenizer = shipped_tokenizer()
     tokenizer.save_pretrained(tmp_path / "model")
     run_with_model(tmp_path, {"path": str(tmp_path / "model")})
     ids = tokenizer.encode("<tool_call>17 * 4 <script>")
