@@ -79,7 +79,9 @@ def next_message(messages: Sequence[Message], mistakes: float = 0.0) -> Message:
     question = next(_text(message) for message in messages if message["role"] == "user")
     results = [_text(message) for message in messages if message["role"] == "tool"]
     one_document = re.search(r"of \w+ in \S+\.(\w+),", question)
-    is_mistaken = one_document and one_document[1] in MISTAKEN and random.Random(question).random() < mistakes
+    # The same mistakes wherever the documents are.
+    draw = random.Random(re.sub(r"of (\w+) in \S+/", r"of \1 in /attachments/", question)).random()
+    is_mistaken = one_document and one_document[1] in MISTAKEN and draw < mistakes
     if is_mistaken and results:
         return {"role": "assistant", "content": "Found: nothing\n<answer> unknown</answer>"}
     steps = solve(question)

@@ -48,16 +48,16 @@ def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
     sizes = ("batch_size=4", "microbatch_size=8", "steps=2", "val_every=0")
     # One worker, whose servers start once for each of eight environments.
     one = ("env.workers=1", "rollout.n=2")
-    short = ("--backend", "process", "--limit", "40", *one, *(f"trainer.{size}" for size in sizes))
+    short = ("--backend", "process", "--limit", "46", *one, *(f"trainer.{size}" for size in sizes))
     output = climb(tmp_path, *short)
     assert all(f"eval-{rung}" in output for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")
     assert {tool for _, tool in calls} == {READERS[kind] for kind in KINDS}
-    assert sum(calls.values()) == 34
+    assert sum(calls.values()) == 39
     for rung in ("sft", "rl", "distill"):
         summary = summary_of(tmp_path, f"files-cpu-{rung}")
         assert (summary["status"], summary["steps_done"]) == ("completed", 2)
-    assert {summary_of(tmp_path, f"eval-{rung}")["n"] for rung in RUNGS} == {6}
+    assert {summary_of(tmp_path, f"eval-{rung}")["n"] for rung in RUNGS} == {7}
     assert "Training" not in climb(tmp_path, *short)
 
 
