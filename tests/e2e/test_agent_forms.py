@@ -77,7 +77,7 @@ def test_an_agent_is_trained_in_every_form(
         {"solver", "checker"} if form == "swarm" else {"solver"}
     )
     # In a swarm only the named agent is trained: the checker's conversation gives no training row.
-    assert {line["rows"] for line in episodes if line["outcome"] == "answered"} == {1}
+    assert {line["rows"] for line in episodes} == {1}
     secrets = [tools.token.encode(), b"sk-of-the-user-1234"]
     files = [file for file in runs.rglob("*") if file.is_file()]
     assert files and not [file for file in files if any(secret in file.read_bytes() for secret in secrets)]

@@ -139,7 +139,8 @@ def ask_for_samplers(workspace: Workspace, run: Run, number: int) -> None:
 
 
 def test_samplers_come_and_go_or_are_killed_and_a_killed_driver_loses_nothing(workspace: Workspace) -> None:
-    run = Run(workspace, "killed-sampler", "separate_async", steps := 16)
+    # More than are needed: samplers must have come and gone before the last one.
+    run = Run(workspace, "killed-sampler", "separate_async", steps := 28)
     run.start()
     processes = run.wait_for_step(1)
     run.kill("the engine", processes)
