@@ -352,6 +352,8 @@ def test_hidden_states_and_one_layer_are_what_torch_holds(family: str) -> None:
     """In bf16 as on GPUs, by torch's own account of a pass forwards and backwards with checkpoints of layers."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
+    tokens = 256
+
     def held(layers: int) -> int:
         config = AutoConfig.for_model(
             family,
@@ -367,7 +369,7 @@ def test_hidden_states_and_one_layer_are_what_torch_holds(family: str) -> None:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
         model.train()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        rows = torch.randint(0, 64, (1, 1024))
+        rows = torch.randint(0, 64, (1, tokens))
 
         def there_and_back() -> None:
             model.model(input_ids=rows, use_cache=False).last_hidden_state.sum().backward()
@@ -381,7 +383,6 @@ def test_hidden_states_and_one_layer_are_what_torch_holds(family: str) -> None:
         return sum(size for kind, size in peak.items() if getattr(kind, "name", "") in ("ACT", "TEMP"))
 
     model = Shape(6, 128, 128, 64, 512, 64, is_tied=True)
-    tokens = 1024
     of_layers = (held(6) - held(2)) / 4
     assert of_layers == pytest.approx(2 * tokens * model.hidden, rel=0.1)
     one_layer = held(2) - 2 * of_layers
