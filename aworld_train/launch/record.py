@@ -4,7 +4,6 @@ import json
 import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
@@ -20,7 +19,6 @@ class LaunchRecord:
     address: str = ""
     log: str = ""
     submitted: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-    details: dict[str, Any] = field(default_factory=dict)
 
 
 def record_file(run_dir: Path) -> Path:

@@ -171,7 +171,6 @@ def test_a_job_that_the_cluster_does_not_know_cannot_be_stopped(cluster: RayClus
         "address": cluster.address,
         "log": "",
         "submitted": "",
-        "details": {},
     }
     (tmp_path / "launch.json").write_text(json.dumps(record))
     assert read_record(tmp_path) is not None

@@ -46,7 +46,7 @@ class Scheduler:
 
 
 def submitted(run_dir: Path) -> LaunchRecord:
-    record = LaunchRecord("slurm", "12", "cluster", "launch/job-12.log", details={"nodes": 2})
+    record = LaunchRecord("slurm", "12", "cluster", "launch/job-12.log")
     write_record(run_dir, record)
     return record
 
