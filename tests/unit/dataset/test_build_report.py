@@ -15,6 +15,7 @@ from aworld_train.dataset import BuildPlan, PlannedSource, build, carry_out
 from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.errors import DatasetError
+from tests.properties import examples
 
 LONG = (
     "which of the many jars on the highest shelf of the old shop, behind the counter where the old baker keeps his "
@@ -46,7 +47,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("jsonl", folder / "out", files=[folder / "known.jsonl"], splits={"test": 1}).out
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=FILES,
     with_arithmetic=st.booleans(),

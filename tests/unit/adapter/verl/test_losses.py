@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import TensorDict
@@ -30,6 +30,7 @@ from aworld_train.adapter.verl.mini_batches import arrange
 from aworld_train.adapter.verl.trainer import EpisodeTrainer
 from aworld_train.recipe.presets import MINIRL
 from aworld_train.recipe.schema import Preset
+from tests.properties import examples
 from tests.unit.adapter.verl.test_advantages import reference
 
 STEP, LONGEST, DECAY = 6, 64, 0.7
@@ -285,7 +286,7 @@ batches = st.lists(episodes | episodes.map(masked), min_size=2, max_size=8)
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=30)
+@examples(40)
 @given(
     made=batches,
     parts=st.lists(st.integers(0, 2), min_size=1, max_size=5),
