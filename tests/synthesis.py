@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from aworld_train.dataset import build
+from tests import warm
 from tests.openai_stub import Message, OpenAIStub, RecordedRequest, calls, says, text_of
 
 CONCURRENCY = 2
@@ -154,22 +153,15 @@ def start(
     *arguments: str,
     seeds: str = "seeds.txt",
     against: str | None = "published",
-) -> "subprocess.Popen[str]":
+) -> warm.Started:
     command = f"dataset synthesize recipe.yaml --seeds {seeds} --out data/{name} --name {name} --json"
     endpoint = ["--model-url", stub.url(), "--model", "mock"]
     left_out = ["--against", against] if against else []
-    return subprocess.Popen(
-        [sys.executable, "-m", "aworld_train", *command.split(), *endpoint, *left_out, *arguments],
-        cwd=folder,
-        env=dict(os.environ),
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    whole = ("-m", "aworld_train", *command.split(), *endpoint, *left_out, *arguments)
+    return warm.Started(*whole, cwd=folder, env=os.environ)
 
 
-def finish(process: "subprocess.Popen[str]", code: int = 0) -> dict[str, Any]:
+def finish(process: warm.Started, code: int = 0) -> dict[str, Any]:
     """The object that the command prints, an error included."""
     output, errors = process.communicate(timeout=900)
     assert process.returncode == code, errors

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from functools import partial
@@ -14,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import check_file
+from tests import warm
 from tests.openai_stub import Message, OpenAIStub, RecordedRequest, calls, says, text_of
 from tests.synthesis import CASES, CONCURRENCY, SEEDS, SynthesisModel, finish, make_folder, start
 
@@ -76,14 +75,7 @@ def test_each_stage_asks_what_it_needs(whole: dict[str, Any]) -> None:
 def test_the_solvers_episodes_are_in_the_store(folder: Path, whole: dict[str, Any]) -> None:
     solver = Path(whole["report"]["solver_episodes"])
     command = ["runs", "episodes", str(solver), "--where", "reward=1", "--json"]
-    listed = subprocess.run(
-        [sys.executable, "-m", "aworld_train", *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    listed = warm.run("-m", "aworld_train", *command, cwd=folder, timeout=300, check=True)
     episodes = json.loads(listed.stdout)["episodes"]
     assert len(episodes) == 2 + 3 + 4 + 2  # kept, fine, easy, known
     assert all(episode["tool_calls"] == 1 for episode in episodes)
