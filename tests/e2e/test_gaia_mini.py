@@ -20,13 +20,20 @@ KINDS = ("csv", "docx", "epub", "html", "pdf", "pptx")
 RUNGS = ("base", "sft", "rl", "distill")
 
 
-def climb(folder: Path, *arguments: str) -> str:
+def climb(folder: Path, *arguments: str, **variables: str) -> str:
     """What the script says; its data, models and runs are in the folder."""
     command = ["scripts/gaia-mini.sh", "--out", str(folder), *arguments]
-    environment = {**os.environ, "NO_COLOR": "1"}
+    environment = {**os.environ, "NO_COLOR": "1", **variables}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
     return done.stdout + done.stderr
+
+
+def forked() -> dict[str, str]:
+    """A function for bash in place of aworld-train, which runs in a fork of an interpreter that has its imports."""
+    programs, verl = warm.stand_in(warm.PROGRAMS), warm.stand_in(warm.VERL)
+    choice = f"local python={programs}; [[ $1 != eval ]] || python={verl}"
+    return {"BASH_FUNC_aworld-train%%": f'() {{ {choice}; "$python" -m aworld_train "$@"; }}'}
 
 
 def summary_of(folder: Path, name: str) -> dict[str, Any]:
@@ -49,7 +56,7 @@ def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
     # One worker, whose servers start once for each of eight environments.
     one = ("env.workers=1", "rollout.n=2")
     short = ("--backend", "process", "--limit", "46", *one, *(f"trainer.{size}" for size in sizes))
-    output = climb(tmp_path, *short)
+    output = climb(tmp_path, *short, **forked())
     assert all(f"eval-{rung}" in output for rung in RUNGS)
     calls = called_tools(tmp_path / "transcripts.jsonl")
     assert {tool for _, tool in calls} == {READERS[kind] for kind in KINDS}
@@ -58,7 +65,7 @@ def test_every_rung_is_climbed_and_none_twice(tmp_path: Path) -> None:
         summary = summary_of(tmp_path, f"files-cpu-{rung}")
         assert (summary["status"], summary["steps_done"]) == ("completed", 2)
     assert {summary_of(tmp_path, f"eval-{rung}")["n"] for rung in RUNGS} == {7}
-    assert "Training" not in climb(tmp_path, *short)
+    assert "Training" not in climb(tmp_path, *short, **forked())
 
 
 @pytest.mark.slow
