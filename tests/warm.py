@@ -33,7 +33,7 @@ PROGRAMS, VERL, LIBRARIES, TOKENIZERS = "programs", "verl", "libraries", "tokeni
 _COMMAND_LINE = """
     aworld_train.cli.main aworld_train.cli.train aworld_train.adapter.verl.framework
     aworld_train.adapter.episodes.play_single aworld_train.training.agent_trainer aworld_train.training.run
-    aworld_train.dataset.builder aworld_train.env aworld_train.launch aworld_train.store.making_tables
+    aworld_train.dataset.builder aworld_train.env aworld_train.launch aworld_train.store.tables
     aiohttp.web anyio._backends._asyncio httpcore httpx jinja2.sandbox sqlite3 uvicorn
     matplotlib.backends.backend_agg matplotlib.figure pyarrow.compute pyarrow.parquet
     mcp.client.streamable_http mcp.server.fastmcp mcp.server.streamable_http_manager

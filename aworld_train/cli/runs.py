@@ -253,7 +253,7 @@ def samplers(
     New ones get the weights that were delivered last; the turns of those that end continue on the others. A run that is
     resumed has `rollout.samplers` again.
     """
-    from aworld_train.training.samplers_request import ask_for_samplers
+    from aworld_train.training.run_requests import ask_for_samplers
 
     folder = ask_for_samplers(run, number, runs)
     if as_json:

@@ -22,7 +22,6 @@ from sqlalchemy.exc import (
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
-from aworld_train.store.making_tables import make_tables
 from aworld_train.store.store_location import StoreLocation
 
 _BUSY_SECONDS = 30.0
@@ -91,11 +90,11 @@ class Database:
     def _prepare(self) -> None:
         with self.engine.connect() as connection:
             if self.is_sqlite:
-                make_tables(connection)
+                tables.make_tables(connection)
             else:
                 connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})"))
                 try:
-                    make_tables(connection)
+                    tables.make_tables(connection)
                 finally:
                     connection.rollback()
                     connection.execute(sqlalchemy.text(f"SELECT pg_advisory_unlock({_SCHEMA_LOCK})"))

@@ -1,8 +1,10 @@
-"""The tables of the store, which ``database.make_tables`` makes.
+"""The tables of the store. Columns of figures that a later version of the package has are added to older ones.
 
 Figures that people filter by are columns. Texts and tokens are in ``contents``, one compressed value an episode; what
 episodes have in common (tasks' prompts, tools' schemas, images) is in ``blobs``, once.
 """
+
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -19,9 +21,17 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    inspect,
+    select,
 )
+from sqlalchemy.engine import Connection
+from sqlalchemy.schema import CreateColumn
 
 from aworld_train.episode.figures import COLUMNS, FIGURES
+from aworld_train.errors import UsageError
+
+VERSION = "0007"
+"""Of the tables, but for columns of figures; another one when a change would make older databases unreadable."""
 
 metadata = MetaData()
 _TYPES = {int: Integer, float: Float, str: String, dict: JSON}
@@ -183,3 +193,40 @@ rows = Table(
     Column("advantages", LargeBinary),
     Index("rows_by_position", "trained_step", "position"),
 )
+
+_VERSIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""Alembic's form, which tools for databases know."""
+
+
+def make_tables(connection: Connection) -> None:
+    """Raises UsageError for a database with tables of another version."""
+    version = version_of(connection)
+    if version not in (None, VERSION):
+        raise UsageError(
+            f"The store was made by {'a newer' if version > VERSION else 'an older'} aworld-train: its tables have "
+            f"version {version}, this one's {VERSION}. Read it with that version of the package."
+        )
+    if version is None or _missing_columns(connection):
+        connection.rollback()
+        if connection.dialect.name == "sqlite":  # another process may be doing it too
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if version_of(connection) is None:
+            metadata.create_all(connection)
+            _VERSIONS.create(connection)
+            connection.execute(_VERSIONS.insert().values(version_num=VERSION))
+        for column in _missing_columns(connection):
+            definition = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {episodes.name} ADD COLUMN {definition}")
+    connection.commit()
+
+
+def _missing_columns(connection: Connection) -> list[Column[Any]]:
+    names = {column["name"] for column in inspect(connection).get_columns(episodes.name)}
+    return [episodes.c[name] for name in COLUMNS if name not in names]
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of a database's tables; None for an empty one."""
+    if not inspect(connection).has_table(_VERSIONS.name):
+        return None
+    return connection.execute(select(_VERSIONS.c.version_num)).scalar_one_or_none()

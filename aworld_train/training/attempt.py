@@ -16,10 +16,10 @@ from aworld_train.training.progress import Progress
 from aworld_train.training.prompt_check import PromptCheck
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_metrics import METRICS_LOG, RunMetrics
+from aworld_train.training.run_requests import StopRequest, early_stop_reason
 from aworld_train.training.run_status import RunStatus, trainer_work
 from aworld_train.training.run_store import RunStore
 from aworld_train.training.start import run_plan
-from aworld_train.training.stop_request import StopRequest, early_stop_reason
 from aworld_train.training.summary import RunSummary
 from aworld_train.training.watchdog import StallWatch
 

@@ -32,7 +32,7 @@ from aworld_train.training.progress import Progress
 from aworld_train.training.provenance import resume_command
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_models import MODEL_FROM, RunModel
-from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.run_requests import StopRequest
 from aworld_train.training.summary import RunSummary
 
 _FIRST_SECONDS, _MAX_SECONDS = 5.0, 300.0

@@ -23,7 +23,6 @@ from aworld_train.rollout.model_gateway import (
     chat,
     completions,
     fields,
-    models,
     responses,
 )
 from aworld_train.rollout.model_gateway.address import Target
@@ -306,7 +305,25 @@ def _about_models(request: web.BaseRequest, target: Target, session: ModelGatewa
     if endpoint != "models" or request.method not in ("GET", "HEAD"):
         request_line = f"{request.method} {request.rel_url.raw_path}"[:200].replace(session.key, "<key>")
         raise RequestRefused(f"{request_line} is not served; {_SERVED} are", status=404, code="not_found")
-    return models.entry(unquote(name), session.model) if name else models.listing(session.model)
+    return models(unquote(name), session.model)
+
+
+def models(name: str, model: str) -> Json:
+    """The one model, or a list of it without a ``name``, as the clients of OpenAI and Anthropic both read it."""
+    if name and name != model:
+        raise RequestRefused(f"unknown model {name!r}, only {model!r}", status=404, code="model_not_found")
+    entry: Json = {
+        "id": model,
+        "object": "model",
+        "created": 0,
+        "owned_by": "aworld-train",
+        "type": "model",
+        "display_name": model,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+    if name:
+        return entry
+    return {"object": "list", "data": [entry], "has_more": False, "first_id": model, "last_id": model}
 
 
 def _request(

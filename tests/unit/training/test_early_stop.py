@@ -2,7 +2,7 @@
 
 import pytest
 
-from aworld_train.training.stop_request import early_stop_reason
+from aworld_train.training.run_requests import early_stop_reason
 
 ACCURACIES = {0: 0.2, 5: 0.6, 10: 0.6, 15: 0.5}
 

@@ -11,7 +11,7 @@ from aworld_train.errors import TransientFailure
 from aworld_train.training import run
 from aworld_train.training.progress import Progress
 from aworld_train.training.run import Restarts
-from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.run_requests import StopRequest
 
 FAILURE = TransientFailure("A node was lost.")
 

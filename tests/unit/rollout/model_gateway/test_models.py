@@ -3,7 +3,7 @@
 import pytest
 
 from aworld_train.rollout.messages import RequestRefused
-from aworld_train.rollout.model_gateway.models import entry, listing
+from aworld_train.rollout.model_gateway.app import models
 
 ENTRY = {
     **{"id": "m", "object": "model", "created": 0, "owned_by": "aworld-train"},
@@ -12,11 +12,11 @@ ENTRY = {
 
 
 def test_the_one_model_is_listed_and_no_other_is_found() -> None:
-    assert listing("m") == {
+    assert models("", "m") == {
         **{"object": "list", "data": [ENTRY], "has_more": False},
         **{"first_id": "m", "last_id": "m"},
     }
-    assert entry("m", "m") == ENTRY
+    assert models("m", "m") == ENTRY
     with pytest.raises(RequestRefused, match=r"^unknown model 'x', only 'm'$") as caught:
-        entry("x", "m")
+        models("x", "m")
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from aworld_train.adapter.base import SAVE_REQUEST
-from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.run_requests import StopRequest
 
 
 def test_without_the_signal_a_run_goes_on(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import inspect
 
 from aworld_train.episode.figures import COLUMNS
 from aworld_train.errors import UsageError
-from aworld_train.store import making_tables, tables
+from aworld_train.store import tables
 from aworld_train.store.database import Database
 from aworld_train.store.reading import Store
 from aworld_train.store.store_location import store_location
@@ -42,12 +42,12 @@ def test_two_processes_may_make_the_tables_of_a_run_at_once(tmp_path: Path) -> N
     def make(file: Path) -> str | None:
         engine = sqlalchemy.create_engine(f"sqlite:///{file}")
         with engine.connect() as connection:
-            making_tables.make_tables(connection)
-            return making_tables.version_of(connection)
+            tables.make_tables(connection)
+            return tables.version_of(connection)
 
     for number in range(10):
         with ThreadPoolExecutor(4) as threads:
-            assert set(threads.map(make, [tmp_path / str(number)] * 4)) == {making_tables.VERSION}
+            assert set(threads.map(make, [tmp_path / str(number)] * 4)) == {tables.VERSION}
 
 
 @pytest.mark.parametrize(("version", "made_by"), [("0006", "an older"), ("9999", "a newer")])

@@ -1,5 +1,6 @@
-"""A request to save and stop: SIGUSR1, which a scheduler can send some time before it ends a job, or an early stop.
+"""What a running run is asked for: to save and stop, or another number of samplers.
 
+The run saves and stops after SIGUSR1, which a scheduler can send some time before it ends a job, and for an early stop.
 The framework writes a checkpoint after the current step, and the run ends once it has, or when the time is over. An
 early stop has time, and needs no further step if the last validated one has its checkpoint.
 """
@@ -11,8 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from aworld_train.adapter.base import SAVE_REQUEST
+from aworld_train.adapter.base import MAX_SAMPLERS, SAMPLERS_REQUEST, SAVE_REQUEST
+from aworld_train.atomic import write_text
+from aworld_train.errors import UsageError
 from aworld_train.interruptible import signal_handlers
+from aworld_train.recipe.schema import Mode, TrainerSection
+from aworld_train.training.recorded_run import open_run
+from aworld_train.training.run_files import is_in_use
 
 
 class StopRequest:
@@ -88,3 +94,23 @@ def early_stop_reason(qualities: Mapping[int, float], patience: int) -> str | No
         f"Stopped early after step {steps[-1]}: the {best_figure}, was not {beaten} "
         f"in the {later} validations since (trainer.early_stop={patience})."
     )
+
+
+def ask_for_samplers(name: str, number: int, runs: Path) -> Path:
+    """Ask a running run for another number of samplers; returns the folder of the run."""
+    if not 1 <= number <= MAX_SAMPLERS:
+        raise UsageError(f"A run can have 1 to {MAX_SAMPLERS} samplers, not {number}.")
+    run = open_run(name, runs)
+    mode = (run.recipe.get("trainer") or {}).get("mode") or TrainerSection.mode.value
+    if mode != Mode.separate_async.value:
+        raise UsageError(
+            f"The run {run.name} has trainer.mode: {mode}, whose training processes sample. Only with "
+            "separate_async are there samplers beside them."
+        )
+    if not is_in_use(run.path):
+        raise UsageError(
+            f"The run {run.name} is not running. Continue it with `train --resume`; rollout.samplers says how many "
+            "samplers it begins with."
+        )
+    write_text(run.path / SAMPLERS_REQUEST, f"{number}\n")
+    return run.path
