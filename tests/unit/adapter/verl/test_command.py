@@ -18,14 +18,14 @@ from aworld_train.user_code import load_user_code, user_variables
 from tests.locations import REPOSITORY
 
 SECONDS = 120
-LIBRARIES = ("yaml", "torch", "json")
+LIBRARIES = ("yaml", "numpy", "json")
 PROGRAM = """
 import json, os, sys
 from aworld_train.user_code import find_user_modules
 find_user_modules()
-import torch, yaml
+import numpy, yaml
 import beside
-print(json.dumps([module.__file__ for module in (torch, yaml, json, beside)]))
+print(json.dumps([module.__file__ for module in (numpy, yaml, json, beside)]))
 """
 
 
