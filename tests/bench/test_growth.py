@@ -1,6 +1,8 @@
-"""Costs that grow with the work and not with its square: of records, lists of runs, stores, exports and evaluations."""
+"""Costs that grow with the work and not with its square, of all parts that a long run or a large evaluation uses."""
 
+import asyncio
 import json
+import multiprocessing
 import random
 import subprocess
 import sys
@@ -13,11 +15,17 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
+import psutil
 import pytest
 
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import open_evaluation
+from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.model_gateway import ModelGateway
+from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
+from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.store.database import Database
 from aworld_train.store.event_files import event_files, read_events
 from aworld_train.store.export.exporting import export
@@ -31,10 +39,13 @@ from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_metrics import RunMetrics
 from aworld_train.training.summary import RunSummary
 from aworld_train.view.eval_report import update_reports, write_reports
+from tests.bench.test_gateway import StubEngine, delays, through_the_gateway
+from tests.bench.test_large_builds import BUILD
 from tests.evaluations import make_evaluation
 from tests.large_stores import make_large_run, write_step
 from tests.run_folders import make_run
 from tests.stored_runs import open_store
+from tests.word_problems import problems, write_jsonl
 
 pytestmark = pytest.mark.bench
 
@@ -54,6 +65,10 @@ MAX_LOAD_RATIO = 9.0
 TASKS = (250, 500, 1000)
 MAX_UPDATE_RATIO = 1.5
 """Of looking whether the reports are up to date, with the evaluation's figures, over reading the evaluation."""
+ROWS = (40_000, 120_000, 360_000)
+GATEWAY_EPISODES = (64, 192, 576)
+MEMORY_ROUNDS, MEMORY_EPISODES, MAX_MEMORY_RATIO = 10, 1000, 1.1
+"""Memory of the gateway's process after the last round over that after the second."""
 EPISODE = {
     "validate": False,
     "outcome": "answered",
@@ -251,3 +266,71 @@ def test_an_evaluation_grows_with_its_tasks(tmp_path: Path) -> None:
     )
     check_exponent("reports", TASKS, seconds)
     assert ratio <= MAX_UPDATE_RATIO
+
+
+def test_a_build_grows_with_its_rows(tmp_path: Path) -> None:
+    seconds = []
+    for rows in ROWS:
+        file = tmp_path / f"{rows}.jsonl"
+        write_jsonl(file, problems(rows, 0.1))
+        command = [sys.executable, "-c", BUILD, "dataset", "build", "jsonl", "--file", str(file), "-q"]
+        done = subprocess.run(
+            [*command, "--out", str(tmp_path / str(rows))], capture_output=True, text=True, check=True
+        )
+        seconds.append(float(done.stdout.split()[-1]))
+    check_exponent("a build", ROWS, seconds)
+
+
+async def play(gateway: ModelGateway, count: int) -> None:
+    """So many episodes at once, by clients in this process, with an engine that takes no time."""
+    limits = EpisodeLimits(1000, 100_000, 1_000_000, SamplingParams(1.0, 1.0, -1))
+    episodes = [TokenEpisode(StubEngine(delays(number, 0.0)), limits) for number in range(count)]
+    sessions = [gateway.open_session("model", episode.conversation) for episode in episodes]
+    addresses = [session.address() for session in sessions]
+    await asyncio.gather(
+        *(through_the_gateway(address, number, 0.0) for number, address in enumerate(addresses))
+    )
+    for session in sessions:
+        session.close()
+
+
+async def gateway_seconds(sizes: Sequence[int]) -> list[float]:
+    gateway = ModelGateway()
+    await gateway.start()
+    await play(gateway, 1)
+    seconds = []
+    for size in sizes:
+        began = time.process_time()
+        await play(gateway, size)
+        seconds.append(time.process_time() - began)
+    await gateway.stop()
+    return seconds
+
+
+def test_the_gateway_grows_with_the_episodes_at_once() -> None:
+    check_exponent("the gateway", GATEWAY_EPISODES, asyncio.run(gateway_seconds(GATEWAY_EPISODES)))
+
+
+async def gateway_memory() -> list[int]:
+    """MiB of this process after each round."""
+    gateway, memory = ModelGateway(), []
+    await gateway.start()
+    keep_pauses_short()  # as the processes do that play episodes
+    for _ in range(MEMORY_ROUNDS):
+        await play(gateway, MEMORY_EPISODES)
+        while_nobody_waits()
+        memory.append(psutil.Process().memory_info().rss >> 20)
+    await gateway.stop()
+    return memory
+
+
+def run_gateway_memory() -> list[int]:
+    return asyncio.run(gateway_memory())
+
+
+@pytest.mark.timeout(1200)
+def test_the_gateway_keeps_nothing_of_ended_rollouts() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        memory = pool.apply(run_gateway_memory)
+    print(f"the gateway after rounds of {MEMORY_EPISODES} episodes: {', '.join(map(str, memory))} MiB")
+    assert memory[-1] <= MAX_MEMORY_RATIO * memory[1]
