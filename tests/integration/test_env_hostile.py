@@ -34,9 +34,9 @@ pytestmark = [
 ]
 
 WORKERS = 4
-SESSIONS = {"directory": 500, "file of a client": 100}  # of a file, each starts a Python of its own
+SESSIONS = {"directory": part_of(800), "file of a client": 100}  # of a file, each starts a Python of its own
 AT_ONCE = 32
-WARM = 100
+WARM = 50
 NAME = "hostile"
 
 
@@ -86,7 +86,7 @@ def memory_of_gateway() -> int:
 
 async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(hostile: EnvConnection) -> None:
     before = started()
-    await impostor_rounds(server_of(hostile), shell, rounds=part_of(200), seed=0, at_once=2 * WORKERS)
+    await impostor_rounds(server_of(hostile), shell, rounds=part_of(100), seed=0, at_once=2 * WORKERS)
     assert all_ready(hostile)
     assert started() == before
 
@@ -110,8 +110,9 @@ async def test_no_verdict_on_an_answer_is_forged_by_what_agents_did(
     async with asyncio.TaskGroup() as group:
         group.create_task(impostor_rounds(server_of(hostile), shell, rounds=20, seed=2, at_once=WORKERS))
         assert await value_of("def add(a, b): return a + b") == 1.0
-        wrong = [await value_of(f"this is not even python ( {number}") for number in range(50)]
-        assert wrong == [0.0] * 50
+        rounds = part_of(80)
+        wrong = [await value_of(f"this is not even python ( {number}") for number in range(rounds)]
+        assert wrong == [0.0] * rounds
 
 
 async def test_innocent_sessions_work_among_hostile_ones(
@@ -140,9 +141,9 @@ async def test_innocent_sessions_work_among_hostile_ones(
     played += await asyncio.gather(*(play(*one) for one in numbered[WARM:]))
     assert sum(played) == attacks.count(None) > sessions / 5
     assert all_ready(hostile)
-    # 400 sessions that are kept take more than 8 MB.
+    # A session that is kept takes more than 20 kB.
     grown = await asyncio.to_thread(memory_of_gateway) - memory
-    assert grown < 4 << 20, f"the gateway grew by {grown >> 10} KB"
+    assert grown < (sessions - WARM) * 10_000, f"the gateway grew by {grown >> 10} KB"
     assert started() == before, "a worker had to be started anew"
 
 
