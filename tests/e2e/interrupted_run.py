@@ -1,4 +1,4 @@
-"""A run that was interrupted, killed twice, and went on to its end: made once, and read by many tests.
+"""A run that was interrupted, then killed, and continued to its end: made once, and read by many tests.
 
 Its agent writes down what the engine gave, and three trackers record it; the trackers' variables are its own.
 """
@@ -25,7 +25,7 @@ from tests.e2e.conftest import (
 )
 from tests.terminal import Terminal
 
-NAME, STEPS = "interrupted", 6
+NAME, STEPS = "interrupted", 5
 DRIVER = "aworld_train.adapter.verl.main"
 KEY = "5ec2e7" * 6 + "5ec2"
 """Looks like a key of W&B's, and is none."""
@@ -50,7 +50,7 @@ COMMAND = [
 
 
 def interrupted_run(workspace: Workspace) -> dict[str, Any]:
-    """What was seen of each start, by its name: ``screen``, ``killed``, ``command-killed`` and ``end``."""
+    """What was seen of each start, by its name: ``screen``, ``killed`` and ``end``."""
     # Made in the home that there is.
     (packages,) = mlflow_python().parents[1].glob("lib/python*/site-packages")
 
@@ -61,10 +61,9 @@ def interrupted_run(workspace: Workspace) -> dict[str, Any]:
             patch.setenv("HOME", str(home(workspace)))
             home(workspace).mkdir()
             seen = {"screen": _interrupted(workspace, packages), "killed": _killed(workspace, packages)}
-            # The key is there from the third start on.
+            # The key is there in the third start.
             patch.setenv("WANDB_API_KEY", KEY)
             patch.setenv("WANDB_MODE", "offline")
-            seen["command-killed"] = _command_killed(workspace, packages)
             seen["end"] = _to_its_end(workspace, packages)
             return seen
 
@@ -74,12 +73,6 @@ def interrupted_run(workspace: Workspace) -> dict[str, Any]:
 def home(workspace: Workspace) -> Path:
     """The home of the run's user, without any login."""
     return workspace.path / "home"
-
-
-def _steps(workspace: Workspace) -> int:
-    """The last step that was recorded; -1 before there is any."""
-    file = workspace.runs / NAME / "metrics.jsonl"
-    return len(file.read_text().splitlines()) - 1 if file.exists() else -1
 
 
 def _interrupted(workspace: Workspace, packages: Path) -> dict[str, Any]:
@@ -111,29 +104,6 @@ def _interrupted(workspace: Workspace, packages: Path) -> dict[str, Any]:
 
 
 def _killed(workspace: Workspace, packages: Path) -> dict[str, Any]:
-    """kill -9 of VeRL's driver, after a step."""
-    reached = _steps(workspace)
-    process = workspace.start(*COMMAND, "--resume", also=packages)
-    wait_for("step", lambda: _steps(workspace) > reached, 600, process)
-    everything = descendants(process.pid)
-    driver = find(everything, DRIVER)
-    assert driver is not None
-    driver.kill()
-    _, err = process.communicate(timeout=120)
-    assert_all_gone(everything)
-    # Another recipe is not resumed, nor is a folder with something in it taken for a new run.
-    refused = [
-        workspace.run(*COMMAND, *more, also=packages) for more in (("trainer.lr=1e-5", "--resume"), ())
-    ]
-    return {
-        "code": process.returncode,
-        "err": err,
-        "summary": workspace.summary(NAME),
-        "refused": [[each.returncode, each.stderr] for each in refused],
-    }
-
-
-def _command_killed(workspace: Workspace, packages: Path) -> dict[str, Any]:
     """kill -9 of the command, among the episodes of a step; nothing of the run outlives it."""
     episodes = workspace.runs / NAME / "traces" / "episodes.jsonl"
     before = len(episodes.read_text().splitlines())
@@ -150,9 +120,18 @@ def _command_killed(workspace: Workspace, packages: Path) -> dict[str, Any]:
         "private": [(private / "token").exists()],
     }
     process.kill()
-    process.wait()
+    _, err = process.communicate(timeout=120)
     assert_all_gone([*run[1:], *environment])
-    return {**seen, "private": [*seen["private"], private.exists()]}
+    # Another recipe is not resumed, nor is a folder with something in it taken for a new run.
+    refused = [
+        workspace.run(*COMMAND, *more, also=packages) for more in (("trainer.lr=1e-5", "--resume"), ())
+    ]
+    return {
+        **seen,
+        "private": [*seen["private"], private.exists()],
+        "err": err,
+        "refused": [[each.returncode, each.stderr] for each in refused],
+    }
 
 
 def _to_its_end(workspace: Workspace, packages: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Each form in which a program may give its agent trains three steps, with real AWorld and a real environment."""
+"""Each form in which a program may give its agent trains two steps, with real AWorld and a real environment."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_an_agent_is_trained_in_every_form(
     assert done.returncode == 0, done.stderr
     assert not trap.requests
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["status"], summary["steps_done"], summary["episodes"]) == ("completed", 3, 12)
+    assert (summary["status"], summary["steps_done"], summary["episodes"]) == ("completed", 2, 8)
     lines = (runs / form / "traces/episodes.jsonl").read_text().splitlines()
     episodes = [json.loads(line) for line in lines]
     assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}

@@ -16,7 +16,17 @@ import pytest
 
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run_store import open_run_store
-from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
+from tests.e2e.conftest import (
+    REPOSITORY,
+    SMALL,
+    Workspace,
+    assert_all_gone,
+    descendants,
+    environments_of,
+    find,
+    wait_for,
+)
+from tests.e2e.test_asynchronous import compared
 from tests.e2e.test_chaos import MAX_SECONDS, TARGETS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -46,9 +56,9 @@ def command(name: str, mode: str, steps: int) -> list[str]:
 class Run:
     """A run that is killed, and continued, until it is done; ``steps`` are those that its metrics show."""
 
-    def __init__(self, workspace: Workspace, name: str, mode: str, steps: int):
+    def __init__(self, workspace: Workspace, name: str, mode: str, steps: int, *overrides: str):
         self.workspace, self.name, self.mode = workspace, name, mode
-        self.command = command(name, mode, steps)
+        self.command = [*command(name, mode, steps), *overrides]
         self.process: subprocess.Popen[str] | None = None
 
     @property
@@ -138,9 +148,20 @@ def ask_for_samplers(workspace: Workspace, run: Run, number: int) -> None:
     wait_for(f"{number} samplers", lambda: len(engines(run)) == number, 120, run.process)
 
 
-def test_samplers_come_and_go_or_are_killed_and_a_killed_driver_loses_nothing(workspace: Workspace) -> None:
-    # More than are needed: samplers must have come and gone before the last one.
-    run = Run(workspace, "killed-sampler", "separate_async", steps := 28)
+def test_samplers_come_and_go_or_die_and_the_driver_is_killed_and_all_stays_exact(
+    workspace: Workspace,
+) -> None:
+    # More steps than are needed, which wait for their scores: samplers must have come and gone before the last one.
+    run = Run(
+        workspace,
+        "killed-sampler",
+        "separate_async",
+        steps := 14,
+        f"reward.scorer={REPOSITORY / 'tests' / 'data' / 'scorers.py'}:slow",
+        "trainer.async.sync_every=2",
+        f"trainer.minibatch_size={TASKS // 2}",
+        f"trainer.keep_checkpoints={steps}",
+    )
     run.start()
     processes = run.wait_for_step(1)
     run.kill("the engine", processes)
@@ -154,10 +175,16 @@ def test_samplers_come_and_go_or_are_killed_and_a_killed_driver_loses_nothing(wo
     assert lost_episodes(workspace, run.name) == lost, "what was asked to leave has lost nothing"
     processes = run.wait_for_step(run.steps)
     run.kill("VeRL's driver", processes)
-    run.end("VeRL's driver", processes)
+    message = run.end("VeRL's driver", processes)
+    assert "was killed (SIGKILL" in message and "Traceback" not in message
+    assert workspace.summary(run.name)["status"] == "failed"
     run.start()
     run.finish()
     assert_exact(workspace, run.name, steps)
+    assert any(row["staleness"] > 0 for row in workspace.metrics(run.name)[1:] if "staleness" in row)
+    differences = compared(workspace, run.name)
+    assert len(differences) > 1, "versions"
+    assert max(differences.values()) < 1e-5, differences
 
 
 @pytest.mark.slow

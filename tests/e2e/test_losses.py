@@ -8,7 +8,7 @@ import torch
 from aworld_train.recipe.schema import Preset
 from tests.e2e.conftest import SMALL, Workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_loss_of_our_own_with_replaced_groups_and_a_curriculum(workspace: Workspace) -> None:
@@ -39,7 +39,6 @@ def curriculum_of(workspace: Workspace, run: str) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", [preset.value for preset in Preset])
 def test_every_preset_trains(workspace: Workspace, preset: str) -> None:
     short = ["trainer.steps=2", "trainer.val_every=0", "trainer.val_ends=false", "trainer.save_every=0"]

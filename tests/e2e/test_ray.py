@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 LAUNCH = [
     *("--launcher", "ray", "cluster.nodes=2"),
     *("trainer.batch_size=4", "rollout.n=4", "trainer.microbatch_size=8"),
-    *("trainer.save_every=1", "dataset.val_limit=8"),
+    *("trainer.save_every=1", "dataset.val_limit=2"),
 ]
 CANARY = "hf_canary$HOME-9876"
 FOUR = ["cluster.nodes=4", "trainer.microbatch_size=4"]

@@ -75,14 +75,15 @@ trainer = AgentTrainer(
             "name": form,
             "env": {"docker_dir": None, "url": "${oc.env:MCP_SERVER_URL}"},
             "agent": {"max_turns": 4} | ({"trainable": ["solver"]} if form == "swarm" else {}),
-            "dataset": {"max_prompt_tokens": 400, "val_limit": 4},
+            "dataset": {"max_prompt_tokens": 400},
             "rollout": {"n": 2, "max_response_tokens": 256},
-            "trainer": {"steps": 3, "batch_size": 2, "microbatch_size": 4, "val_every": 3, "save_every": 3},
+            "trainer": {"steps": 2, "batch_size": 2, "microbatch_size": 4, "save_every": 2, "val_every": 0}
+            | {"val_ends": False},
         }
     ),
     reward_func=reward,
     train_dataset=tasks,
-    test_dataset=tasks[:4],
+    test_dataset=tasks[:2],
     run_path=str(run_path),
 )
 json.dump(trainer.train(quiet=True).to_json(), sys.stdout)
