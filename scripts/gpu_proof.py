@@ -579,6 +579,7 @@ def prove(proof: Proof, session: Session) -> None:
         prove_more(proof, session, "LoRA", ["proof.yaml", steps, *lora])
         return
     prove_more(proof, session, "LoRA", [LORA_RECIPE, steps])
+    prove_more(proof, session, "shared-prefix", ["proof.yaml", steps, "trainer.shared_prefix=true"])
     if prove_model(proof, session, "wide"):
         prove_more(proof, session, "untied", ["proof.yaml", steps, "model.path=wide"])
     if prove_model(proof, session, "long"):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from aworld_train.adapter.verl.cpu.token_trie import Row
+from aworld_train.adapter.verl.token_trie import Row
 
 VOCABULARY = 12
 

@@ -601,7 +601,7 @@ class TrainerSection:
     )
     shared_prefix: bool = _doc(
         "Compute what rows of a pass begin with once, with the same loss and gradients; a pass takes up to "
-        "`trainer.microbatch_size` rows, or `trainer.max_batch_tokens` unique tokens. On processors.",
+        "`trainer.microbatch_size` rows, or `trainer.max_batch_tokens` unique tokens.",
         False,
     )
     sequence_parallel: PositiveInt = _doc(

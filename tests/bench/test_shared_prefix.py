@@ -23,8 +23,8 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aworld_train.adapter.verl.attention import TORCH, TRIE
-from aworld_train.adapter.verl.cpu.token_trie import Row
-from tests.unit.adapter.verl.cpu.test_shared_prefix import batch_of, engine_of, loss, one_rank, trained
+from aworld_train.adapter.verl.token_trie import Row
+from tests.unit.adapter.verl.test_shared_prefix import batch_of, engine_of, loss, one_rank, trained
 
 __all__ = ["loss", "one_rank"]
 

@@ -22,12 +22,7 @@ ROWS, TOKENS, SHARED, VOCABULARY, RATE = 4, 48, 20, 1200, 1e-3
 KINDS = {
     "packed": ["trainer.max_batch_tokens=100", "model.attention=sdpa"],
     "varlen": ["trainer.max_batch_tokens=100", "model.attention=torch_varlen"],
-    "trie": [
-        "trainer.max_batch_tokens=100",
-        "trainer.shared_prefix=true",
-        "cluster.device=cpu",
-        "trainer.offload=none",
-    ],
+    "trie": ["trainer.max_batch_tokens=100", "trainer.shared_prefix=true"],
     "shared": ["trainer.max_batch_tokens=25", "model.attention=torch_varlen", "trainer.sequence_parallel=2"],
 }
 """Two ranks have two rows each, in one pass; or share each row, half of it each, in four passes.

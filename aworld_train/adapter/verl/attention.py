@@ -19,6 +19,8 @@ from aworld_train.recipe.tree import KeyPath
 TORCH, FLASH, VARLEN, TRIE = "sdpa", "flash_attention_2", "torch_varlen", "trie"
 VARLEN_MODULE = "aworld_train.adapter.verl.varlen_attention"
 """Makes ``torch_varlen`` known to transformers where it is imported."""
+TRIE_MODULE = "aworld_train.adapter.verl.shared_prefix"
+"""Makes ``trie`` known to transformers, and its engine to VeRL on GPUs, where it is imported."""
 VARLEN_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` of the models whose attention is nothing but causal, with a window or without."""
 _PACKAGES = {FLASH: "flash_attn", "flash_attention_3": "flash_attn_interface"}
@@ -30,8 +32,10 @@ def attention_of(recipe: Recipe) -> str:
     """The recipe's; else that of tries, flash attention where it is installed or nothing else is right, or torch's."""
     if recipe.model.attention is not None:
         return recipe.model.attention
+    if recipe.trainer.shared_prefix:
+        return TRIE
     if on_cpu(recipe):
-        return TRIE if recipe.trainer.shared_prefix else TORCH
+        return TORCH
     if _is_installed(FLASH):
         return FLASH
     config = text_config(recipe)
@@ -46,6 +50,7 @@ def attention_remarks(recipe: Recipe) -> Iterator[str]:
         recipe.model.attention is None
         and not on_cpu(recipe)
         and recipe.trainer.strategy is not Strategy.megatron
+        and not recipe.trainer.shared_prefix
     ):
         attention = attention_of(recipe)
         missing = "" if attention == FLASH else ", because flash-attn is not installed"
@@ -56,6 +61,8 @@ def attention_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Attention that would compute something else than it should, or that cannot be loaded on this machine."""
     attention, shared = attention_of(recipe), recipe.trainer.sequence_parallel
     key: KeyPath = ("model", "attention")
+    if recipe.trainer.shared_prefix:
+        return  # see ``shared_prefix_faults``
     if on_cpu(recipe):
         if package := "torch for CUDA" if attention == VARLEN else _package_of(attention):
             yield (
@@ -83,8 +90,8 @@ def shared_prefix_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         return
     key: KeyPath = ("trainer", "shared_prefix")
     config = text_config(recipe)
-    if not on_cpu(recipe):
-        yield key, _refusal("is computed on processors alone: on GPUs VeRL packs rows one behind the other")
+    if recipe.trainer.strategy is Strategy.megatron or recipe.trainer.sequence_parallel > 1:
+        yield key, _refusal("needs whole rows on each rank (no Megatron, trainer.sequence_parallel=1)")
     elif recipe.model.attention is not None:
         yield key, _refusal("has an attention of its own, which model.attention would replace")
     if recipe.trainer.method is not Method.rl:

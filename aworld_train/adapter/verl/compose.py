@@ -17,7 +17,14 @@ from aworld_train.adapter.base import MAX_SAMPLERS
 from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.attention import FLASH, VARLEN, VARLEN_MODULE, attention_of
+from aworld_train.adapter.verl.attention import (
+    FLASH,
+    TRIE,
+    TRIE_MODULE,
+    VARLEN,
+    VARLEN_MODULE,
+    attention_of,
+)
 from aworld_train.adapter.verl.cpu import CHECKPOINT_ENGINE_MODULE, OBJECTS, REGISTRATION_MODULE
 from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.megatron import megatron_keys
@@ -174,7 +181,7 @@ def _model(recipe: Recipe) -> dict[str, Any]:
     if by_megatron(recipe):
         return keys
     keys[f"{MODEL}.override_config"] = {"attn_implementation": attention_of(recipe)}
-    if not on_cpu(recipe) and ties_head(recipe):
+    if not on_cpu(recipe) and ties_head(recipe) and not recipe.trainer.shared_prefix:
         # Probabilities by parts of a row: the logits of a whole one are its length times the vocabulary.
         keys[FUSED] = True
     return keys
@@ -188,7 +195,8 @@ def _external_modules(recipe: Recipe) -> list[str]:
     if on_cpu(recipe):
         modules.append(REGISTRATION_MODULE)
     elif device_of(recipe) is Device.cuda and attention != FLASH:
-        modules += [LOGPROBS_MODULE, *([VARLEN_MODULE] if attention == VARLEN else [])]
+        of_attention = {VARLEN: [VARLEN_MODULE], TRIE: [TRIE_MODULE]}
+        modules += [LOGPROBS_MODULE, *of_attention.get(attention, [])]
     if sees_images(recipe):
         modules.append(VISION_BATCHES_MODULE)
     return modules + losses

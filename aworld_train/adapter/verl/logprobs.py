@@ -5,6 +5,7 @@ a small model in fp32, and in bf16 rounded, which at a log-probability of -5 is 
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,19 +21,34 @@ def logprobs_from_logits(
     logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool = True
 ) -> torch.Tensor:
     """As VeRL's function: log-probabilities of ``labels`` in fp32, over the last dimension."""
+    return _in_parts(_logprobs, logits.flatten(0, -2), labels.flatten()).view(labels.shape)
+
+
+def logsumexp(logits: torch.Tensor) -> torch.Tensor:
+    """In fp32, over the last dimension of ``[tokens, vocabulary]``."""
+    return _in_parts(_logsumexp, logits)
+
+
+def _in_parts(
+    compute: Callable[..., torch.Tensor], logits: torch.Tensor, *more: torch.Tensor
+) -> torch.Tensor:
     parts = [
         # On the way back they are computed again: in fp32 the logits are twice what the model's bf16 takes.
-        checkpoint(_some, rows, ids, use_reentrant=False)
-        if rows.requires_grad and rows.dtype is not torch.float32
-        else _some(rows, ids)
-        for rows, ids in zip(logits.flatten(0, -2).split(_ROWS), labels.flatten().split(_ROWS), strict=True)
+        checkpoint(compute, *part, use_reentrant=False)
+        if logits.requires_grad and logits.dtype is not torch.float32
+        else compute(*part)
+        for part in zip(*(each.split(_ROWS) for each in (logits, *more)), strict=True)
     ]
-    return torch.cat(parts).view(labels.shape)
+    return torch.cat(parts)
 
 
-def _some(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def _logprobs(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     rows = rows.float()
     return rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - rows.logsumexp(-1)
+
+
+def _logsumexp(rows: torch.Tensor) -> torch.Tensor:
+    return rows.float().logsumexp(-1)
 
 
 for _name in _USERS:

@@ -16,6 +16,7 @@ from aworld_train.adapter.verl.attention import (
     FLASH,
     TORCH,
     TRIE,
+    TRIE_MODULE,
     VARLEN,
     VARLEN_MODULE,
     attention_faults,
@@ -139,16 +140,20 @@ def shared_prefix_refusals(name: str, *overrides: str) -> list[str]:
     return [text for _, text in shared_prefix_faults(recipe)]
 
 
-def test_shared_prefixes_are_computed_by_attention_in_tries_on_processors_alone(tmp_path: Path) -> None:
-    recipe = recipes.load("quickstart", ["trainer.shared_prefix=true"])
-    assert own_keys(recipe, tmp_path)[f"{MODEL}.override_config"] == {"attn_implementation": TRIE}
+@pytest.mark.parametrize("name", ["quickstart", "base/gpu-1"])
+def test_shared_prefixes_are_computed_by_attention_in_tries(name: str, tmp_path: Path) -> None:
+    recipe = recipes.load(name, ["trainer.shared_prefix=true"])
+    keys = own_keys(recipe, tmp_path)
+    assert keys[f"{MODEL}.override_config"] == {"attn_implementation": TRIE}
+    assert (TRIE_MODULE in keys[f"{MODEL}.external_lib"]) == (name != "quickstart")
     assert not list(shared_prefix_faults(recipe)) and not list(attention_faults(recipe))
-    for more in ([], ["trainer.strategy=megatron"], _SHARED):
+
+
+def test_shared_prefixes_are_refused_where_a_rank_has_parts_of_rows_or_attention_is_chosen() -> None:
+    for more in (["trainer.strategy=megatron"], _SHARED):
         (text,) = shared_prefix_refusals("base/gpu-1", *more)
-        assert (
-            text.startswith("trainer.shared_prefix is computed on processors alone")
-            and "Leave it out." in text
-        )
+        assert text.startswith("trainer.shared_prefix needs whole rows on each rank")
+        assert "Leave it out." in text
     (text,) = shared_prefix_refusals("quickstart", "trainer.method=sft")
     assert text == "trainer.shared_prefix is for trainer.method=rl. Leave it out."
     (text,) = shared_prefix_refusals("quickstart", "model.attention=eager")

@@ -6,7 +6,7 @@ from verl.utils import torch_functional
 from verl.utils.torch_functional import logprobs_from_logits_v2
 from verl.workers.engine.fsdp import transformer_impl
 
-from aworld_train.adapter.verl.logprobs import logprobs_from_logits
+from aworld_train.adapter.verl.logprobs import logprobs_from_logits, logsumexp
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (1200, 7), (3, 5, 7)], ids=str)
@@ -68,3 +68,13 @@ def test_on_the_way_back_logits_in_fp32_are_made_anew() -> None:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         logprobs_from_logits(logits, torch.zeros(1024, dtype=torch.long))
     assert not [tensor for tensor in kept if tensor.dtype is torch.float32 and tensor.numel() >= 512 * 64]
+
+
+def test_a_sum_of_exponentials_of_logits_in_bf16_is_computed_in_fp32_with_its_gradient() -> None:
+    logits = (4 * torch.randn(1100, 50, generator=torch.Generator().manual_seed(0))).to(torch.bfloat16)
+    exact_leaf, leaf = logits.float().requires_grad_(), logits.clone().requires_grad_()
+    exact, found = exact_leaf.logsumexp(-1), logsumexp(leaf)
+    assert torch.equal(found, exact)
+    found.sum().backward()
+    exact.sum().backward()
+    assert leaf.grad is not None and torch.equal(leaf.grad, exact_leaf.grad.to(torch.bfloat16))

@@ -6,7 +6,7 @@ what all tasks begin with need no names.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,6 +29,10 @@ class TokenTrie:
     paths: torch.Tensor
     lengths: list[int]
     ancestors: list[tuple[int, ...]]
+
+    def to(self, device: torch.device) -> "TokenTrie":
+        tensors = {name: getattr(self, name).to(device) for name in ("tokens", "positions", "paths")}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True)

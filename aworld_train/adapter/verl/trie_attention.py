@@ -13,7 +13,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import repeat_kv
 
 from aworld_train.adapter.verl.attention import TRIE
-from aworld_train.adapter.verl.cpu.token_trie import TokenTrie
+from aworld_train.adapter.verl.token_trie import TokenTrie
 
 _QUERIES = 512
 

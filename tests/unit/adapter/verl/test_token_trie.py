@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.cpu.token_trie import Row, at_least, passes, token_trie
+from aworld_train.adapter.verl.token_trie import Row, at_least, passes, token_trie
 from tests.token_rows import rows_with_branches
 
 rows_of = rows_with_branches(max_rows=7)

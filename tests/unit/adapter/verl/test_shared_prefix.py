@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.utils.losses import ppo_loss
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.verl import trie_attention
 from aworld_train.adapter.verl.attention import TORCH, TRIE, VARLEN_FAMILIES
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.cpu import trie_attention
 from aworld_train.adapter.verl.cpu.engine import CpuFSDPEngine
-from aworld_train.adapter.verl.cpu.token_trie import Row, token_trie
+from aworld_train.adapter.verl.shared_prefix import SharedPrefixEngine
+from aworld_train.adapter.verl.token_trie import Row, token_trie
 from tests.properties import examples
 from tests.token_rows import rows_with_branches
 from tests.unit.adapter.verl.test_attention import tiny
@@ -209,3 +211,10 @@ def test_what_a_trie_would_compute_wrongly_is_refused(settings: dict[str, Any], 
     assert attend().shape == states.shape
     with pytest.raises(ValueError, match=f"{named}.*Set trainer.shared_prefix=false"):
         attend(**settings)
+
+
+@pytest.mark.parametrize("backend", ["fsdp", "fsdp2"])
+def test_on_gpus_verl_takes_the_engine_that_can_share(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_ENGINE_DEVICE", "cuda")
+    monkeypatch.setenv("VERL_ENGINE_VENDOR", "nvidia")
+    assert EngineRegistry.get_engine_cls("language_model", backend) is SharedPrefixEngine
