@@ -153,7 +153,8 @@ class _Activations:
             // recipe.trainer.sequence_parallel
         )
         is_fused = value_at(recipe.raw, FUSED)
-        self._is_fused = shape.is_tied if is_fused is None else bool(is_fused)
+        by_default = shape.is_tied and not recipe.trainer.shared_prefix
+        self._is_fused = by_default if is_fused is None else bool(is_fused)
 
     def forward(self) -> dict[str, int]:
         """One layer's attention or feed-forward, or later the logits, with as much for their entropy."""

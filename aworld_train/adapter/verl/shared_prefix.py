@@ -85,7 +85,7 @@ class SharedPrefixEngine(transformer_impl.FSDPEngineWithLMHead):  # type: ignore
         trie: TokenTrie = output_args["trie"]
         temperature, ids = micro_batch["temperature"], micro_batch["input_ids"]
         assert not isinstance(temperature, torch.Tensor), "a token of several rows has one temperature"
-        logits = output.logits[0] / temperature
+        logits = output.logits[0].div_(temperature)
         following = logits[trie.paths, ids.values().roll(-1)].float() - logprobs.logsumexp(logits)[trie.paths]
         values = {"log_probs": following}
         if tu.get_non_tensor_data(micro_batch, "calculate_entropy", False):
