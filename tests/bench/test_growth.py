@@ -294,43 +294,38 @@ async def play(gateway: ModelGateway, count: int) -> None:
         session.close()
 
 
-async def gateway_seconds(sizes: Sequence[int]) -> list[float]:
-    gateway = ModelGateway()
+async def play_rounds(sizes: Sequence[int]) -> list[tuple[float, int]]:
+    """Processor time of each round, and the MiB of this process after it."""
+    gateway, measured = ModelGateway(), []
     await gateway.start()
     await play(gateway, 1)
-    seconds = []
+    keep_pauses_short()  # as the processes do that play episodes
     for size in sizes:
         began = time.process_time()
         await play(gateway, size)
-        seconds.append(time.process_time() - began)
+        seconds = time.process_time() - began
+        while_nobody_waits()
+        measured.append((seconds, psutil.Process().memory_info().rss >> 20))
     await gateway.stop()
-    return seconds
+    return measured
+
+
+def in_rounds(sizes: Sequence[int]) -> list[tuple[float, int]]:
+    return asyncio.run(play_rounds(sizes))
+
+
+def played(sizes: Sequence[int]) -> list[tuple[float, int]]:
+    """In a process of its own, whose memory and garbage are the gateway's."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(in_rounds, (sizes,))
 
 
 def test_the_gateway_grows_with_the_episodes_at_once() -> None:
-    check_exponent("the gateway", GATEWAY_EPISODES, asyncio.run(gateway_seconds(GATEWAY_EPISODES)))
-
-
-async def gateway_memory() -> list[int]:
-    """MiB of this process after each round."""
-    gateway, memory = ModelGateway(), []
-    await gateway.start()
-    keep_pauses_short()  # as the processes do that play episodes
-    for _ in range(MEMORY_ROUNDS):
-        await play(gateway, MEMORY_EPISODES)
-        while_nobody_waits()
-        memory.append(psutil.Process().memory_info().rss >> 20)
-    await gateway.stop()
-    return memory
-
-
-def run_gateway_memory() -> list[int]:
-    return asyncio.run(gateway_memory())
+    check_exponent("the gateway", GATEWAY_EPISODES, [seconds for seconds, _ in played(GATEWAY_EPISODES)])
 
 
 @pytest.mark.timeout(1200)
 def test_the_gateway_keeps_nothing_of_ended_rollouts() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        memory = pool.apply(run_gateway_memory)
+    memory = [size for _, size in played([MEMORY_EPISODES] * MEMORY_ROUNDS)]
     print(f"the gateway after rounds of {MEMORY_EPISODES} episodes: {', '.join(map(str, memory))} MiB")
     assert memory[-1] <= MAX_MEMORY_RATIO * memory[1]
