@@ -23,7 +23,7 @@ def test_garbage_is_freed_before_episodes_and_between_them_and_what_stays_is_pas
         assert not any(each is kept for each in gc.get_objects())
         assert gc.get_threshold() == (200_000, *thresholds[1:])
         episode = Cycle()
-        gc.collect(0)  # which moves it to the next generation
+        gc.collect(1)  # which moves it to the last generation
         late = weakref.ref(episode)
         del episode
         pauses.while_nobody_waits()
