@@ -86,7 +86,7 @@ def memory_of_gateway() -> int:
 
 async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(hostile: EnvConnection) -> None:
     before = started()
-    await impostor_rounds(server_of(hostile), shell, rounds=part_of(100), seed=0, at_once=2 * WORKERS)
+    await impostor_rounds(server_of(hostile), shell, rounds=part_of(200), seed=0, at_once=2 * WORKERS)
     assert all_ready(hostile)
     assert started() == before
 
