@@ -35,8 +35,9 @@ def test_a_model_is_sharded_in_float32_with_its_own_weights(monkeypatch: pytest.
 
 def test_ranks_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    parent = engine.FSDPEngineWithLMHead
-    monkeypatch.setattr(parent, "__init__", lambda self, *arguments, **options: threads.extend(arguments))
+    monkeypatch.setattr(
+        engine.SharedPrefixEngine, "__init__", lambda self, *arguments, **options: threads.extend(arguments)
+    )
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 5)
     monkeypatch.setattr(engine, "threads_per_process", lambda ranks: 10 * ranks)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
