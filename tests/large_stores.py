@@ -103,7 +103,9 @@ def _content(
         arguments = json.dumps({"a": turn, "b": rng.randrange(1_000)})
         use = () if is_last else (ToolCall("calculator", arguments, call_id),)
         message = Message("assistant", f"{rng.choice(texts)} é", use, reasoning=rng.choice(texts))
-        logprobs = packed_floats((-numbers.exponential(0.25, SAMPLED).round(4)).tolist())
+        logprobs = packed_floats(
+            (-numbers.exponential(0.25, SAMPLED)).astype(np.float32).tolist()
+        )  # as engines give
         versions = (step - 1, step - 1)
         calls.append(
             ModelCall(

@@ -37,7 +37,8 @@ _MAX_CHARS = 2_000
 _MAX_DEPTH = 50
 
 _episodes = tables.episodes.c
-_NOT_COMPARED = ("began", "ended", "spans_sent", "run", "key", "suspicions")
+_LISTS = {"suspicion": _episodes.suspicions, "finish_reason": _episodes.finish_reasons}
+_NOT_COMPARED = ("began", "ended", "spans_sent", "run", "key", "suspicions", "finish_reasons")
 _NUMBERS: Mapping[str, Any] = {
     column.name: column
     for column in _episodes
@@ -48,9 +49,8 @@ _TEXTS: Mapping[str, Any] = {
     for column in _episodes
     if isinstance(column.type, String) and column.name not in _NOT_COMPARED
 } | {name: tables.tasks.c[name] for name in ("source", "question", "answer")}
-_CALL_NAMES = ("finish_reason",)
 _TOOL_NAMES = ("tool", "failed_tool", "server")
-NAMES = (*_NUMBERS, *_TEXTS, *_TOOL_NAMES, *_CALL_NAMES, "suspicion", "text", "has_content", "parts.NAME")
+NAMES = (*_NUMBERS, *_TEXTS, *_TOOL_NAMES, *_LISTS, "text", "has_content", "parts.NAME")
 """The names that a condition may have; ``parts.NAME`` is a part of the score."""
 
 
@@ -183,14 +183,12 @@ class _ConditionParser:
             return contains_text(value)
         if name.text == "has_content" and not operator:
             return _episodes.has_content
-        if name.text == "suspicion":
-            return self._suspicion(name, operator, value)
-        if name.text in _TOOL_NAMES:
-            return self._tool(name, operator, value)
-        if name.text not in _CALL_NAMES:
+        if name.text in _LISTS:
+            return self._member(name, operator, value)
+        if name.text not in _TOOL_NAMES:
             hint = suggestion(name.text, NAMES, f" There are {', '.join(NAMES)}.")
             self._fail(f"there is no {name.text!r}.{hint}", name)
-        return self._any(tables.calls, tables.calls.c.finish_reason, name, operator, value)
+        return self._tool(name, operator, value)
 
     def _number(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
         if not operator:
@@ -217,31 +215,27 @@ class _ConditionParser:
         equal = column == value
         return equal if operator == "=" else not_(func.coalesce(equal, false()))
 
-    def _suspicion(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
-        column = _episodes.suspicions
+    def _member(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+        """Whether one of an episode's suspicions or finish reasons is ``value``; with ``!=``, whether none is."""
+        column = _LISTS[name.text]
         if not operator:
             return column.is_not(None)
         if value == "null":
             return column.is_(None) if operator == "=" else column.is_not(None)
         contained = func.coalesce(column, "").contains(f",{value},", autoescape=True)
         if operator not in ("=", "!="):
-            self._fail("`suspicion` is compared with = or !=", name)
+            self._fail(f"`{name.text}` is compared with = or !=", name)
         return contained if operator == "=" else not_(contained)
 
     def _tool(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
-        table = tables.tool_calls
-        column = table.c.server if name.text == "server" else table.c.name
-        tests = [table.c.is_error] if name.text == "failed_tool" else []
-        return self._any(table, column, name, operator, value, *tests)
-
-    def _any(
-        self, table: Any, column: Any, name: _Token, operator: str, value: str, *tests: Any
-    ) -> ColumnElement[bool]:
-        """Whether any of an episode's calls passes the comparison and ``tests``; with ``!=``, whether none does."""
+        """Whether any of an episode's tool calls passes the comparison; with ``!=``, whether none does."""
+        calls = tables.tool_calls.c
+        column = calls.server if name.text == "server" else calls.name
+        tests = [calls.is_error] if name.text == "failed_tool" else []
         comparison = self._text(name, column, "=" if operator == "!=" else operator, value)
         # Asked of each episode, because a list of all episodes of a frequent tool costs more than a page of them.
-        of_episode = table.c.episode == _episodes.id
-        any_call = select(table.c.episode).where(of_episode, comparison, *tests).exists()
+        of_episode = calls.episode == _episodes.id
+        any_call = select(calls.episode).where(of_episode, comparison, *tests).exists()
         return not_(any_call) if operator == "!=" else any_call
 
     def _take(self, kind: str, text: str) -> bool:

@@ -390,7 +390,6 @@ _ORDER = (
     tables.episodes,
     tables.contents,
     tables.texts,
-    tables.calls,
     tables.tool_calls,
     tables.rows,
 )

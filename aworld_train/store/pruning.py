@@ -13,7 +13,7 @@ from aworld_train.store.content import decoded_content, decoded_node, image_dige
 from aworld_train.store.database import Database
 from aworld_train.store.step_figures import mark_changed
 
-_CONTENT_TABLES = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
+_CONTENT_TABLES = (tables.contents, tables.texts, tables.tool_calls)
 _CHUNK = 500
 _LIMIT_SHARE = 0.9
 """A database that has reached its limit is cut to this part of it, so that not every load has to cut it."""

@@ -1,6 +1,7 @@
 """The rows of the tables that events become."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.schema import Table
@@ -27,7 +28,8 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
         "accuracy": figures.accuracy,
         "weights_first": weights[0],
         "weights_last": weights[1],
-        "suspicions": f",{','.join(figures.suspicions)}," if figures.suspicions else None,
+        "suspicions": _listed(figures.suspicions or ()),
+        "finish_reasons": _listed(sorted(_finish_reasons(event.content))),
         "figures": figures.line(),
         "has_content": event.content is not None,
     }
@@ -36,25 +38,6 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
 def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
     rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
     rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
-    for agent in content.agents:
-        for number, call in enumerate(agent.calls):
-            node = agent.nodes[call.node]
-            rows[tables.calls].append(
-                {
-                    "episode": episode,
-                    "agent": _name(agent.name),
-                    "number": number,
-                    "began": call.began,
-                    "seconds": call.seconds,
-                    "finish_reason": call.finish_reason,
-                    "malformed": call.malformed,
-                    "prompt_tokens": call.prompt_tokens,
-                    "sampled_tokens": node.token_count,
-                    "temperature": call.temperature,
-                    "weights": node.versions[1] if node.versions else None,
-                    "delivered": node.received,
-                }
-            )
     for number, use in enumerate(content.tool_calls):
         rows[tables.tool_calls].append(
             {
@@ -79,6 +62,14 @@ def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
                 "sampled_tokens": sum(span.end - span.begin for span in spans if span.own),
             }
         )
+
+
+def _listed(names: Sequence[str]) -> str | None:
+    return f",{','.join(names)}," if names else None
+
+
+def _finish_reasons(content: EpisodeContent | None) -> set[str]:
+    return {call.finish_reason for agent in content.agents for call in agent.calls} if content else set()
 
 
 def searched_text(content: EpisodeContent) -> str:

@@ -30,7 +30,7 @@ from sqlalchemy.schema import CreateColumn
 from aworld_train.episode.figures import COLUMNS, FIGURES
 from aworld_train.errors import UsageError
 
-VERSION = "0007"
+VERSION = "0008"
 """Of the tables, but for columns of figures; another one when a change would make older databases unreadable."""
 
 metadata = MetaData()
@@ -104,8 +104,9 @@ episodes = Table(
     # The step that trained on it; null for one that was not.
     Column("trained_step", Integer),
     Column("advantage", Float),
-    # Comma-separated, with a comma at both ends.
+    # Comma-separated, with a comma at both ends; the reasons for which the model's turns ended are each there once.
     Column("suspicions", String),
+    Column("finish_reasons", String),
     # The whole line of traces/episodes.jsonl.
     Column("figures", JSON),
     Column("has_content", Boolean, nullable=False, default=False),
@@ -145,23 +146,6 @@ texts = Table(
     Column("text", Text, nullable=False),
 )
 
-calls = Table(
-    "calls",
-    metadata,
-    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
-    Column("agent", String, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("began", Float, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Column("finish_reason", String, nullable=False),
-    Column("malformed", Boolean, nullable=False),
-    Column("prompt_tokens", Integer, nullable=False),
-    Column("sampled_tokens", Integer, nullable=False),
-    Column("temperature", Float, nullable=False),
-    Column("weights", BigInteger),
-    Column("delivered", Boolean, nullable=False),
-)
-
 tool_calls = Table(
     "tool_calls",
     metadata,
@@ -174,6 +158,7 @@ tool_calls = Table(
     Column("is_error", Boolean, nullable=False),
     Column("replayed", Boolean, nullable=False),
     Index("tool_calls_by_name", "name", "episode", "is_error"),
+    sqlite_with_rowid=False,  # without an index of its own beside the table
 )
 
 rows = Table(

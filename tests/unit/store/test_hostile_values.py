@@ -9,7 +9,7 @@ import pytest
 
 from aworld_train.episode.figures import figures_of
 from aworld_train.episode.tool_calls import ToolCallRecord
-from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode, StoredRow
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.loading import StoreLoader, load
@@ -45,12 +45,13 @@ def play(
 
 
 def agent_content(
-    tool: str = "search", agent: str = "agent", weights: int = 0, prompt_tokens: int = 8
+    tool: str = "search", agent: str = "agent", weights: int = 0, tokens: int = 1
 ) -> EpisodeContent:
-    node = StoredNode(-1, token_count=1, logprobs=b"", versions=(weights, weights))
-    call = ModelCall(0, 1.0, 0.5, "stop", prompt_tokens, 1.0)
+    node = StoredNode(-1, token_count=tokens, logprobs=b"", versions=(weights, weights))
+    call = ModelCall(0, 1.0, 0.5, "stop", 8, 1.0)
+    row = StoredRow(0, (0,), (0,), 0)
     use = ToolCallRecord(tool, "{}", "nothing", False, 1.0, 0.1, server=tool)
-    return EpisodeContent((StoredAgent(agent, (node,), (call,)),), (use,), (), None, "")
+    return EpisodeContent((StoredAgent(agent, (node,), (call,)),), (use,), (row,), None, "")
 
 
 HELD: dict[str, dict[str, Any]] = {
@@ -66,7 +67,7 @@ HELD: dict[str, dict[str, Any]] = {
 # Numbers beyond the 64 bits with a sign that databases have.
 REFUSED: dict[str, dict[str, Any]] = {
     "weights": {"figures": {"weights": [2**63, 2**63]}},
-    "tokens": {"content": agent_content(prompt_tokens=2**63)},
+    "tokens": {"content": agent_content(tokens=2**63)},
 }
 
 
