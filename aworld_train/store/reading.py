@@ -33,8 +33,8 @@ ReadBlob = Callable[[str], bytes | None]
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _MAX_COUNTED = 10_000
-_MAX_SEARCHED = 20_000
-"""Of how many of the newest episodes a bounded count of a search reads the texts."""
+MAX_SEARCHED = 20_000
+"""Of how many of the newest episodes a bounded search reads the texts."""
 _HIDDEN = ("figures", "key", "run", "spans_sent")
 """Columns of ``tables.episodes`` that are not in an episode's head."""
 _SORTED_FIGURES = [
@@ -158,19 +158,23 @@ class Store:
         query = self._matching(select(func.count()), self._tests(condition, search, superseded))
         return int(self._rows(query, search)[0][0])
 
+    def search_begin(self, condition: str = "", *, superseded: bool = False) -> float | None:
+        """When the newest episode began that a bounded search does not read; None where it reads all."""
+        began = tables.episodes.c.began
+        newest = self._matching(select(began), self._tests(condition, "", superseded)).order_by(began.desc())
+        return next((row.began for row in self._rows(newest.offset(MAX_SEARCHED).limit(1))), None)
+
     def bounded_count(
-        self, condition: str = "", *, search: str = "", superseded: bool = False
+        self, condition: str = "", *, search: str = "", superseded: bool = False, since: float | None = None
     ) -> tuple[int, bool]:
-        """As ``count``, but no more than takes a moment are counted; the second value is whether there may be more."""
-        tests, began, more = self._tests(condition, "", superseded), tables.episodes.c.began, False
-        if search.strip():
-            newest = self._matching(select(began), tests).order_by(began.desc())
-            unread = self._rows(newest.offset(_MAX_SEARCHED).limit(1))
-            tests += [contains_text(search.strip()), *(began > row.began for row in unread)]
-            more = bool(unread)
+        """As ``count`` of the episodes that began after ``since``, but no more than takes a moment are counted.
+
+        The second value is whether there may be more.
+        """
+        tests = self._tests(condition, search, superseded, since)
         found = self._matching(select(tables.episodes.c.id), tests).limit(_MAX_COUNTED + 1).subquery()
         number = int(self._rows(select(func.count()).select_from(found), search)[0][0])
-        return min(number, _MAX_COUNTED), more or number > _MAX_COUNTED
+        return min(number, _MAX_COUNTED), since is not None or number > _MAX_COUNTED
 
     def ids(
         self,
@@ -181,7 +185,7 @@ class Store:
         sort: str = "began",
         descending: bool = False,
     ) -> list[str]:
-        query = self._sorted_ids(condition, search, superseded, sort, descending)
+        query = self._sorted_ids(self._tests(condition, search, superseded), sort, descending)
         return [row.id for row in self._rows(query)]
 
     def episodes(
@@ -194,10 +198,14 @@ class Store:
         descending: bool = False,
         limit: int | None = None,
         offset: int = 0,
+        since: float | None = None,
     ) -> list[EpisodeHead]:
-        """The episodes that meet a condition (see ``conditions``) and contain a text, sorted by one of ``SORTS``."""
+        """The episodes that meet a condition (see ``conditions``) and contain a text, sorted by one of ``SORTS``.
+
+        With ``since`` only those that began after it.
+        """
         # What is sorted are ids: only the episodes of a page are read as a whole.
-        ids = self._sorted_ids(condition, search, superseded, sort, descending)
+        ids = self._sorted_ids(self._tests(condition, search, superseded, since), sort, descending)
         page = ids.limit(limit).offset(offset).subquery("page")
         query = self._joined(_head_query(), page).order_by(*_order(sort, descending))
         return [_head(row) for row in self._records(query, search)]
@@ -398,20 +406,21 @@ class Store:
         )
         return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
 
-    def _sorted_ids(
-        self, condition: str, search: str, superseded: bool, sort: str, descending: bool
-    ) -> Select[Any]:
-        tests = self._tests(condition, search, superseded)
+    def _sorted_ids(self, tests: Sequence[ColumnElement[bool]], sort: str, descending: bool) -> Select[Any]:
         query = self._matching(select(tables.episodes.c.id), tests, by_task=sort == "index")
         return query.order_by(*_order(sort, descending))
 
-    def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
+    def _tests(
+        self, condition: str, search: str, superseded: bool, since: float | None = None
+    ) -> list[ColumnElement[bool]]:
         columns = tables.episodes.c
         tests: list[ColumnElement[bool]] = [columns.run == self.location.run]
         if not superseded:
             tests.append(columns.status != "superseded")
         if condition.strip():
             tests.append(where(condition))
+        if since is not None:
+            tests.append(columns.began > since)
         if search.strip():
             tests.append(contains_text(search.strip()))
         return tests

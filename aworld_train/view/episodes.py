@@ -12,7 +12,7 @@ from aworld_train.episode.score import ScoreResult
 from aworld_train.errors import UsageError
 from aworld_train.store.conditions import where
 from aworld_train.store.content import EpisodeContent, StoredAgent, StoredNode
-from aworld_train.store.reading import SORTS, EpisodeHead, RowUse, Store, StoredEpisode
+from aworld_train.store.reading import MAX_SEARCHED, SORTS, EpisodeHead, RowUse, Store, StoredEpisode
 from aworld_train.view.plain import shortened
 
 PAGE_SIZE = 100
@@ -35,7 +35,10 @@ MAX_ATTEMPTS = 500
 
 @dataclass(frozen=True)
 class EpisodeFilter:
-    """Which episodes are listed; ``superseded``: also those that a resumed run has played again."""
+    """Which episodes are listed; ``superseded``: also those that a resumed run has played again.
+
+    With ``since`` only those that began after it.
+    """
 
     condition: str = ""
     search: str = ""
@@ -44,6 +47,7 @@ class EpisodeFilter:
     descending: bool = True
     offset: int = 0
     limit: int = PAGE_SIZE
+    since: float | None = None
 
 
 def parse_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
@@ -95,7 +99,9 @@ def _count(name: str, value: str | None, default: int, max_count: int) -> int:
 
 
 def episode_list(store: Store, filters: EpisodeFilter) -> dict[str, Any]:
-    return list_json(store.episodes(**vars(filters)))
+    return list_json(store.episodes(**vars(filters))) | {
+        "searched": None if filters.since is None else MAX_SEARCHED
+    }
 
 
 def list_json(heads: Sequence[EpisodeHead]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,7 +96,8 @@ def common(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
-    store, filters = _store(folder, run), parse_filter(parameters)
+    store = _store(folder, run)
+    filters = _bounded(store, parameters)
 
     def query() -> Any:
         return episodes.episode_list(store, filters)
@@ -103,13 +105,22 @@ def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     return folder.cached(f"search {filters}", run.name, query) if filters.search.strip() else query()
 
 
+def _bounded(store: Store, parameters: _Parameters) -> EpisodeFilter:
+    """What is asked for; a search reads the newest episodes alone, unless all are asked for."""
+    filters = parse_filter(parameters)
+    if not filters.search.strip() or parameters.get("searched") == "all":
+        return filters
+    return replace(filters, since=store.search_begin(filters.condition, superseded=filters.superseded))
+
+
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
-    store, filters = _store(folder, run), parse_filter(parameters)
+    store = _store(folder, run)
+    filters = _bounded(store, parameters)
 
     def query() -> Any:
         number, more = store.bounded_count(
-            filters.condition, search=filters.search, superseded=filters.superseded
+            filters.condition, search=filters.search, superseded=filters.superseded, since=filters.since
         )
         return {"count": number, "more": more}
 

@@ -13,7 +13,9 @@ import pytest
 
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import open_evaluation
+from aworld_train.store import reading
 from aworld_train.training.recorded_run import open_run
+from aworld_train.view import episodes
 from aworld_train.view.eval_report import write_html
 from aworld_train.view.report import write_report
 from aworld_train.view.server import PageServer
@@ -159,8 +161,12 @@ async def test_runs_that_appear_are_listed_and_an_evaluation_says_what_it_measur
         shown.faults.clear()
 
 
-async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(tmp_path: Path) -> None:
+async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_stored_run(tmp_path, "one")
+    for module in (reading, episodes):
+        monkeypatch.setattr(module, "MAX_SEARCHED", 20)
     async with opened(tmp_path, "?run=one&view=episodes") as shown:
         page = shown.page
         await page.locator("[data-count='64']").wait_for()
@@ -181,6 +187,9 @@ async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(
         await page.keyboard.press("/")
         await page.keyboard.type("out of order")
         await page.keyboard.press("Enter")
+        await page.locator("text=Of the newest 20 episodes").wait_for()
+        assert await shown.text(".pager span") == "1–5 of 5+"
+        await page.click("text=Search all")
         await page.locator("[data-count='16']").wait_for()
         await page.keyboard.press("Escape")
         await page.click("button.sort:has-text('step')")

@@ -8,7 +8,7 @@ import { duration, number, time } from './format.js';
 import { Badge, Failure, Waiting, counts } from './parts.js';
 
 const PAGE = 100;
-export const FILTERS = ['step', 'phase', 'outcome', 'treatment', 'status', 'scorer', 'tool', 'suspicion', 'task', 'reward_min', 'reward_max', 'where', 'search', 'superseded', 'sort', 'order'];
+export const FILTERS = ['step', 'phase', 'outcome', 'treatment', 'status', 'scorer', 'tool', 'suspicion', 'task', 'reward_min', 'reward_max', 'where', 'search', 'searched', 'superseded', 'sort', 'order'];
 // Words and order of the columns around the figures that the list itself names.
 const FIRST = [
   ['step', 'step'],
@@ -39,11 +39,13 @@ export function Episodes({ address, version }) {
   const count = usePages('count', { run, ...filter }, version);
   const values = usePages('values', { run }, version);
   const shown = list.data?.episodes.length ?? 0;
-  const isWhole = list.data && !list.waiting && shown < PAGE && (shown || !offset); // then its end is the number
+  const searched = list.data?.searched;
+  const isWhole = list.data && !list.waiting && !searched && shown < PAGE && (shown || !offset); // then its end is the number
   const total = isWhole ? { count: offset + shown } : count.data;
   return section(
     h(FilterBar, { filter, values: values.data }),
     h(Failure, { message: list.error }),
+    searched && p({ class: 'dim' }, `Of the newest ${number(searched)} episodes. `, button({ class: 'more', 'data-search-all': true, onClick: () => go(changed({ searched: 'all', offset: null }), { replace: true }) }, 'Search all')),
     !list.data && !list.error && h(Waiting),
     list.data && h(EpisodeTable, { run, ...list.data, filter, offset, waiting: list.waiting }),
     list.data && h(Pager, { offset, shown, count: total?.count ?? null, more: total?.more }),
@@ -83,7 +85,7 @@ function Typed({ name, text, value, set, placeholder, search = false, small = fa
   // Applied when Enter is pressed or the field is left: a search of all texts is no work for every key.
   const [typed, setTyped] = useState(value ?? '');
   useEffect(() => setTyped(value ?? ''), [value]);
-  const apply = () => typed.trim() !== (value ?? '') && set({ [name]: typed.trim() });
+  const apply = () => typed.trim() !== (value ?? '') && set({ [name]: typed.trim(), ...(search && { searched: null }) });
   const field = input({
     type: search ? 'search' : 'text',
     class: small ? 'small' : '',

@@ -192,14 +192,15 @@ def test_a_bounded_count_says_where_it_stops(played: Store, monkeypatch: pytest.
             monkeypatch.undo()
 
 
-def test_a_bounded_count_of_a_search_reads_the_newest_texts(
-    played: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "_MAX_SEARCHED", 5)
-    assert played.bounded_count(search="let me think") == (5, True)
-    newest = [head.id for head in played.episodes(descending=True, limit=5)]
-    assert played.bounded_count(f"id={newest[4]}", search="let me think") == (1, False)
-    assert played.bounded_count(search="nowhere") == (0, True)
+def test_a_bounded_search_reads_the_newest_texts(played: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert played.search_begin() is None
+    monkeypatch.setattr(reading, "MAX_SEARCHED", 5)
+    since, newest = played.search_begin(), played.episodes(descending=True, limit=6)
+    assert since == newest[5].began
+    assert played.episodes(descending=True, search="let me think", since=since) == newest[:5]
+    assert played.bounded_count(search="let me think", since=since) == (5, True)
+    assert played.bounded_count(search="nowhere", since=since) == (0, True)
+    assert played.search_begin(f"id={newest[4].id}") is None
 
 
 def test_what_steps_and_figures_there_are(played: Store) -> None:

@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 
 from aworld_train.errors import UsageError
+from aworld_train.store import reading
+from aworld_train.view import episodes
 from aworld_train.view.routes import QUERIES
 from aworld_train.view.server import POLICY, PageServer, static_files
 from tests.run_folders import make_run
@@ -232,6 +234,23 @@ async def test_episodes_are_filtered_sorted_paged_and_counted(browser: Browser) 
     ]
     assert [row["sampled_tokens"] for row in first] == [5] * 10
     assert not {row["id"] for row in first} & {row["id"] for row in second}
+
+
+async def test_a_search_reads_the_newest_episodes_until_all_are_asked_for(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (reading, episodes):
+        monkeypatch.setattr(module, "MAX_SEARCHED", 20)
+    text = "run=one&search=out of order"
+    whole = await browser.data(f"episodes?{text}&searched=all")
+    newest = await browser.data(f"episodes?{text}")
+    assert (whole["searched"], newest["searched"]) == (None, 20)
+    found = newest["episodes"]
+    assert await browser.data(f"count?{text}&searched=all") == {"count": 12, "more": False}
+    assert found == whole["episodes"][: len(found)] and 0 < len(found) < len(whole["episodes"]) == 12
+    assert await browser.data(f"count?{text}") == {"count": len(found), "more": True}
+    # What is chosen by conditions before may be few enough.
+    assert (await browser.data(f"episodes?{text}&step=1"))["searched"] is None
 
 
 @pytest.mark.parametrize(
