@@ -10,15 +10,25 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import log
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from verl import DataProto
 
+from aworld_train.adapter.verl.advantages import estimate, in_groups, samples_of, scored_once
 from aworld_train.adapter.verl.framework import VerlFramework
+from aworld_train.adapter.verl.mini_batches import arrange
+from aworld_train.adapter.verl.trained_rows import trained_row
+from aworld_train.adapter.verl.trainer import _by_verl
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import open_evaluation
 from aworld_train.rollout.episode import EpisodeLimits
@@ -42,7 +52,7 @@ from aworld_train.view.eval_report import update_reports, write_reports
 from tests.bench.test_gateway import StubEngine, delays, through_the_gateway
 from tests.bench.test_large_builds import BUILD
 from tests.evaluations import make_evaluation
-from tests.large_stores import make_large_run, write_step
+from tests.large_stores import ATTEMPTS, make_large_run, write_step
 from tests.run_folders import make_run
 from tests.stored_runs import open_store
 from tests.word_problems import problems, write_jsonl
@@ -52,6 +62,8 @@ pytestmark = pytest.mark.bench
 MAX_EXPONENT = 1.1
 STEPS = (500, 1500, 4500)
 EPISODES, FIGURES = 16, 120  # of a step
+STEP_EPISODES = (128, 1024, 4096)
+RESPONSE, RANKS = 512, 8  # tokens
 RUNS, RUN_STEPS = 500, 5000
 MAX_LIST_RATIO = 4.0
 """Processor time of the list over that of a process that reads the same small files, both with their start."""
@@ -66,6 +78,8 @@ TASKS = (250, 500, 1000)
 MAX_UPDATE_RATIO = 1.5
 """Of looking whether the reports are up to date, with the evaluation's figures, over reading the evaluation."""
 ROWS = (40_000, 120_000, 360_000)
+COMPARED, QUESTIONS = (5_000, 15_000, 45_000), (2_000, 6_000, 18_000)
+"""Rows of a build that is compared with evaluation questions, and these; word problems are much alike."""
 GATEWAY_EPISODES = (64, 192, 576)
 MEMORY_ROUNDS, MEMORY_EPISODES, MAX_MEMORY_RATIO = 10, 1000, 1.1
 """Memory of the gateway's process after the last round over that after the second."""
@@ -86,7 +100,7 @@ EPISODE = {
 }
 
 
-def record_seconds(path: Path, steps: int) -> float:
+def record_seconds(path: Path, steps: int, episodes: int = EPISODES) -> float:
     """Processor time of the record of that many steps, with what the framework and the episodes report written."""
     (path / "traces").mkdir(parents=True)
     folder = RunFolder(path, VerlFramework(), (path / LOCK).open("a"))
@@ -95,12 +109,12 @@ def record_seconds(path: Path, steps: int) -> float:
     began = time.process_time()
     for step in range(1, steps + 1):
         with folder.episodes.open("a") as file:
-            for episode in range(EPISODES):
-                file.write(json.dumps(EPISODE | {"step": step, "index": step * EPISODES + episode}) + "\n")
+            for episode in range(episodes):
+                file.write(json.dumps(EPISODE | {"step": step, "index": step * episodes + episode}) + "\n")
         with (path / "verl.jsonl").open("a") as file:
             file.write(json.dumps({"step": step, "data": {"actor/loss": 0.1} | figures}) + "\n")
         record.refresh(float(step))
-    assert record.summary.episodes == steps * EPISODES
+    assert record.summary.episodes == steps * episodes
     return time.process_time() - began
 
 
@@ -127,6 +141,38 @@ def test_the_record_of_a_run_grows_with_its_steps(tmp_path: Path) -> None:
     for steps, each in zip(STEPS, seconds, strict=True):
         print(f"record of {steps} steps: {each:.2f} s, {each / steps * 1e3:.1f} ms a step")
     check_exponent("record", STEPS, seconds)
+
+
+def test_the_record_of_a_step_grows_with_its_episodes(tmp_path: Path) -> None:
+    seconds = [record_seconds(tmp_path / str(size), 10, size) / 10 for size in STEP_EPISODES]
+    check_exponent("record of a step", STEP_EPISODES, seconds)
+
+
+def batch_work(episodes: int) -> Callable[[], Any]:
+    """What the trainer does with the batch of a step beside VeRL's passes: order, advantages, what is recorded."""
+    keys = [f"task{number // ATTEMPTS}_{number % ATTEMPTS}_0" for number in range(episodes)]
+    lengths = torch.randint(RESPONSE // 2, RESPONSE + 1, (episodes,), generator=torch.manual_seed(0))
+    mask = (torch.arange(RESPONSE)[None] < lengths[:, None]).long()
+    rewards = torch.zeros(episodes, RESPONSE)
+    rewards[torch.arange(episodes), lengths - 1] = (torch.arange(episodes) % 3 == 0).float()
+    algorithm = OmegaConf.create({"adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0})
+
+    def work() -> None:
+        arrange(keys, 4, RANKS).order(lengths.tolist(), RANKS)
+        data = DataProto(batch=TensorDict({"response_mask": mask}, batch_size=episodes))
+        data.non_tensor_batch["uid"] = np.array(keys, dtype=object)
+        samples = samples_of(keys, [{}] * episodes)
+        data.batch["token_level_rewards"] = scored_once(rewards, samples)
+        estimate(data, lengths.tolist(), in_groups(samples), partial(_by_verl, algorithm, ATTEMPTS))
+        rows = [trained_row(*row) for row in zip(keys, data.batch["advantages"], mask, strict=True)]
+        assert any(row.advantage for row in rows)
+
+    return work
+
+
+def test_a_step_s_batch_grows_with_its_episodes() -> None:
+    torch.set_num_threads(1)
+    check_exponent("batch of a step", STEP_EPISODES, [least(batch_work(size)) for size in STEP_EPISODES])
 
 
 @pytest.fixture
@@ -234,7 +280,7 @@ def test_a_batch_or_page_of_episodes_costs_the_same_in_a_larger_store(tmp_path: 
 
 def test_loading_grows_with_the_episodes(tmp_path: Path) -> None:
     seconds, ratio = [], 0.0
-    for size in (128, 256, 512):
+    for size in STEP_EPISODES:
         write_step(tmp_path / str(size), 0, size, 20)
         place = store_location(tmp_path / str(size), make=True)
         assert place is not None
@@ -243,8 +289,10 @@ def test_loading_grows_with_the_episodes(tmp_path: Path) -> None:
         seconds.append(least(load, database, final=True, rounds=1))
         database.close()
         ratio = seconds[-1] / reading
-    print(f"loading {seconds[-1] / 512 * 1e3:.2f} ms an episode, {ratio:.1f} of reading its events")
-    check_exponent("loading", (128, 256, 512), seconds)
+    print(
+        f"loading {seconds[-1] / STEP_EPISODES[-1] * 1e3:.2f} ms an episode, {ratio:.1f} of reading its events"
+    )
+    check_exponent("loading", STEP_EPISODES, seconds)
     assert ratio <= MAX_LOAD_RATIO
 
 
@@ -268,17 +316,32 @@ def test_an_evaluation_grows_with_its_tasks(tmp_path: Path) -> None:
     assert ratio <= MAX_UPDATE_RATIO
 
 
+def build_seconds(folder: Path, rows: int, *options: str, seed: int = 0) -> float:
+    """Processor time of a build from JSON lines into ``folder``."""
+    file = folder.with_suffix(".jsonl")
+    write_jsonl(file, problems(rows, 0.1, seed))
+    command = [sys.executable, "-c", BUILD, "dataset", "build", "jsonl", "--file", str(file), "-q"]
+    done = subprocess.run(
+        [*command, "--out", str(folder), *options], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout.split()[-1])
+
+
 def test_a_build_grows_with_its_rows(tmp_path: Path) -> None:
-    seconds = []
-    for rows in ROWS:
-        file = tmp_path / f"{rows}.jsonl"
-        write_jsonl(file, problems(rows, 0.1))
-        command = [sys.executable, "-c", BUILD, "dataset", "build", "jsonl", "--file", str(file), "-q"]
-        done = subprocess.run(
-            [*command, "--out", str(tmp_path / str(rows))], capture_output=True, text=True, check=True
-        )
-        seconds.append(float(done.stdout.split()[-1]))
-    check_exponent("a build", ROWS, seconds)
+    check_exponent("a build", ROWS, [build_seconds(tmp_path / str(rows), rows) for rows in ROWS])
+
+
+def test_a_comparison_with_evaluation_questions_grows_with_both(tmp_path: Path) -> None:
+    for number in QUESTIONS:
+        build_seconds(tmp_path / f"against{number}", number, seed=1)
+    against = ["--against", str(tmp_path / f"against{QUESTIONS[0]}")]
+    seconds = [build_seconds(tmp_path / str(rows), rows, *against) for rows in COMPARED]
+    check_exponent("a build compared with 2,000 questions", COMPARED, seconds)
+    seconds = [
+        build_seconds(tmp_path / f"all{number}", COMPARED[0], "--against", str(tmp_path / f"against{number}"))
+        for number in QUESTIONS
+    ]
+    check_exponent("a build of 5,000 rows compared with", QUESTIONS, seconds)
 
 
 async def play(gateway: ModelGateway, count: int) -> None:
