@@ -38,7 +38,7 @@ _MAX_DEPTH = 50
 
 _episodes = tables.episodes.c
 _LISTS = {"suspicion": _episodes.suspicions, "finish_reason": _episodes.finish_reasons}
-_NOT_COMPARED = ("began", "ended", "spans_sent", "run", "key", "suspicions", "finish_reasons")
+_NOT_COMPARED = ("began", "ended", "spans_sent", "run", "key", "task_index", "suspicions", "finish_reasons")
 _NUMBERS: Mapping[str, Any] = {
     column.name: column
     for column in _episodes

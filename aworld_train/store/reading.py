@@ -32,17 +32,16 @@ ReadBlob = Callable[[str], bytes | None]
 """Reads a blob by its digest; None where it is missing."""
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
-_MAX_COUNTED = 10_000
-MAX_SEARCHED = 20_000
-"""Of how many of the newest episodes a bounded search reads the texts."""
-_HIDDEN = ("figures", "key", "run", "spans_sent")
+MAX_SEARCHED = 10_000
+"""Of how many of the newest episodes a bounded search reads the texts, and to which number episodes are counted."""
+_HIDDEN = ("figures", "key", "run", "spans_sent", "task_index")
 """Columns of ``tables.episodes`` that are not in an episode's head."""
 _SORTED_FIGURES = [
     name for name, kind in COLUMNS.items() if kind is not dict and not FIGURES[name][0].is_text
 ]
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name] for name in ("began", "step", "accuracy", "advantage", *_SORTED_FIGURES)
-} | {"index": tables.tasks.c.index}
+} | {"index": tables.episodes.c.task_index}
 
 
 @dataclass(frozen=True)
@@ -172,9 +171,9 @@ class Store:
         The second value is whether there may be more.
         """
         tests = self._tests(condition, search, superseded, since)
-        found = self._matching(select(tables.episodes.c.id), tests).limit(_MAX_COUNTED + 1).subquery()
+        found = self._matching(select(tables.episodes.c.id), tests).limit(MAX_SEARCHED + 1).subquery()
         number = int(self._rows(select(func.count()).select_from(found), search)[0][0])
-        return min(number, _MAX_COUNTED), since is not None or number > _MAX_COUNTED
+        return min(number, MAX_SEARCHED), since is not None or number > MAX_SEARCHED
 
     def ids(
         self,
@@ -395,11 +394,9 @@ class Store:
             episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task), isouter=True)
         )
 
-    def _matching(
-        self, query: Select[Any], tests: Sequence[ColumnElement[bool]], *, by_task: bool = False
-    ) -> Select[Any]:
+    def _matching(self, query: Select[Any], tests: Sequence[ColumnElement[bool]]) -> Select[Any]:
         """A query over the episodes that pass tests, joined with their tasks only where something needs these."""
-        by_task = by_task or any(
+        by_task = any(
             getattr(element, "table", None) is tables.tasks
             for test in tests
             for element in visitors.iterate(test)
@@ -407,7 +404,7 @@ class Store:
         return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
 
     def _sorted_ids(self, tests: Sequence[ColumnElement[bool]], sort: str, descending: bool) -> Select[Any]:
-        query = self._matching(select(tables.episodes.c.id), tests, by_task=sort == "index")
+        query = self._matching(select(tables.episodes.c.id), tests)
         return query.order_by(*_order(sort, descending))
 
     def _tests(

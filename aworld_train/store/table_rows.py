@@ -25,6 +25,7 @@ def end_values(event: EpisodeEnded) -> dict[str, Any]:
         "scorer": None if figures.scorer is None else _name(figures.scorer),
         "status": "ended",
         "ended": event.ended,
+        "task_index": figures.index,
         "accuracy": figures.accuracy,
         "weights_first": weights[0],
         "weights_last": weights[1],

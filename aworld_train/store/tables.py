@@ -78,8 +78,8 @@ tasks = Table(
 
 # What lists sort, filter and count by: these read its index alone, in order of time, and none of the long rows.
 _LISTED = (
-    "run began id status step phase attempt task outcome treatment reward accuracy scorer scoring turns tool_calls "
-    "tool_errors sampled_tokens seconds trained_step advantage suspicions"
+    "run began id status step phase attempt task task_index outcome treatment reward accuracy scorer scoring turns "
+    "tool_calls tool_errors sampled_tokens seconds trained_step advantage suspicions finish_reasons"
 )
 
 episodes = Table(
@@ -98,6 +98,8 @@ episodes = Table(
     Column("began", Float, nullable=False),
     Column("ended", Float),
     *(Column(name, Text if FIGURES[name][0].is_text else _TYPES[kind]) for name, kind in COLUMNS.items()),
+    # Its task's, so that a list by tasks reads no tasks; null until it has ended.
+    Column("task_index", BigInteger),
     Column("accuracy", Float),
     Column("weights_first", BigInteger),
     Column("weights_last", BigInteger),

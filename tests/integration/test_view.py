@@ -138,7 +138,7 @@ async def test_nothing_is_asked_again_without_need(tmp_path: Path) -> None:
 
 async def test_runs_that_appear_are_listed_and_an_evaluation_says_what_it_measured(tmp_path: Path) -> None:
     async with opened(tmp_path) as shown:
-        assert "no runs" in await shown.text("main p")
+        await shown.page.locator("main p:has-text('no runs')").wait_for()
         await in_thread(make_stored_run, tmp_path, "new", steps=1)
         await shown.page.locator("text=new").wait_for(timeout=30_000)
         assert await shown.page.locator("main p:has-text('no runs')").count() == 0

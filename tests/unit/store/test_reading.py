@@ -187,7 +187,7 @@ def test_a_bounded_count_says_where_it_stops(played: Store, monkeypatch: pytest.
         for condition in conditions:
             exact = played.count(condition, search=search)
             assert played.bounded_count(condition, search=search) == (exact, False)
-            monkeypatch.setattr(reading, "_MAX_COUNTED", 3)
+            monkeypatch.setattr(reading, "MAX_SEARCHED", 3)
             assert played.bounded_count(condition, search=search) == (min(exact, 3), exact > 3)
             monkeypatch.undo()
 
