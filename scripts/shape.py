@@ -151,6 +151,7 @@ def _read_module(folder: Path, path: Path) -> Module:
 def measure(modules: list[Module], framework: str) -> Shape:
     """All figures of ``modules``; ``framework`` is the module that only its own top folder should use."""
     functions = [(module, function) for module in modules for function in functions_of(module.tree)]
+    methods = {function for module in modules for function in methods_of(module.tree)}
     vague = {module.path: vague_names(module.tree) for module in modules}
     imports = import_graph(modules)
     return Shape(
@@ -161,7 +162,7 @@ def measure(modules: list[Module], framework: str) -> Shape:
         phrases={name: occurrences(pattern, modules) for name, pattern in PHRASES.items()},
         raises=occurrences(r"(?m)^ *Raises:$", modules),
         single_importers=single_importers(modules, imports),
-        typed=_share(_is_typed(function, methods_of(module.tree)) for module, function in functions),
+        typed=_share(_is_typed(function, methods) for _, function in functions),
         documented=documented(modules),
         vague_names=dict(sum(vague.values(), Counter[str]()).most_common()),
         vague_files=_largest(Measure(path, found.total()) for path, found in vague.items() if found),
