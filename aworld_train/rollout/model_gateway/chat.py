@@ -1,5 +1,7 @@
 """OpenAI's chat completions: POST /v1/chat/completions. Streams hold the whole, sampled before the first event."""
 
+import ast
+import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +22,6 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
 from aworld_train.rollout.response_constraints import RequestRules, ResponseConstraints
 
 _READ = frozenset(
@@ -32,6 +33,9 @@ _READ = frozenset(
     }
 )
 _MAX_CHOICES = 128  # as at OpenAI
+# As smolagents 1.26 sends turns back.
+_WRITTEN_CALLS, _INTERPRETER = "Calling tools:\n[", "python_interpreter"
+_MAX_WRITTEN_CHARS = 200_000
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -146,6 +150,32 @@ def _assistant(item: Json, where: str) -> Message:
         reasoning=fields.text(item, "reasoning_content", f"{where}.reasoning_content")
         or fields.text(item, "reasoning", f"{where}.reasoning"),
     )
+
+
+def split_calls(content: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """The text of a turn, and the tool calls that smolagents writes behind it instead of sending ``tool_calls``.
+
+    Read as calls again, the turn is the one that was sampled. A code agent's call of the Python interpreter holds the
+    code that is in the text already, so it is not a call of the model.
+    """
+    if _WRITTEN_CALLS not in content or len(content) > _MAX_WRITTEN_CHARS:
+        return content, ()
+    text, _, written = content.rpartition(_WRITTEN_CALLS)
+    try:
+        calls = [_written_call(item) for item in ast.literal_eval("[" + written)]
+    except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, MemoryError, RecursionError):
+        return content, ()
+    return text.rstrip("\n"), tuple(call for call in calls if call is not None)
+
+
+def _written_call(item: Any) -> ToolCall | None:
+    function = item["function"]
+    name, arguments = function["name"], function["arguments"]
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
+    elif name == _INTERPRETER:
+        return None
+    return ToolCall(name, arguments, str(item.get("id") or ""))
 
 
 def _call(call: Any, where: str) -> ToolCall:

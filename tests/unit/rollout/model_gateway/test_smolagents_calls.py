@@ -3,8 +3,8 @@
 import pytest
 
 from aworld_train.episode.tool_calls import ToolCall
-from aworld_train.rollout.model_gateway import smolagents_calls
-from aworld_train.rollout.model_gateway.smolagents_calls import split_calls
+from aworld_train.rollout.model_gateway import chat
+from aworld_train.rollout.model_gateway.chat import split_calls
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": [None, "é'"]}}}
 CODE = {"id": "c2", "type": "function", "function": {"name": "python_interpreter", "arguments": "print(1)"}}
@@ -27,7 +27,7 @@ def test_a_call_may_lack_an_identifier_and_have_text_as_arguments() -> None:
 
 def test_a_text_is_read_up_to_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     content = f"a\nCalling tools:\n{[CALL]}"
-    monkeypatch.setattr(smolagents_calls, "_MAX_CHARS", len(content))
+    monkeypatch.setattr(chat, "_MAX_WRITTEN_CHARS", len(content))
     assert split_calls(content) != (content, ())
     assert split_calls(f" {content}") == (f" {content}", ())
 
