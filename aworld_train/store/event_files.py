@@ -152,8 +152,15 @@ class EventWriter:
 
 
 def read_events(file: Path, offset: int, limit: int) -> Iterator[tuple[list[Event], int]]:
-    """The events of the whole frames after an offset, with the offset after each frame."""
-    with file.open("rb") as stream:
+    """The events of the whole frames after an offset, with the offset after each frame.
+
+    A file that is gone has none: another process has loaded it.
+    """
+    try:
+        stream = file.open("rb")
+    except FileNotFoundError:
+        return
+    with stream:
         stream.seek(offset)
         end = offset + limit
         while offset < end:

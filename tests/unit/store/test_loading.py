@@ -72,6 +72,23 @@ def test_loading_again_enters_nothing_twice(place: StoreLocation) -> None:
     assert statuses(place) == {"ended": 1}
 
 
+def test_of_two_processes_that_load_an_ended_run_one_finds_that_its_files_are_gone(
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = recorder(place)
+    record(writer, 0)
+    writer.close()
+    listed = event_files(place.events)
+    databases = Database(place), Database(place)
+    assert load(databases[0], final=True) > 0
+    assert listed and event_files(place.events) == []
+    monkeypatch.setattr(loading, "event_files", lambda _: listed)
+    assert load(databases[1], final=True) == 0
+    for database in databases:
+        database.close()
+    assert statuses(place) == {"ended": 1}
+
+
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20], ids=["many files", "one file"])
 def test_what_the_trainer_says_waits_for_what_the_players_say(
     place: StoreLocation, monkeypatch: pytest.MonkeyPatch, max_bytes: int
