@@ -117,7 +117,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
         later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
     untrained = and_(table.c.run == run, table.c.trained_step > step)
     with database.begin() as connection:
-        mark_changed(connection, run, or_(later, untrained))
+        mark_changed(connection, run, and_(table.c.run == run, or_(later, untrained)))
         count = _supersede(connection, and_(table.c.run == run, later))
         # Those that were played before, where sampling runs ahead, are still to be trained.
         of_untrained = tables.rows.c.episode.in_(select(table.c.id).where(untrained))

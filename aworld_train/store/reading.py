@@ -304,14 +304,15 @@ class Store:
         Some are read at a time, which takes a fraction of the time that they take one by one.
         """
         columns = tables.episodes.c
-        own = self._joined(_head_query(columns.figures)).where(columns.run == self.location.run)
+        # Whose run they are is looked at here: SQLite would go through all episodes of the run to find these.
+        found = self._joined(_head_query(columns.figures, columns.run))
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
             batch = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
                 if self._database.is_sqlite:  # what is read once and mapped would stay in memory
                     connection.exec_driver_sql("PRAGMA mmap_size=0")
-                rows = connection.execute(own.where(columns.id.in_(batch))).mappings()
-                by_id = {row["id"]: dict(row) for row in rows}
+                rows = connection.execute(found.where(columns.id.in_(batch))).mappings()
+                by_id = {row["id"]: dict(row) for row in rows if row["run"] == self.location.run}
                 ordered = [by_id[episode] for episode in batch if episode in by_id]
                 episodes = self._whole(connection, ordered)
             yield from episodes

@@ -123,9 +123,12 @@ def run_figures(connection: Connection, run: str) -> RunFigures:
 
 
 def mark_changed(connection: Connection, run: str, changed: ColumnElement[bool]) -> None:
-    """Note that the episodes which meet a test change: what is kept of their steps holds no more."""
+    """Note that the run's episodes which meet a test change: what is kept of their steps holds no more.
+
+    The test says whose run they are, unless it names episodes: for these SQLite would go through the whole run.
+    """
     table, episode = tables.steps, tables.episodes.c
-    steps = select(episode.phase, episode.step).where(episode.run == run, changed)
+    steps = select(episode.phase, episode.step).where(changed)
     is_kept = and_(table.c.run == run, table.c.figures.is_not(None))
     connection.execute(
         update(table).where(is_kept, tuple_(table.c.phase, table.c.step).in_(steps)).values(figures=None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
 from aworld_train.episode.figures import COLUMNS, EpisodeFigures, figures_of
@@ -190,6 +191,22 @@ def test_a_bounded_count_says_where_it_stops(played: Store, monkeypatch: pytest.
             monkeypatch.setattr(reading, "MAX_SEARCHED", 3)
             assert played.bounded_count(condition, search=search) == (min(exact, 3), exact > 3)
             monkeypatch.undo()
+
+
+def test_whole_episodes_are_found_by_their_key_and_not_among_all_of_the_run(played: Store) -> None:
+    if not played._database.is_sqlite:
+        pytest.skip("PostgreSQL knows how many episodes a run has")
+    statements: list[tuple[str, Any]] = []
+
+    @event.listens_for(played._database.engine, "before_cursor_execute")
+    def note(_: Any, __: Any, statement: str, parameters: Any, *more: Any) -> None:
+        statements.append((statement, parameters))
+
+    assert len(list(played.whole_episodes(played.ids()))) == 24
+    [(found, values)] = [each for each in statements if "FROM episodes LEFT" in each[0].replace("\n", "")]
+    with played._database.begin() as connection:
+        plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {found}", values)]
+    assert "SEARCH episodes USING INDEX sqlite_autoindex_episodes_1 (id=?)" in plan
 
 
 def test_a_bounded_search_reads_the_newest_texts(played: Store, monkeypatch: pytest.MonkeyPatch) -> None:
