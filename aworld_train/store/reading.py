@@ -32,8 +32,9 @@ ReadBlob = Callable[[str], bytes | None]
 """Reads a blob by its digest; None where it is missing."""
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
+_MAX_COUNTED = 10_000
 MAX_SEARCHED = 10_000
-"""Of how many of the newest episodes a bounded search reads the texts, and to which number episodes are counted."""
+"""Of how many of the newest episodes a bounded search reads the texts."""
 _HIDDEN = ("figures", "key", "run", "spans_sent", "task_index")
 """Columns of ``tables.episodes`` that are not in an episode's head."""
 _SORTED_FIGURES = [
@@ -171,9 +172,9 @@ class Store:
         The second value is whether there may be more.
         """
         tests = self._tests(condition, search, superseded, since)
-        found = self._matching(select(tables.episodes.c.id), tests).limit(MAX_SEARCHED + 1).subquery()
+        found = self._matching(select(tables.episodes.c.id), tests).limit(_MAX_COUNTED + 1).subquery()
         number = int(self._rows(select(func.count()).select_from(found), search)[0][0])
-        return min(number, MAX_SEARCHED), since is not None or number > MAX_SEARCHED
+        return min(number, _MAX_COUNTED), since is not None or number > _MAX_COUNTED
 
     def ids(
         self,
